@@ -1,0 +1,81 @@
+"""Every error that sweeps raises on purpose, and the exit code each one means.
+
+    SweepsError                 anything below; `sweeps` prints it without a traceback
+    ├── InputError              what the user wrote or passed is wrong (exit 2); lists every problem at once
+    ├── SweepFailed             the sweep ran, and there is no winner to show (exit 1)
+    ├── SweepLocked             another process drives this sweep's folder (exit 1)
+    ├── BundleError             a bundle cannot be written, or does not answer as it did in training (exit 1)
+    └── Interrupted             Ctrl-C (exit 130)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class SweepsError(Exception):
+    """Base of every error that sweeps raises on purpose."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong with the input: where, and which value breaks which rule.
+
+    Attributes:
+        place: `file:line:column` for a space file, else the name of the argument or the file.
+        text: the dotted key, the offending value and the rule, in one line.
+    """
+
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+class InputError(SweepsError):
+    """What the user wrote is wrong. Carries every problem that was found, one line each."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem] | Problem):
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+    def __reduce__(self):  # the message alone cannot rebuild it on the other side of a process
+        return type(self), (self.problems,)
+
+
+class SweepFailed(SweepsError):
+    """The sweep ran but has nothing to show; the message holds the first trial's error."""
+
+
+class SweepLocked(SweepsError):
+    """The sweep's folder is driven by another living process."""
+
+
+class BundleError(SweepsError):
+    """A bundle cannot be written or read, or answers differently from the model in training."""
+
+
+class Interrupted(SweepsError):
+    """The user pressed Ctrl-C."""
+
+    exit_code = 130
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The tail of a message about an unknown name: the nearest valid one, or all of them.
+
+    >>> nearest("loguniforn", ["uniform", "loguniform"])
+    'did you mean `loguniform`?'
+    >>> nearest("zzz", ["a", "b"])
+    'valid: a, b'
+    """
+    valid = list(valid)
+    close = difflib.get_close_matches(str(name), valid, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else "valid: " + ", ".join(valid)

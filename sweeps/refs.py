@@ -1,0 +1,151 @@
+"""`module:attr` references: the one registry of sweeps is Python's own import system.
+
+`parse` and `describe` only read names and source, so that a space file is validated without running any code;
+`resolve` imports, and is called where the code is meant to run.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import nearest
+
+
+class RefError(Exception):
+    """A reference that cannot be followed; the message says which half failed."""
+
+
+def parse(ref: str) -> tuple[str, str]:
+    """Split `module:attr`; the attribute may be dotted.
+
+    Raises:
+        RefError: the text is not two dotted names joined by one colon.
+    """
+    module, colon, attr = ref.partition(":")
+    dotted = all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
+    if not colon or not dotted:
+        raise RefError(f"`{ref}` is not a reference; write `module:attr`")
+    return module, attr
+
+
+def resolve(ref: str) -> Any:
+    """Import the module and return the attribute. Runs the module's code.
+
+    Raises:
+        RefError: no such module, or no such attribute in it, with the names it does define.
+    """
+    module_name, attr = parse(ref)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name and (module_name == e.name or module_name.startswith(e.name + ".")):
+            raise RefError(f"`{ref}`: no module `{e.name}`") from e
+        raise
+    found: Any = module
+    for part in attr.split("."):
+        if not hasattr(found, part):
+            names = sorted(n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
+            raise RefError(f"`{ref}`: `{module_name}` has no `{attr}`; it defines: {', '.join(names) or 'nothing'}")
+        found = getattr(found, part)
+    return found
+
+
+def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
+    """The file a module would be imported from, found without importing it or its parents.
+
+    Args:
+        module: a dotted name.
+        roots: folders searched before `sys.path`.
+
+    Returns:
+        The path of the source file; None where there is no such module. A module without Python source (built in,
+        or compiled) answers its file, or the interpreter's own for a built-in.
+    """
+    if module in sys.builtin_module_names:
+        return Path(sys.executable)
+    parts = module.split(".")
+    for root in (*map(str, roots), *sys.path):
+        base = Path(root or ".").joinpath(*parts)
+        for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+            if candidate.is_file():
+                return candidate
+        compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
+        if compiled:
+            return compiled[0]
+    try:  # editable installs and zipped packages answer only through their finders
+        spec = importlib.util.find_spec(parts[0])
+    except (ImportError, ValueError):
+        return None
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        base = Path(place).joinpath(*parts[1:])
+        for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+            if candidate.is_file():
+                return candidate
+    if spec and spec.origin and len(parts) == 1:
+        return Path(spec.origin)
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
+    """The top-level names a source file binds, and the literals among them; None where that cannot be known."""
+    if path.suffix != ".py":
+        return None
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError, OSError):
+        return None
+    names: set[str] = set()
+    literals: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any(alias.name == "*" for alias in node.names):
+                return None
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            try:
+                literals[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                pass
+    if "__getattr__" in names:
+        return None
+    return frozenset(names), literals
+
+
+def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
+    """What is wrong with a reference, as far as reading source can tell; None if nothing is.
+
+    Nothing is imported. A module that builds its names at run time is believed.
+    """
+    try:
+        module, attr = parse(ref)
+    except RefError as e:
+        return str(e)
+    path = source_of(module, roots)
+    if path is None:
+        return f"`{ref}`: no module `{module}`"
+    known = _names(path)
+    first = attr.split(".")[0]
+    if known is not None and first not in known[0]:
+        public = sorted(n for n in known[0] if not n.startswith("_"))
+        return f"`{ref}`: `{module}` has no `{first}`; {nearest(first, public) if public else 'it defines nothing'}"
+    return None
+
+
+def literal(module: str, name: str) -> Any:
+    """The value of a top-level literal of a module, read from its source; None where there is none."""
+    path = source_of(module)
+    known = _names(path) if path else None
+    return known[1].get(name) if known else None

@@ -1,0 +1,74 @@
+"""Shapes and what fits: pure arithmetic on resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Ray rounds resources to 1/10000; a sum of fractions must not be refused for its last bit.
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a trial needs to run.
+
+    Attributes:
+        workers: processes, at least 1.
+        per_worker: resource name and amount for each of them, such as (("CPU", 1.0), ("GPU", 0.5)); sorted.
+        backend: the process group between them: "torch", "xgboost", "lightgbm" or "none".
+    """
+
+    workers: int
+    per_worker: tuple[tuple[str, float], ...]
+    backend: str = "none"
+
+    @property
+    def total(self) -> dict[str, float]:
+        """The resources of all workers together."""
+        return {name: amount * self.workers for name, amount in self.per_worker}
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{amount:g} {name}" for name, amount in self.per_worker)
+        return f"{self.workers} worker{'s' if self.workers > 1 else ''} × {each or 'nothing'}"
+
+
+def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
+    """The shape that a filled-in `scaling` section asks for.
+
+    A worker gets 1 CPU unless `resources_per_worker` says otherwise, and 1 GPU with `use_gpu: true`, as in Ray Train.
+    """
+    per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
+    if scaling.get("use_gpu"):
+        per_worker.setdefault("GPU", 1.0)
+    per_worker.setdefault("CPU", 1.0)
+    kept = tuple(sorted((k, v) for k, v in per_worker.items() if v > 0))
+    return Shape(int(scaling.get("num_workers", 1)), kept, backend)
+
+
+def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
+    """Whether `have` holds `need`."""
+    return all(amount <= have.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
+
+
+def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """What is left of `have` after everything in `taken`."""
+    left = dict(have)
+    for need in taken:
+        for name, amount in need.items():
+            left[name] = left.get(name, 0.0) - amount
+    return left
+
+
+def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
+    """How many gangs of one shape the cluster holds side by side; 0 if it never fits."""
+    if not fits(shape.total, cluster):
+        return 0
+    counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
+    return max(1, min(counts)) if counts else 1_000_000
+
+
+def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
+    """`max_concurrent_trials: auto`: as many as fit of the smallest shape, no more than there are trials."""
+    return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
