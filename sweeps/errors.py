@@ -1,11 +1,11 @@
 """Every error that sweeps raises on purpose, and the exit code each one means.
 
-    SweepsError                 anything below; `sweeps` prints it without a traceback
-    ├── InputError              what the user wrote or passed is wrong (exit 2); lists every problem at once
-    ├── SweepFailed             the sweep ran, and there is no winner to show (exit 1)
-    ├── SweepLocked             another process drives this sweep's folder (exit 1)
-    ├── BundleError             a bundle cannot be written, or does not answer as it did in training (exit 1)
-    └── Interrupted             Ctrl-C (exit 130)
+SweepsError                 anything below; `sweeps` prints it without a traceback
+├── InputError              what the user wrote or passed is wrong (exit 2); lists every problem at once
+├── SweepFailed             the sweep ran, and there is no winner to show (exit 1)
+├── SweepLocked             another process drives this sweep's folder (exit 1)
+├── BundleError             a bundle cannot be written, or does not answer as it did in training (exit 1)
+└── Interrupted             Ctrl-C (exit 130)
 """
 
 from __future__ import annotations

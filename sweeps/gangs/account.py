@@ -1,0 +1,108 @@
+"""The one account of the cluster's resources, and what the pool does next: pure functions of a small state."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps.resources import Shape, fits, minus
+
+
+class Phase(enum.Enum):
+    """Where a gang stands. STARTING and CLOSING ones hold their resources as well."""
+
+    IDLE = "IDLE"
+    BUSY = "BUSY"
+    CLOSING = "CLOSING"
+
+
+@dataclass(frozen=True)
+class GangState:
+    """What the decision needs of a gang. `used` grows with every lease: the smallest is the least recently used."""
+
+    id: str
+    shape: Shape
+    phase: Phase
+    used: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """Someone in line: a trial that needs a gang of a shape, or a fit that needs bare resources (`shape` None)."""
+
+    id: int
+    need: Mapping[str, float]
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """Hand the idle gang to the request."""
+
+    request: Request
+    gang: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a gang for the request, or grant a fit its resources."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
+class Evict:
+    """Close an idle gang to make room."""
+
+    gang: str
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The request is larger than the whole cluster."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing can be done until something ends, or nobody is in line."""
+
+
+Action = Reuse | Start | Evict | Refuse | Wait
+
+
+def decide(
+    cluster: Mapping[str, float],
+    gangs: Sequence[GangState],
+    granted: Sequence[Mapping[str, float]],
+    line: Sequence[Request],
+) -> Action:
+    """The next thing to do. Ask again after doing it.
+
+    The line is served strictly in order, so that no shape starves: whoever is behind a request that waits, waits too.
+
+    Args:
+        cluster: all resources there are.
+        gangs: every gang that holds resources.
+        granted: what running fits hold.
+        line: the requests, first come first.
+    """
+    if not line:
+        return Wait()
+    head = line[0]
+    if not fits(head.need, cluster):
+        return Refuse(head)
+    idle = sorted((g for g in gangs if g.phase is Phase.IDLE), key=lambda g: g.used)
+    for gang in reversed(idle):  # the most recently used one has the warmest caches
+        if gang.shape == head.shape:
+            return Reuse(head, gang.id)
+    held = [g.shape.total for g in gangs]
+    left = minus(cluster, [*held, *granted])
+    if fits(head.need, left):
+        return Start(head)
+    coming = minus(cluster, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *granted])
+    if not fits(head.need, coming) and idle:
+        return Evict(idle[0].id)
+    return Wait()

@@ -1,0 +1,222 @@
+"""What one worker of a gang does for its whole life: take a trial, run the loop, say how it ended, take the next.
+
+The same for the only rank of a gang of one and for every rank of a Ray Train run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+import os
+import random
+import shutil
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+
+from sweeps import refs, trial
+from sweeps.gangs import seam
+from sweeps.gangs.messages import Ended, Job, News, Order
+from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
+
+# Between rungs a rank tells the pool its news at most this often, in seconds.
+NEWS_EVERY = 0.5
+
+
+class Stopped(BaseException):
+    """Raised by `report` on every rank at the same step. Not an Exception, or a loop's own `except Exception` would eat it."""
+
+
+class TrialSession:
+    """The trial at hand, as the loop of one rank sees it through `ray.train`."""
+
+    def __init__(self, pool: Any, gang: str, rank: int, job: Job, order: Order, datasets: dict[str, Any]):
+        self._datasets = datasets
+        self.pool, self.gang, self.rank, self.job, self.order = pool, gang, rank, job, order
+        self.name = f"{job.sweep}-{order.trial.id}"
+        self.folder = order.folder
+        self.step = order.checkpoint.step if order.checkpoint else 0
+        self._reports: list[Report] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._told = time.monotonic()
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
+        """Take a report of the loop; at a rung wait for the verdict.
+
+        Raises:
+            Stopped: the trial ends at this step.
+            ValueError: rank 0 did not report the objective's metric.
+        """
+        self.step += 1
+        if checkpoint is not None:
+            self._checkpoints.append(self._persist(checkpoint))
+        if self.rank == 0:
+            numbers = numeric(metrics)
+            if self.job.metric not in numbers:
+                raise ValueError(
+                    f"the objective's metric `{self.job.metric}` was not reported at step {self.step}; the loop reports: "
+                    + (", ".join(sorted(map(str, metrics))) or "nothing")
+                )
+            self._reports.append(Report(self.step, numbers, time.time()))
+        if self.step == self.job.max_t:
+            raise Stopped
+        if self.step in self.job.rungs:
+            if not ray.get(self.pool.at_rung.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())):
+                raise Stopped
+        elif (self._reports or self._checkpoints or self.rank) and time.monotonic() - self._told > NEWS_EVERY:
+            self.pool.tell.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())
+
+    def news(self) -> News:
+        """What was not told yet; told with this call."""
+        news = News(self.rank, self.step, tuple(self._reports), tuple(self._checkpoints))
+        self._reports, self._checkpoints, self._told = [], [], time.monotonic()
+        return news
+
+    def checkpoint(self) -> ray.train.Checkpoint | None:
+        found = self.order.checkpoint
+        return ray.train.Checkpoint.from_directory(found.path) if found else None
+
+    def shard(self, name: str) -> Any:
+        shards = self.order.shards.get(name)
+        if shards is None:
+            raise KeyError(f"no dataset `{name}`; there are: {', '.join(self.order.shards) or 'none (the space names no data)'}")
+        if name not in self._datasets:
+            self._datasets[name] = ray.get(shards[self.rank % len(shards)])
+        return self._datasets[name].iterator()
+
+    def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
+        """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder."""
+        target = Path(self.folder, f"checkpoint_{self.step:06d}")
+        checkpoint.to_directory(str(target))
+        with contextlib.suppress(FileNotFoundError):  # Ray's lock for concurrent downloads has no business in a bundle
+            for lock in target.glob(".lock*"):
+                lock.unlink()
+        note = target / CHECKPOINT_NOTE
+        best_step = json.loads(note.read_text())["best_step"] if note.exists() else self.step
+        return Checkpoint(str(target), self.step, best_step)
+
+
+def numeric(metrics: dict[str, Any]) -> dict[str, float]:
+    """The metrics that are numbers, as floats; NumPy's and one-element tensors' too."""
+    kept = {}
+    for name, value in metrics.items():
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            continue
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):
+            kept[str(name)] = float(value)
+    return kept
+
+
+def set_seeds(seed: int, backend: str) -> None:
+    """Seed `random`, NumPy and, where the loop uses it, torch."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if backend == "torch" or "torch" in sys.modules:
+        import torch
+
+        torch.manual_seed(seed)
+
+
+def threads() -> int:
+    """CPUs that Ray gave this process, at least one."""
+    return max(1, math.floor(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
+    """Run trials of a gang until the pool sends none.
+
+    Args:
+        pool: handle of the pool's actor.
+        gang: the gang's id.
+        job: what all trials of the sweep share.
+        rank: of this process in the gang.
+        distributed: it is a rank of a Ray Train run.
+    """
+    for root in reversed(job.roots):
+        if root not in sys.path:
+            sys.path.insert(0, root)
+    ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor, os.getpid())
+    kept: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
+    kept_key = None
+    check: Any = None
+    home = os.getcwd()
+    ray.get(ready)
+    index = 0
+    while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
+        # What is dropped depends on the order of trials alone, so every rank drops the same. With one rank
+        # rebuilding a matrix that another reused, XGBoost's collective died on sizes that made no sense.
+        if order.data_key != kept_key:
+            kept, datasets, kept_key = {}, {}, order.data_key
+            check = ray.get(order.check) if order.check is not None else None
+        session = TrialSession(pool, gang, rank, job, order, datasets)
+        current = Current(
+            trial=order.trial.id,
+            seed=order.trial.seed,
+            label=job.label,
+            task=job.task,
+            classes=job.classes,
+            metric=job.metric,
+            goal=job.goal,
+            max_t=job.max_t,
+            threads=threads(),
+            check=check,
+            _kept=kept,
+        )
+        ended = run_one(session, current, distributed)
+        os.chdir(home)
+        ray.get(pool.ended.remote(gang, index, order.trial.id, order.attempt, session.news(), ended))
+        index += 1
+
+
+def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended:
+    """Run the loop once, for the trial at hand, and say how it ended on this rank."""
+    job, order = session.job, session.order
+    trial.set_current(current)
+    try:
+        loop = refs.resolve(job.loop)
+        if "torch" in sys.modules:
+            import torch
+
+            torch.set_num_threads(current.threads)
+        set_seeds(order.trial.seed, job.backend)
+        with seam.in_place(session, distributed):
+            loop(dict(order.trial.params)) if takes_config(loop) else loop()
+    except Stopped:
+        return Ended(session.rank, State.COMPLETE if session.step == job.max_t else State.PRUNED)
+    except (Exception, SystemExit) as e:
+        return Ended(session.rank, State.FAIL, trace(e))
+    finally:
+        trial.set_current(None)
+    return Ended(session.rank, State.COMPLETE)
+
+
+def takes_config(loop: Any) -> bool:
+    """Whether a loop takes the config; Ray Train allows loops without arguments."""
+    try:
+        return bool(inspect.signature(loop).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
+def trace(error: BaseException) -> str:
+    """The traceback from the user's first frame on; our own frames below it help nobody."""
+    here = str(Path(__file__).parent)
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(here):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__)).rstrip()
+
+
+def remove(path: str) -> None:
+    """Delete a folder, if it is there."""
+    shutil.rmtree(path, ignore_errors=True)

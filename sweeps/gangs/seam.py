@@ -1,0 +1,141 @@
+"""The one place that knows Ray Train's insides: it puts a trial where Ray Train keeps its session.
+
+`ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context`, imported by name or not, all go through one object,
+`TrainFnUtils` ("This class can be patched if new user APIs behaviors is wanted"). Around each trial we put our own subclass in its
+place. Private all the same (ray/train/v2/_internal/execution/train_fn_utils.py), hence in this file alone, with
+tests/gangs/test_seam.py to say what broke when Ray changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray.train
+from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2._internal.execution.train_fn_utils import (
+    DistributedTrainFnUtils,
+    LocalTrainFnUtils,
+    get_train_fn_utils,
+    set_train_fn_utils,
+)
+from ray.train.v2.api.context import DistributedTrainContext, LocalTrainContext
+
+
+class Session(Protocol):
+    """What the seam asks of the trial at hand; `rank.TrialSession` is the real one."""
+
+    name: str
+    folder: str
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None: ...
+
+    def checkpoint(self) -> ray.train.Checkpoint | None: ...
+
+    def shard(self, name: str) -> Any: ...
+
+
+class _TrialUtils:
+    """The methods of `TrainFnUtils` that a trial answers itself; mixed into Ray's own two classes, which keep the rest."""
+
+    session: Session
+
+    def report(
+        self,
+        metrics,
+        checkpoint=None,
+        checkpoint_dir_name=None,
+        checkpoint_upload_mode=None,
+        delete_local_checkpoint_after_upload=None,
+        checkpoint_upload_fn=None,
+        validation=False,
+    ) -> None:
+        if checkpoint is not None and checkpoint_upload_fn is not None:
+            checkpoint = checkpoint_upload_fn(checkpoint, checkpoint_dir_name or "checkpoint")
+        self.session.report(metrics, checkpoint)
+        if checkpoint is not None and delete_local_checkpoint_after_upload:
+            import shutil
+
+            shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+    def get_checkpoint(self):
+        return self.session.checkpoint()
+
+    def get_dataset_shard(self, dataset_info):
+        return self.session.shard(dataset_info.dataset_name)
+
+    def get_all_reported_checkpoints(self, *args, **kwargs):
+        return []
+
+    def get_preemption_info(self):
+        return None
+
+
+class _TrialContext:
+    """`get_context()` of a trial: the gang's ranks, the trial's name and folder."""
+
+    session: Session
+
+    def get_experiment_name(self) -> str:
+        return self.session.name
+
+    def get_trial_name(self) -> str:  # Ray deprecated these two with Train V2; its older tutorials still call them
+        return self.session.name
+
+    def get_trial_id(self) -> str:
+        return self.session.name
+
+    def get_storage(self) -> StorageContext:
+        folder = Path(self.session.folder)
+        return StorageContext(storage_path=str(folder.parent), experiment_dir_name=folder.name)
+
+
+class _LocalContext(_TrialContext, LocalTrainContext):
+    pass
+
+
+class _DistributedContext(_TrialContext, DistributedTrainContext):
+    pass
+
+
+class _LocalUtils(_TrialUtils, LocalTrainFnUtils):
+    def get_context(self):
+        context = _LocalContext(experiment_name=self.session.name)
+        context.session = self.session
+        return context
+
+
+class _DistributedUtils(_TrialUtils, DistributedTrainFnUtils):
+    def get_context(self):
+        context = _DistributedContext()
+        context.session = self.session
+        return context
+
+
+@contextlib.contextmanager
+def in_place(session: Session, distributed: bool) -> Iterator[None]:
+    """While this lasts, `ray.train`'s functions in this process speak to `session`.
+
+    Args:
+        session: the trial at hand.
+        distributed: the process is a rank of a Ray Train run, whose ranks and collectives stay in force.
+    """
+    try:
+        outer = get_train_fn_utils()
+    except RuntimeError:
+        outer = None
+    utils: Any = _DistributedUtils() if distributed else _LocalUtils(experiment_name=session.name)
+    utils.session = session
+    set_train_fn_utils(utils)
+    try:
+        yield
+    finally:
+        set_train_fn_utils(outer)
+
+
+def ranks() -> tuple[int, int]:
+    """(rank, world size) of this process in its Ray Train run."""
+    context = ray.train.get_context()
+    return context.get_world_rank(), context.get_world_size()

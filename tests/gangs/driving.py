@@ -1,0 +1,84 @@
+"""Drives a pool the way the runner and the driver do, without Tune."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import ray
+
+from sweeps.gangs.messages import Job, Progress
+from sweeps.gangs.pool import Pool
+from sweeps.resources import Shape
+from sweeps.trial import Report, State, Trial
+
+
+@ray.remote(num_cpus=0)
+class TinyKeeper:
+    """Two columns and a line through them, cut for any number of ranks."""
+
+    def __init__(self):
+        import numpy as np
+        import pandas as pd
+
+        x = np.random.default_rng(0).normal(size=(256, 2))
+        self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
+        ray.data.DataContext.get_current().enable_progress_bars = False
+
+    def prepare(self, steps: tuple, workers: int) -> dict[str, Any]:
+        parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
+        shards = {
+            "train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts),
+            "valid": (ray.put(ray.data.from_pandas(self.frame)),),
+        }
+        return {"key": repr(steps), "shards": shards, "check": None}
+
+
+def job(loop: str, backend: str, metric: str = "loss", max_t: int | None = None, rungs: tuple[int, ...] = ()) -> Job:
+    """A job without label or classes."""
+    return Job("test", loop, backend, (), None, None, None, metric, "minimize", max_t, frozenset(rungs))
+
+
+def trial(number: int, params: dict[str, Any], workers: int, backend: str, seed: int | None = None, steps: tuple = ()) -> Trial:
+    """A trial on `workers` workers of one CPU."""
+    shape = Shape(workers, (("CPU", 1.0),), backend)
+    return Trial(number, f"{number:04d}", params, steps, shape, number if seed is None else seed, {})
+
+
+class Driving:
+    """A pool of its own with a keeper; `run` takes one trial to its end, stopping it where told."""
+
+    def __init__(self, job: Job, folder, cpus: float = 2, max_failures: int = 2):
+        self.folder = folder
+        self.pool = Pool.remote({"CPU": cpus}, str(folder / "gangs"), max_failures, {})
+        self.keeper = TinyKeeper.remote()
+        ray.get(self.pool.configure.remote(job, self.keeper))
+
+    def start(self, trial: Trial) -> None:
+        folder = self.folder / trial.id
+        folder.mkdir(exist_ok=True)
+        ray.get(self.pool.start.remote(trial, str(folder), 0, None, None))
+
+    def finish(self, trial: Trial, stop_at: int | None = None, timeout: float = 120) -> tuple[Progress, list[Report]]:
+        """Answer rungs until the trial ends; its last Progress and all its reports."""
+        reports: list[Report] = []
+        go_on = None
+        deadline = time.monotonic() + timeout
+        while True:
+            progress = ray.get(self.pool.advance.remote(trial.id, go_on), timeout=max(1, deadline - time.monotonic()))
+            reports += progress.reports
+            if progress.state is not None:
+                return progress, reports
+            go_on = None if progress.rung is None else progress.rung != stop_at
+
+    def run(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[float]]:
+        self.start(trial)
+        progress, reports = self.finish(trial, stop_at)
+        assert progress.error is None, progress.error
+        metric = "loss" if "loss" in reports[0].metrics else "valid-rmse"
+        return progress.state, [r.metrics[metric] for r in reports]
+
+    def close(self) -> None:
+        ray.get(self.pool.shutdown.remote(), timeout=60)
+        ray.kill(self.pool)
+        ray.kill(self.keeper)
