@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -115,10 +116,8 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
             names.add(node.id)
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            try:
+            with contextlib.suppress(ValueError):
                 literals[node.targets[0].id] = ast.literal_eval(node.value)
-            except ValueError:
-                pass
     if "__getattr__" in names:
         return None
     return frozenset(names), literals

@@ -93,6 +93,13 @@ class Trial:
     seed: int
     labels: dict[str, Any]
 
+    @property
+    def chain(self) -> str:
+        """The preprocessor in short: its label where it is a dimension, else its steps' names."""
+        if "preprocessor" in self.labels:
+            return str(self.labels["preprocessor"])
+        return "+".join(step.name for step in self.preprocessor) or "none"
+
 
 @dataclass(frozen=True)
 class Result:

@@ -62,7 +62,11 @@ class _Run:
         self.fresh_checkpoint = False
         self.parts: dict[int, Checkpoint] = {}
         self.steps: dict[int, int] = defaultdict(int)
-        self.rung: int | None = None
+        self.rung: int | None = None  # where it waits
+        self.rung_told: int | None = None  # the driver knows
+        self.last = Progress()
+        self.began: float | None = None
+        self.forgotten = False  # the driver knows how it ends (stopped at a rung) before its ranks do
         self.verdicts: dict[int, asyncio.Future] = {}
         self.state: State | None = None
         self.error: str | None = None
@@ -94,6 +98,7 @@ class _Pool:
         self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
         self.stopping: State | None = None
         self.started_gangs = 0
+        self.tasks: set[asyncio.Task] = set()
 
     async def configure(self, job: Job, keeper: Any) -> None:
         """Tell the pool what the sweep runs, once the data is known."""
@@ -103,9 +108,15 @@ class _Pool:
     # ---- what a runner calls
 
     async def start(self, trial: Trial, folder: str, seen: int, checkpoint: Checkpoint | None, best: Checkpoint | None) -> None:
-        """Set a trial going. A second call for the same trial, by a runner that was restarted, changes nothing."""
-        if trial.id in self.runs and self.runs[trial.id].state is None:
-            return
+        """Set a trial going.
+
+        Args:
+            trial: what to run.
+            folder: where its checkpoints go.
+            seen: reports of it that are on record already, from before an interruption.
+            checkpoint: where to go on from; None from the start.
+            best: the checkpoint of its best step so far.
+        """
         run = _Run(trial, folder, seen, checkpoint, best)
         self.runs[trial.id] = run
         if self.stopping is not None:
@@ -113,43 +124,53 @@ class _Pool:
             return
         run.task = asyncio.create_task(self._drive(run))
 
-    async def advance(self, trial_id: str, go_on: bool | None) -> Progress:
-        """Answer the rung the trial waits at, if it does, then wait for its next news.
-
-        Args:
-            trial_id: the trial.
-            go_on: the verdict on the rung that the last Progress named; None if it named none.
-        """
+    async def attach(self, trial_id: str) -> None:
+        """A runner takes up the trial, perhaps after another one died: what that one was told last is told again."""
         run = self.runs[trial_id]
-        if run.rung is not None and go_on is not None:
-            verdict, run.rung = run.verdicts[run.rung], None
-            if not verdict.done():
-                verdict.set_result(go_on)
+        run.reports = [*run.last.reports, *run.reports]
+        run.fresh_checkpoint = run.fresh_checkpoint or run.last.checkpoint is not None
+        run.rung_told = None
+        run.changed.set()
+
+    async def advance(self, trial_id: str) -> Progress:
+        """Wait for the trial's next news: its end, a rung that waits for a verdict, a checkpoint, or reports that are due."""
+        run = self.runs[trial_id]
         since = time.monotonic()
-        while True:
-            if run.state is not None or run.rung is not None or run.fresh_checkpoint:
-                break
+        while run.state is None and run.rung == run.rung_told and not run.fresh_checkpoint:
             left = PROGRESS_EVERY - (time.monotonic() - since)
             if run.reports and left <= 0:
                 break
             run.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(run.changed.wait(), max(left, 0.05) if run.reports else None)
-        reports, run.reports = tuple(run.reports), []
-        fresh, run.fresh_checkpoint = run.fresh_checkpoint, False
-        progress = Progress(
-            reports=reports,
-            checkpoint=run.checkpoint if fresh else None,
+        run.last = Progress(
+            reports=tuple(run.reports),
+            checkpoint=run.checkpoint if run.fresh_checkpoint else None,
             best=run.best,
-            rung=run.rung,
+            rung=run.rung if run.rung != run.rung_told else None,
             state=run.state,
             error=run.error,
             attempts=run.attempts,
-            seconds=run.seconds,
+            seconds=run.seconds + (time.monotonic() - run.began if run.began else 0.0),
         )
-        if run.state is not None:
-            self.runs.pop(trial_id, None)
-        return progress
+        run.reports, run.fresh_checkpoint, run.rung_told = [], False, run.rung
+        return run.last
+
+    async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
+        """The driver's verdict on a rung, for all ranks that wait there."""
+        run = self.runs.get(trial_id)
+        if run is not None and run.rung == step:
+            run.rung = run.rung_told = None
+            if not run.verdicts[step].done():
+                run.verdicts[step].set_result(go_on)
+
+    async def forget(self, trial_id: str) -> None:
+        """The trial's end is on record."""
+        run = self.runs.get(trial_id)
+        if run is not None and run.state is not None:
+            del self.runs[trial_id]
+        elif run is not None:
+            run.forgotten = True
 
     async def interrupt(self, state: State) -> None:
         """End every trial now: RUNNING leaves it resumable, PRUNED counts it as stopped. No gang is leased any more."""
@@ -243,11 +264,11 @@ class _Pool:
             while run.state is None:
                 prepared = await self._prepare(run.trial)
                 gang = await self._lease(run.trial.shape)
-                began = time.monotonic()
+                run.began = time.monotonic()
                 try:
                     ended = await self._attempt(gang, run, prepared)
                 finally:
-                    run.seconds += time.monotonic() - began
+                    run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
                 if ended is not None:
                     run.finish(ended.state, ended.error)
                     continue
@@ -261,6 +282,9 @@ class _Pool:
             run.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
         except Exception:
             run.finish(State.FAIL, traceback.format_exc())
+        finally:
+            if run.forgotten:
+                self.runs.pop(run.trial.id, None)
 
     async def _attempt(self, gang: _Gang, run: _Run, prepared: dict[str, Any]) -> Ended | None:
         """Run a trial on a leased gang; None if the gang died under it. The gang is given back, or closed."""
@@ -348,12 +372,18 @@ class _Pool:
                     assert request.shape is not None
                     self._serve(request, self._begin(request.shape))
                 case Evict(gang_id):
-                    asyncio.ensure_future(self._close(self.gangs[gang_id]))
+                    self._spawn(self._close(self.gangs[gang_id]))
                     self.gangs[gang_id].phase = Phase.CLOSING
                 case Refuse(request):
                     self._refuse(request)
                 case _:
                     return
+
+    def _spawn(self, coroutine: Any) -> None:
+        """Run in the background; the loop itself keeps only a weak reference of a task."""
+        task = asyncio.ensure_future(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _serve(self, request: Request, what: Any) -> None:
         for waiting, got in self.line:
@@ -382,7 +412,7 @@ class _Pool:
         else:
             loop = asyncio.get_running_loop()
             running = loop.run_in_executor(self.threads, train_run.run, me, gang.id, self.job, shape, self.storage)
-        asyncio.ensure_future(self._watch(gang, running))
+        self._spawn(self._watch(gang, running))
         return gang
 
     async def _watch(self, gang: _Gang, running: Any) -> None:

@@ -62,14 +62,16 @@ class Driving:
     def finish(self, trial: Trial, stop_at: int | None = None, timeout: float = 120) -> tuple[Progress, list[Report]]:
         """Answer rungs until the trial ends; its last Progress and all its reports."""
         reports: list[Report] = []
-        go_on = None
+        ray.get(self.pool.attach.remote(trial.id))
         deadline = time.monotonic() + timeout
         while True:
-            progress = ray.get(self.pool.advance.remote(trial.id, go_on), timeout=max(1, deadline - time.monotonic()))
+            progress = ray.get(self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic()))
             reports += progress.reports
             if progress.state is not None:
+                ray.get(self.pool.forget.remote(trial.id))
                 return progress, reports
-            go_on = None if progress.rung is None else progress.rung != stop_at
+            if progress.rung is not None:
+                ray.get(self.pool.answer.remote(trial.id, progress.rung, progress.rung != stop_at))
 
     def run(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[float]]:
         self.start(trial)

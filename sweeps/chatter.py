@@ -1,0 +1,63 @@
+"""Ray's, MLflow's and Optuna's chatter goes to the sweep's log, not to the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+# What speaks while a sweep runs. Ray and its libraries put handlers of their own on these loggers.
+LOGGERS = ("ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "sweeps", "py.warnings")
+
+ENVIRONMENT = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    # Tune's own experiment state is not relied on: the study is the record
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "MLFLOW_CONFIGURE_LOGGING": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def set_environment() -> None:
+    """Before Ray, Tune and MLflow are imported: what makes them quiet. What the user has set stays."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+@contextlib.contextmanager
+def into(path: Path) -> Iterator[None]:
+    """While this lasts, the loggers of the libraries write to the file and nowhere else."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    before = []
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        before.append((logger, logger.handlers[:], logger.propagate, logger.level))
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO if logger.name.startswith("sweeps") else logging.WARNING)
+    children = ("ray.", "mlflow.", "alembic.")
+    for name, logger in list(logging.Logger.manager.loggerDict.items()):
+        if name.startswith(children) and isinstance(logger, logging.Logger) and logger.handlers and logger not in loggers:
+            before.append((logger, logger.handlers[:], logger.propagate, logger.level))
+            logger.handlers = []
+    logging.captureWarnings(True)
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        logging.captureWarnings(False)
+        for logger, handlers, propagate, level in before:
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+        handler.close()

@@ -1,0 +1,161 @@
+"""The keeper: one actor that owns a sweep's data, fits each distinct chain of preprocessing once and cuts shards for gangs.
+
+Everything lies in the object store, owned by the keeper, so that trials on one machine read it without a copy. The pool calls
+`prepare` only while it holds a CPU for it: Ray Data runs tasks, which would hang while gangs hold every CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from sweeps.data.load import Splits, load_splits
+from sweeps.data.preprocess import Fitted, data_key, fit_chain
+from sweeps.data.tables import equal_parts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+
+    from sweeps.space import DataSpec, Step
+
+# Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
+CHECK_ROWS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the rest of a sweep needs to know of its data.
+
+    Attributes:
+        label, task, classes, features, fingerprint: see `sweeps.data.Splits`.
+        rows: by split.
+        check: raw feature rows of `valid`, up to 32.
+    """
+
+    label: str | None
+    task: str | None
+    classes: tuple[Any, ...] | None
+    features: tuple[str, ...]
+    fingerprint: str
+    rows: dict[str, int]
+    check: pd.DataFrame
+
+
+class Shelf:
+    """What a sweep's folder keeps of its data, for the export: the facts, the fitted chains, the test split."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder / "prepared"
+
+    def put(self, name: str, value: Any) -> None:
+        """Write a value whole or not at all."""
+        self.folder.mkdir(exist_ok=True)
+        part = self.folder / f".{name}.part"
+        part.write_bytes(pickle.dumps(value))
+        part.rename(self.folder / f"{name}.pkl")
+
+    def get(self, name: str) -> Any:
+        """Raises FileNotFoundError if it was never put."""
+        return pickle.loads((self.folder / f"{name}.pkl").read_bytes())
+
+    def facts(self) -> Facts:
+        return self.get("facts")
+
+    def chain(self, steps: tuple[Step, ...]) -> Fitted:
+        """The chain as it was fitted for the trials that used it."""
+        return self.get(data_key(self.facts().fingerprint, steps))
+
+    def test(self) -> tuple[pd.DataFrame, np.ndarray] | None:
+        """Raw feature rows of the test split and their encoded labels; None without one."""
+        facts = self.facts()
+        if "test" not in facts.rows or facts.label is None:
+            return None
+        table = self.get("test")
+        return table.select(list(facts.features)).to_pandas(), table.column(facts.label).to_numpy()
+
+
+class _Keeper:
+    def __init__(self, roots: tuple[str, ...], folder: str):
+        self.shelf = Shelf(Path(folder))
+        sys.path[:0] = [r for r in roots if r not in sys.path]
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        self.splits: Splits
+        self.tables: dict[str, dict[str, pa.Table]] = {}
+        self.refs: dict[tuple[str, int], dict[str, Any]] = {}
+        self.valid: dict[str, Any] = {}
+        self.checks: dict[str, Any] = {}
+        self.fits = 0
+
+    def load(self, spec: DataSpec, seed: int) -> Facts:
+        """Read and split the data.
+
+        Raises:
+            InputError: see `load_splits`.
+        """
+        self.splits = s = load_splits(spec, seed)
+        parts = {"train": s.train, "valid": s.valid, "test": s.test}
+        facts = Facts(
+            label=s.label,
+            task=s.task,
+            classes=s.classes,
+            features=s.features,
+            fingerprint=s.fingerprint,
+            rows={name: table.num_rows for name, table in parts.items() if table is not None},
+            check=s.valid.slice(0, CHECK_ROWS).select(list(s.features)).to_pandas(),
+        )
+        self.shelf.put("facts", facts)
+        if s.test is not None:
+            self.shelf.put("test", s.test)
+        return facts
+
+    def prepare(self, steps: tuple[Step, ...], workers: int) -> dict[str, Any]:
+        """The data passed through a chain fitted on `train`, cut for a number of ranks.
+
+        Returns:
+            `key`; `shards`: a reference of a materialized Ray Dataset for each rank (`train`) or for all (`valid`);
+            `check`: a reference of the prepared check rows, without the label.
+        """
+        key = data_key(self.splits.fingerprint, steps)
+        if key not in self.tables:
+            self._fit(key, steps)
+        if (key, workers) not in self.refs:
+            parts = equal_parts(self.tables[key]["train"], workers)
+            train = tuple(ray.put(ray.data.from_arrow(part)) for part in parts)
+            self.refs[key, workers] = {"train": train, "valid": (self.valid[key],)}
+        return {"key": f"{key}/{workers}", "shards": self.refs[key, workers], "check": self.checks[key]}
+
+    def _fit(self, key: str, steps: tuple[Step, ...]) -> None:
+        import pyarrow as pa
+
+        label = self.splits.label
+        fitted = fit_chain(steps, self.splits.train, label)
+        prepared = {}
+        for name, table in (("train", self.splits.train), ("valid", self.splits.valid)):
+            frame = fitted.transform(table.to_pandas())
+            prepared[name] = pa.Table.from_pandas(frame, preserve_index=False)
+            if name == "valid":
+                head = frame.head(CHECK_ROWS)
+                self.checks[key] = ray.put(head.drop(columns=[label]) if label in head.columns else head)
+        self.valid[key] = ray.put(ray.data.from_arrow(prepared["valid"]))
+        self.tables[key] = prepared
+        self.shelf.put(key, fitted)
+        self.fits += bool(steps)
+
+    def count(self) -> int:
+        """Distinct chains fitted so far."""
+        return self.fits
+
+
+Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
+
+
+def start(roots: tuple[Path, ...], folder: Path) -> Any:
+    """Start the keeper's actor for a sweep's folder."""
+    return Keeper.remote(tuple(map(str, roots)), str(folder))

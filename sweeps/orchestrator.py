@@ -1,0 +1,417 @@
+"""`run`: a space file in, a searched space and an exported winner out. Wires everything below once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeps import chatter, provenance
+from sweeps import space as space_file
+from sweeps.errors import InputError, Problem, SweepFailed
+from sweeps.resources import concurrency, fits
+from sweeps.search import verdicts
+from sweeps.space import Space
+from sweeps.trial import State
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ROOT = "sweeps-runs"
+# A Tune trial must ask for something; a CPU would be taken from the workers.
+RUNNER_MEMORY = 16 * 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepResult:
+    """What a sweep came to.
+
+    Attributes:
+        sweep, dir: its name and folder.
+        trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
+        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`; None if no trial has a value.
+        bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
+        checkpoint: the winner's checkpoint, exported where there is no `load`.
+        mlflow: `tracking_uri`, `experiment`, `parent_run`.
+        fits: distinct preprocessing chains fitted.
+        seconds: wall time.
+        reason: why the sweep ended before its last trial; None if it did not.
+    """
+
+    sweep: str
+    dir: Path
+    trials: dict[str, int]
+    best: dict[str, Any] | None
+    bundle: Path | None
+    checkpoint: Path | None
+    mlflow: dict[str, Any]
+    fits: int
+    seconds: float
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        shown = dataclasses.asdict(self)
+        shown["dir"] = str(self.dir)
+        for key in ("bundle", "checkpoint"):
+            shown[key] = str(shown[key]) if shown[key] else None
+        for key in ("checkpoint", "reason"):
+            if shown[key] is None:
+                del shown[key]
+        return shown
+
+
+def run(
+    file: str | os.PathLike[str],
+    *,
+    dir: str | os.PathLike[str] | None = None,
+    overrides: tuple[str, ...] = (),
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+) -> SweepResult:
+    """Run a sweep to its end.
+
+    Args:
+        file: the space file.
+        dir: root of all sweeps; `sweeps-runs` in the working directory by default.
+        overrides: `key.path=YAML value`, as `--set`.
+        address: of a Ray cluster; a Ray of its own is started by default, unless this process is connected to one.
+        tracking_uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `dir`.
+        on_progress: called with a `Snapshot` a few times a second.
+
+    Raises:
+        InputError: the file or the data is wrong, or a shape can never fit; every problem at once where they can be known at once.
+        SweepFailed: no trial came to a value; the message has the first error.
+        BundleError: the winner answers differently outside the sweep.
+    """
+    space = space_file.load(Path(file), tuple(overrides))
+    root = Path(dir or DEFAULT_ROOT).resolve()
+    began = time.time()
+    folder = new_folder(root, space.name, began)
+    sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
+    chatter.set_environment()
+    import ray  # noqa: F401 - sets up its logging, which is then redirected
+
+    with chatter.into(folder / "sweep.log"):
+        return sweep.run()
+
+
+def new_folder(root: Path, name: str, began: float) -> Path:
+    """Make the folder of a new sweep: ROOT/NAME-DATE-TIME, with a count where that exists already."""
+    stamp = datetime.datetime.fromtimestamp(began).strftime("%Y%m%d-%H%M%S")
+    for tail in ("", *(f"-{i}" for i in range(2, 1000))):
+        folder = root / f"{name}-{stamp}{tail}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as e:
+            raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
+        return folder
+    raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
+
+
+def save_space(folder: Path, space: Space) -> None:
+    """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone."""
+    (folder / "space.yaml").write_text(space.text)
+    origin = {"base": str(space.data.base), "overrides": list(space.overrides)}
+    (folder / "origin.json").write_text(json.dumps(origin, indent=2) + "\n")
+
+
+def saved_space(folder: Path) -> Space:
+    """The space of a sweep's folder, with its paths relative to where the file was."""
+    origin = json.loads((folder / "origin.json").read_text())
+    return space_file.load(folder / "space.yaml", tuple(origin["overrides"]), base=origin["base"])
+
+
+def roots_of(space: Space) -> tuple[Path, ...]:
+    """Where the user's modules are found: beside the space file first, then where the command was typed."""
+    return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
+
+
+class _Interrupt:
+    """Ctrl-C: the first asks the sweep to stop gently, the second ends the process."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self.asked:
+            # Ray's processes die with this one, their parent; nothing of the record is half written that a resume cannot mend.
+            os._exit(130)
+        self.asked = True
+
+
+class _Sweep:
+    """One run, in order: Ray, data, search, export, record."""
+
+    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress):
+        self.space: Space = space
+        self.root: Path = root
+        self.folder: Path = folder
+        self.began: float = began
+        self.address: str | None = address
+        self.uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self.on_progress = on_progress or (lambda snapshot: None)
+        self.interrupt = _Interrupt()
+        self.roots = roots_of(space)
+
+    def run(self) -> SweepResult:
+        from sweeps.search.lock import FolderLock
+        from sweeps.tracking import Tracker, default_uri
+
+        save_space(self.folder, self.space)
+        lock = FolderLock(self.folder)
+        tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.began)
+        status = "FAILED"
+        try:
+            with self.interrupt.listening(), self._ray() as ours:
+                result = self._search(tracker, ours)
+            status = "KILLED" if result.reason == "interrupted" else "FINISHED"
+            tracker.artifact("result.json", json.dumps(result.to_json(), indent=2, default=str))
+        finally:
+            tracker.finish(status, {}, time.time())
+            if not tracker.close():
+                log.warning("MLflow at %s stayed away; what it did not get is in the study", tracker.uri)
+            lock.release()
+        result = dataclasses.replace(result, mlflow={**result.mlflow, "parent_run": tracker.parent})
+        (self.folder / "result.json").write_text(json.dumps(result.to_json(), indent=2, default=str) + "\n")
+        if result.best is None and result.reason != "interrupted":
+            raise SweepFailed(self._failure(result))
+        return result
+
+    @contextlib.contextmanager
+    def _ray(self) -> Iterator[bool]:
+        """Ray, for as long as this lasts: the one this process has, or the one at `address`, or one of our own (True)."""
+        import ray
+
+        if ray.is_initialized():
+            yield False
+            return
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+        if self.address:
+            ray.init(address=self.address, **quiet)
+        else:
+            ray.init(include_dashboard=False, **quiet)
+        try:
+            yield self.address is None
+        finally:
+            ray.shutdown()
+
+    def _search(self, tracker: Any, ours: bool) -> SweepResult:
+        import ray
+
+        from sweeps.conductor import Conductor
+        from sweeps.data import prepared
+        from sweeps.gangs.messages import Job
+        from sweeps.gangs.pool import Pool
+        from sweeps.gangs.train_run import ENVIRONMENT
+        from sweeps.search.study import Ledger
+
+        space, scheduler = self.space, verdicts.scheduler_of(self.space.scheduler)
+        cluster = {k: v for k, v in ray.cluster_resources().items() if not k.startswith(("node:", "accelerator_type:"))}
+        self._check_shapes(cluster)
+        keeper = prepared.start(self.roots, self.folder)
+        pool = Pool.remote(cluster, str(self.folder / "gangs"), space.limits.max_failures, ENVIRONMENT)
+        try:
+            facts = self._ask(keeper.load.remote(space.data, space.search.seed))
+            job = Job(
+                sweep=space.name,
+                loop=space.trainer.loop,
+                backend=space.trainer.backend,
+                roots=tuple(map(str, self.roots)),
+                label=facts.label,
+                task=facts.task,
+                classes=facts.classes,
+                metric=space.objective.metric,
+                goal=space.objective.goal,
+                max_t=scheduler.max_t,
+                rungs=frozenset(scheduler.rungs),
+            )
+            ray.get(pool.configure.remote(job, keeper))
+            made = provenance.git(space.data.base)
+            tags = {"sweeps.data_fingerprint": facts.fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(self.folder)}
+            tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made else {}
+            tracker.tag_parent(tags)
+            tracker.artifact("space.yaml", space.text)
+            ledger = Ledger(self.folder, space, scheduler.rungs)
+            conductor = Conductor(
+                space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress
+            )
+            self._tune(conductor, concurrency(space.shapes, cluster, space.limits.max_trials))
+            for number in list(conductor.running):
+                conductor._finish(number, State.RUNNING, None)
+            if not ours:  # our own Ray is shut down as a whole
+                ray.get(pool.shutdown.remote())
+            return self._conclude(conductor, keeper, tracker)
+        finally:
+            ray.kill(pool)
+            ray.kill(keeper)
+
+    def _check_shapes(self, cluster: dict[str, float]) -> None:
+        """Refuse what can never run, with both numbers."""
+        problems = []
+        for shape in self.space.shapes:
+            if not fits(shape.total, cluster):
+                short = [f"{v:g} {k} (there are {cluster.get(k, 0):g})" for k, v in shape.total.items() if v > cluster.get(k, 0)]
+                problems.append(Problem(str(self.space.path), f"scaling: {shape} needs {', '.join(short)}: it can never run"))
+        if problems:
+            raise InputError(problems)
+
+    @staticmethod
+    def _ask(ref: Any) -> Any:
+        """`ray.get`, with our own errors as they were raised."""
+        import ray
+
+        try:
+            return ray.get(ref)
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError):
+                raise e.cause from None
+            raise
+
+    def _tune(self, conductor: Any, at_once: int) -> None:
+        """Search, under Ray Tune."""
+        from ray import tune
+
+        from sweeps.runner import Runner
+        from sweeps.search.adapters import Clock, StudySearcher, VerdictScheduler
+
+        limits = self.space.limits
+        tune.Tuner(
+            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),
+            tune_config=tune.TuneConfig(
+                search_alg=StudySearcher(conductor),
+                scheduler=VerdictScheduler(conductor),
+                num_samples=limits.max_trials,
+                max_concurrent_trials=limits.max_concurrent_trials or at_once,
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self.folder),
+                verbose=0,
+                callbacks=[Clock(conductor)],
+                failure_config=tune.FailureConfig(max_failures=limits.max_failures),
+            ),
+        ).fit()
+        self.on_progress(conductor.snapshot())
+
+    # ---- the end
+
+    def _conclude(self, conductor: Any, keeper: Any, tracker: Any) -> SweepResult:
+        import ray
+
+        from sweeps import winner
+
+        ledger, reason = conductor.ledger, conductor.reason
+        results = ledger.results()
+        states = [r.state for r in results.values()]
+        counts = {
+            "completed": states.count(State.COMPLETE),
+            "pruned": states.count(State.PRUNED),
+            "failed": states.count(State.FAIL),
+        }
+        if interrupted := states.count(State.RUNNING):
+            counts["interrupted"] = interrupted
+        number = ledger.winner()
+        best, bundle, checkpoint = None, None, None
+        if number is not None:
+            best, exported = winner.export_trial(
+                self.folder, space=self.space, ledger=ledger, number=number, target=self.folder, roots=self.roots
+            )
+            bundle, checkpoint = exported.bundle, exported.checkpoint
+            metrics = {"best": best["value"], **({"best.test": best["test"]} if best["test"] is not None else {})}
+            tracker.finish("FINISHED", metrics, time.time())
+            tracker.tag_parent({"sweeps.best_trial": best["trial"], "sweeps.bundle": str(bundle or "")})
+        return SweepResult(
+            sweep=self.folder.name,
+            dir=self.folder,
+            trials=counts,
+            best=best,
+            bundle=bundle,
+            checkpoint=checkpoint,
+            mlflow={"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent},
+            fits=ray.get(keeper.count.remote()),
+            seconds=round(time.time() - self.began, 2),
+            reason=reason,
+        )
+
+    def _failure(self, result: SweepResult) -> str:
+        """What to show when no trial came to a value: the first error, and where the rest is."""
+        from sweeps.search.study import Ledger
+
+        ledger = Ledger(self.folder, self.space, ())
+        for number, ended in sorted(ledger.results().items()):
+            if ended.error:
+                failed = f"{result.trials['failed']} trials failed and none came to a value"
+                return f"{failed}; the first, {number:04d}:\n{ended.error}\n\nfolder  {self.folder}"
+        return f"no trial came to a value ({result.reason or 'no reason on record'}): {self.folder}"
+
+
+def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: str | os.PathLike[str] | None = None) -> Path:
+    """Write the bundle of a trial of a sweep that ran.
+
+    Args:
+        sweep: the sweep's folder.
+        trial: the trial's id; the best by default.
+        output: folder to make; SWEEP/exports/ID by default.
+
+    Returns:
+        The bundle's folder, or the checkpoint's where the trainer has no `load`.
+
+    Raises:
+        InputError: no such sweep or trial, or the trial left no checkpoint.
+        SweepLocked: the sweep runs.
+        BundleError: the bundle answers differently from the model in training.
+    """
+    from sweeps import winner
+    from sweeps.search.lock import FolderLock
+    from sweeps.search.study import JOURNAL, Ledger
+
+    folder = Path(sweep).resolve()
+    if not (folder / JOURNAL).is_file():
+        raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
+    space = saved_space(folder)
+    lock = FolderLock(folder)
+    try:
+        ledger = Ledger(folder, space, ())
+        number = winner.number_of(ledger, trial)
+        target = Path(output).resolve() if output else folder / "exports" / f"{number:04d}"
+        if target.exists():
+            raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
+        work = target.with_name(f".{target.name}.part")
+        work.mkdir(parents=True, exist_ok=True)
+        try:
+            _, done = winner.export_trial(folder, space=space, ledger=ledger, number=number, target=work, roots=roots_of(space))
+            made = done.bundle or done.checkpoint
+            if made is None:
+                raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
+            made.rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return target
+    finally:
+        lock.release()

@@ -1,0 +1,87 @@
+"""What Ray Tune sees of the search: a Searcher that begins trials and a TrialScheduler that gives verdicts, both thin.
+
+Tune's trials are light runners; the `Conductor` behind both adapters is where a sweep's driver decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from sweeps.trial import Verdict
+
+
+class Conductor(Protocol):
+    """The driver's side of a sweep."""
+
+    def begin(self) -> int | None:
+        """Begin a trial; its number, None to ask again later.
+
+        Raises:
+            StopIteration: no trial is to be begun any more.
+        """
+
+    def hear(self, number: int, progress: Any) -> Verdict:
+        """Take a trial's news and say whether it goes on."""
+
+    def lost(self, number: int) -> None:
+        """The trial's runner died too often."""
+
+    def tick(self) -> None:
+        """A round of Tune's loop begins."""
+
+
+class StudySearcher(Searcher):
+    """Begins the conductor's next trial when Tune has room for one."""
+
+    def __init__(self, conductor: Conductor):
+        super().__init__()
+        self._conductor = conductor
+
+    def suggest(self, trial_id: str) -> Any:
+        try:
+            number = self._conductor.begin()
+        except StopIteration:
+            return Searcher.FINISHED
+        return None if number is None else {"number": number}
+
+    def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
+        """The scheduler hears of it."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to save: the study is the record."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+
+class VerdictScheduler(FIFOScheduler):
+    """Passes news to the conductor and its verdict to Tune."""
+
+    def __init__(self, conductor: Conductor):
+        super().__init__()
+        self._conductor = conductor
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
+        verdict = self._conductor.hear(trial.config["number"], result["progress"])
+        return TrialScheduler.STOP if verdict is Verdict.STOP else TrialScheduler.CONTINUE
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
+        if result and result.get("progress") is not None:
+            self._conductor.hear(trial.config["number"], result["progress"])
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        self._conductor.lost(trial.config["number"])
+
+
+class Clock(tune.Callback):
+    """Gives the conductor the time, in the driver's own thread."""
+
+    def __init__(self, conductor: Conductor):
+        self._conductor = conductor
+
+    def on_step_begin(self, iteration: int, trials: list, **info: Any) -> None:
+        self._conductor.tick()

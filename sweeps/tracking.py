@@ -1,0 +1,238 @@
+"""The sweep in MLflow: a parent run, a child a trial, written by the driver alone from one background thread in batches.
+
+Nothing waits for MLflow while a sweep runs. When the server is away, what there is to say is kept and said later. Runs are found by
+tag, timestamps are those of the reports, so that saying a thing twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sweeps.trial import Report, Result, State, Trial
+
+log = logging.getLogger(__name__)
+
+STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
+# MLflow's own limits of one log_batch call.
+BATCH_METRICS, BATCH_PARAMS, PARAM_LENGTH = 1000, 100, 6000
+BATCH_EVERY = 0.25
+RETRY_EVERY = 2.0
+
+
+def default_uri(root: Path) -> str:
+    """MLflow 3 refuses the file store; the embedded default is SQLite in the root of all sweeps."""
+    return f"sqlite:///{(root / 'mlflow.db').resolve()}"
+
+
+def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
+    """Nested parameters as MLflow's flat ones: `params.eta`."""
+    out: dict[str, str] = {}
+    for key, value in values.items():
+        name = f"{prefix}.{key}"
+        if isinstance(value, dict):
+            out.update(flat(value, name))
+        else:
+            out[name] = str(value)[:PARAM_LENGTH]
+    return out
+
+
+def parameters(trial: Trial) -> dict[str, str]:
+    """What is logged of a trial's configuration, constants included."""
+    scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
+    labels = {name: str(value)[:PARAM_LENGTH] for name, value in trial.labels.items()}
+    return {**labels, **flat(trial.params, "params"), **flat(scaling, "scaling"), "preprocessor": trial.chain}
+
+
+class Tracker:
+    """Writes a sweep to MLflow from a thread of its own.
+
+    Args:
+        uri: tracking URI.
+        root: where a new experiment of the embedded store keeps its artifacts.
+        experiment: the experiment's name.
+        sweep: the parent run's name.
+        started: when the sweep began, seconds since the epoch.
+    """
+
+    def __init__(self, uri: str, root: Path, experiment: str, sweep: str, started: float):
+        self.uri, self.root, self.experiment, self.sweep, self.started = uri, root, experiment, sweep, started
+        self.parent: str | None = None
+        self.error: str | None = None
+        self._runs: dict[int, str] = {}
+        self._events: queue.SimpleQueue = queue.SimpleQueue()
+        self._done = threading.Event()
+        self._client: Any = None
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        # A server that is away must not hold the thread for MLflow's default of minutes.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        self._thread.start()
+
+    # ---- said by the driver; none of these waits
+
+    def tag_parent(self, tags: dict[str, str], params: dict[str, str] | None = None) -> None:
+        self._say("parent", tags, params or {})
+
+    def artifact(self, name: str, text: str) -> None:
+        """A text file beside the parent run."""
+        self._say("artifact", name, text)
+
+    def begin(self, trial: Trial, began: float) -> None:
+        self._say("begin", trial, began)
+
+    def reports(self, number: int, reports: tuple[Report, ...]) -> None:
+        if reports:
+            self._say("reports", number, reports)
+
+    def end(self, number: int, result: Result, ended: float) -> None:
+        self._say("end", number, result, ended)
+
+    def finish(self, status: str, metrics: dict[str, float], ended: float) -> None:
+        self._say("finish", status, metrics, ended)
+
+    def close(self, timeout: float = 60.0) -> bool:
+        """Wait until all is written; False if the server stayed away for `timeout` seconds."""
+        self._say("close")
+        self._thread.join(timeout)
+        self._done.set()
+        return not self._thread.is_alive()
+
+    def _say(self, kind: str, *what: Any) -> None:
+        self._events.put((kind, what))
+
+    # ---- the thread
+
+    def _work(self) -> None:
+        try:
+            self._insist(self._open)
+            while True:
+                events = [self._events.get()]
+                time.sleep(BATCH_EVERY if events[0][0] != "close" else 0)
+                with contextlib.suppress(queue.Empty):
+                    while True:
+                        events.append(self._events.get_nowait())
+                self._insist(lambda events=events: self._write([e for e in events if e[0] != "close"]))
+                if any(kind == "close" for kind, _ in events):
+                    return
+        except Exception as e:
+            self.error = f"{type(e).__name__}: {e}"
+            log.exception("MLflow: giving up")
+
+    def _insist(self, action: Callable[[], None]) -> None:
+        """Try until the server is there; what the server refuses for good is written to the log and left."""
+        from mlflow.exceptions import MlflowException
+
+        told = False
+        while True:
+            try:
+                return action()
+            except MlflowException as e:
+                if e.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST"):
+                    self.error = str(e)
+                    log.error("MLflow refused: %s", e)
+                    return None
+                reason: Exception = e
+            except (OSError, ConnectionError) as e:
+                reason = e
+            if not told:
+                log.warning("MLflow at %s does not answer, trying again: %s", self.uri, reason)
+                told = True
+            if self._done.wait(RETRY_EVERY):
+                return None
+
+    def _open(self) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client = client = MlflowClient(self.uri)
+        found = client.get_experiment_by_name(self.experiment)
+        if found is not None:
+            self.experiment_id = found.experiment_id
+        else:
+            place = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
+            self.experiment_id = client.create_experiment(self.experiment, artifact_location=place)
+        self.parent = self._run(f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep'")
+        if self.parent is None:
+            tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
+            run = client.create_run(self.experiment_id, int(self.started * 1000), tags, run_name=self.sweep)
+            self.parent = run.info.run_id
+        else:  # a sweep that goes on
+            client.update_run(self.parent, status="RUNNING")
+            for run in client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
+                self._runs[int(run.data.tags["sweeps.trial"])] = run.info.run_id
+
+    def _run(self, where: str) -> str | None:
+        runs = self._client.search_runs([self.experiment_id], where, max_results=1)
+        return runs[0].info.run_id if runs else None
+
+    def _write(self, events: list[tuple[str, tuple]]) -> None:
+        """Write events; safe to call again with the same ones after it failed half way."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        metrics: dict[str, list] = defaultdict(list)
+        params: dict[str, list] = defaultdict(list)
+        tags: dict[str, dict[str, str]] = defaultdict(dict)
+        ends: list[tuple[str, str, int]] = []
+        assert self.parent is not None
+        for kind, what in events:
+            if kind == "parent":
+                tags[self.parent].update(what[0])
+                params[self.parent] += [Param(k, v[:PARAM_LENGTH]) for k, v in what[1].items()]
+            elif kind == "artifact":
+                self._client.log_text(self.parent, what[1], what[0])
+            elif kind == "begin":
+                trial, began = what
+                run = self._child(trial, began)
+                params[run] += [Param(k, v) for k, v in parameters(trial).items()]
+            elif kind == "reports":
+                run = self._runs[what[0]]
+                for report in what[1]:
+                    metrics[run] += [Metric(k, v, int(report.time * 1000), report.step) for k, v in report.metrics.items()]
+            elif kind == "end":
+                number, result, ended = what
+                run, at = self._runs[number], int(ended * 1000)
+                tags[run]["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+                if result.error:
+                    tags[run]["sweeps.error"] = result.error[-4000:]
+                if result.value is not None:
+                    metrics[run] += [Metric("objective", result.value, at, 0)]
+                metrics[run] += [Metric("seconds", result.seconds, at, 0)]
+                ends.append((run, STATUS[result.state], at))
+            elif kind == "finish":
+                status, values, ended = what
+                metrics[self.parent] += [Metric(k, v, int(ended * 1000), 0) for k, v in values.items()]
+                ends.append((self.parent, status, int(ended * 1000)))
+        for run in {**metrics, **params, **tags}:
+            own = [RunTag(k, v) for k, v in tags[run].items()]
+            self._batch(run, metrics[run], params[run], own)
+        for run, status, at in ends:
+            self._client.set_terminated(run, status, at)
+
+    def _child(self, trial: Trial, began: float) -> str:
+        if trial.number not in self._runs:
+            tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
+            tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
+            run = self._client.create_run(self.experiment_id, int(began * 1000), tags, run_name=trial.id)
+            self._runs[trial.number] = run.info.run_id
+        return self._runs[trial.number]
+
+    def _batch(self, run: str, metrics: list, params: list, tags: list) -> None:
+        first = True
+        while first or metrics or params or tags:
+            room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
+            self._client.log_batch(run, metrics[:room], params[:BATCH_PARAMS], tags[:BATCH_PARAMS])
+            metrics, params, tags, first = metrics[room:], params[BATCH_PARAMS:], tags[BATCH_PARAMS:], False
+
+
+def as_json(value: Any) -> str:
+    """For artifacts."""
+    return json.dumps(value, indent=2, default=str)
