@@ -1,0 +1,115 @@
+"""Chains of preprocessing steps, with dimensions in place of chains, steps, parameters and columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps import refs
+from sweeps.errors import nearest
+from sweeps.space.domains import Dimension
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.spec import Chain, Template
+from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, Step
+from sweeps.space.tunable import BAD, Tunable
+
+
+class Chains(Tunable):
+    """Reads `space.preprocessor`."""
+
+    def chain(self, node: Node, path: str) -> Template:
+        """A chain of steps: a name, a one-key mapping, a list of these, or a dimension of chains."""
+        if node.value is None or node.value == NONE or node.value == []:
+            return Chain()
+        if not node.is_list:
+            return self._steps(node, path)
+        items: list[Step | Dimension] = []
+        good = True
+        for i, child in enumerate(node.value):
+            if child.is_list:
+                self.wrong(child, f"{path}.{i}", f"a step is a name or `{{Name: {{...}}}}`, got the list {child.show()}")
+                good = False
+                continue
+            part = self._steps(child, f"{path}.{i}") if child.value not in (None, NONE) else Chain()
+            good = good and isinstance(part, Chain)
+            items.extend(part.items if isinstance(part, Chain) else ())
+        return Chain(tuple(items)) if good else BAD
+
+    def _steps(self, node: Node, path: str) -> Template:
+        """One entry of a chain, as a chain of its own."""
+        if isinstance(node.value, str):
+            return self._step(node.mark, node.value, Node(None, node.mark), path, path)
+        if not node.is_map or not node.value:
+            return self.wrong(node, path, f"a step is a name or `{{Name: {{...}}}}`, got {node.show()}")
+        if kind := self.domain(node, path):
+            dim = self.branches(node, path, kind, self.chain)
+            return Chain((dim,)) if isinstance(dim, Dimension) else BAD
+        names = [key for key in node.value if key != "when"]
+        if len(names) != 1:
+            if not names:
+                return BAD
+            first, second = names[0], names[1]
+            known = isinstance(second, str) and (second in RAY_STEPS or ":" in second)
+            tail = "make each step its own entry of a list" if known else f"indent `{second}` under `{first}`"
+            return self.wrong(node, path, f"a step is a one-key mapping, got keys {', '.join(map(str, names))}; {tail}")
+        return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
+
+    def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
+        """A step by its name; `where` is the path of its arguments."""
+        before = len(self.problems)
+        if not isinstance(name, str):
+            self.problems.add(mark, path, f"a step's name must be text, got {name}")
+        elif ":" in name:
+            if fault := refs.problem(name, self.roots):
+                self.problems.add(mark, path, fault)
+        elif name == "Chain":
+            self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
+        elif name not in RAY_STEPS:
+            self.problems.add(mark, path, f"unknown step `{name}` (any but Ray Data's: module:attr); {nearest(name, RAY_STEPS)}")
+        # of an unknown step nobody knows the parameters
+        return BAD if len(self.problems) > before else self._arguments(mark, name, args, where)
+
+    def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
+        """A step with its parameters, as a chain; a dimension of all of them is one of such chains."""
+        if args.value is not None and not args.is_map:
+            return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
+        if args.is_map and (kind := self.domain(args, where)):
+            dim = self.branches(args, where, kind, lambda child, path: self._arguments(mark, name, child, path))
+            return Chain((dim,)) if isinstance(dim, Dimension) else BAD
+        before = len(self.problems)
+        columns: Template = None
+        params: dict[str, Template] = {}
+        allowed = RAY_STEPS.get(name)
+        for key, child in (args.value or {}).items():
+            at = f"{where}.{key}"
+            if key == "when":
+                continue  # noted
+            if not isinstance(key, str):
+                self.problems.add(args.keys[key], at, "a parameter's name must be text")
+            elif key == "columns":
+                columns = self._columns(child, at)
+            elif allowed is not None and key not in allowed:
+                self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {nearest(key, ('columns', *allowed))}")
+            else:
+                params[key] = self.anything(child, at)
+        for key in REQUIRED.get(name, ()):
+            if key not in params:
+                self.problems.add(mark, where, f"`{key}` is required by {name}")
+        return Chain((Step(name, columns, params),)) if len(self.problems) == before else BAD
+
+    def _columns(self, node: Node, path: str) -> Template:
+        """A selector: a word or a pattern, or names and patterns; or a dimension of selectors."""
+        if node.is_map and (kind := self.domain(node, path)):
+            return self.branches(node, path, kind, self._columns)
+        if node.value is None or (isinstance(node.value, str) and node.value):
+            return node.value
+        if node.is_list and node.value:
+            return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
+        return self.wrong(node, path, f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}")
+
+    def _column(self, node: Node, path: str) -> Template:
+        if node.is_map and (kind := self.domain(node, path)):
+            return self.branches(node, path, kind, self._column)
+        if isinstance(node.value, str) and node.value:
+            return node.value
+        quote = "" if node.is_map or node.is_list else "; quote it"
+        return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")

@@ -1,0 +1,248 @@
+"""The domains of a space, with Ray Tune's names and meaning: what each takes, and the way from a sampled key to a value.
+
+A search does not sample the values themselves but keys: of a grid or a choice the readable name of an option, of a
+normal distribution a number in (0, 1), else the number itself. Keys are what the study records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+Key = None | bool | int | float | str
+Number = int | float
+
+INT_LIMIT = 2**63 - 1  # NumPy and the study hold 64 bits
+_OPEN = 2.0**-53  # the normal distribution has no quantile at 0 and 1
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a grid or a choice.
+
+    Attributes:
+        key: unique in its dimension, and readable: a scalar itself; else a short label such as
+            `SimpleImputer+StandardScaler`.
+        value: what the option stands for; it may hold dimensions of its own.
+    """
+
+    key: Key
+    value: Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a domain of numbers takes.
+
+    Attributes:
+        args: names of its arguments, in order; those after `needed` may be left out.
+        needed: how many must be given.
+        integer: arguments and values are integers.
+        log: sampled by orders of magnitude, so the bounds are positive.
+        text: the rule, for messages.
+    """
+
+    args: tuple[str, ...]
+    needed: int
+    integer: bool
+    log: bool
+    text: str
+
+
+_BOUNDS = ("lower", "upper")
+RULES: dict[str, Rule] = {
+    "uniform": Rule(_BOUNDS, 2, False, False, "lower < upper"),
+    "quniform": Rule((*_BOUNDS, "q"), 3, False, False, "lower < upper"),
+    "loguniform": Rule(_BOUNDS, 2, False, True, "0 < lower < upper"),
+    "qloguniform": Rule((*_BOUNDS, "q"), 3, False, True, "0 < lower < upper"),
+    "randint": Rule(_BOUNDS, 2, True, False, "lower < upper (upper is excluded)"),
+    "qrandint": Rule((*_BOUNDS, "q"), 2, True, False, "lower < upper"),
+    "lograndint": Rule(_BOUNDS, 2, True, True, "0 < lower < upper (upper is excluded)"),
+    "qlograndint": Rule((*_BOUNDS, "q"), 3, True, True, "0 < lower < upper"),
+    "randn": Rule(("mean", "sd"), 0, False, False, "sd > 0"),
+    "qrandn": Rule(("mean", "sd", "q"), 3, False, False, "sd > 0"),
+}
+BRANCHING = ("grid", "choice")
+DOMAINS = (*BRANCHING, *RULES)
+# What people write who come from elsewhere, and which no edit distance would find.
+ALIASES = {
+    "grid_search": "grid",
+    "categorical": "choice",
+    "values": "choice",
+    "normal": "randn",
+    "qnormal": "qrandn",
+    "int": "randint",
+    "int_uniform": "randint",
+    "log_uniform": "loguniform",
+    "reverse_loguniform": "loguniform",
+}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One tunable value under `space:`.
+
+    Attributes:
+        name: the dotted path without `space.`, such as `params.eta`; unique in the space, and the same as long as the file is.
+        kind: the domain.
+        options: of a grid or a choice, else ().
+        lower: the bound as written; None for a grid, a choice and a normal distribution.
+        upper: likewise; excluded by `randint` and `lograndint`, and by `qrandint` and `qlograndint` with q = 1 (as in
+            Ray Tune); see `highest`.
+        q: values are multiples of it; None where the kind has none.
+        mean: of `randn` and `qrandn`.
+        sd: of `randn` and `qrandn`.
+    """
+
+    name: str
+    kind: str
+    options: tuple[Option, ...] = ()
+    lower: Number | None = None
+    upper: Number | None = None
+    q: Number | None = None
+    mean: Number | None = None
+    sd: Number | None = None
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether every option is visited, evenly."""
+        return self.kind == "grid"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its values are integers drawn from a range."""
+        return self.kind in RULES and RULES[self.kind].integer
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is sampled by orders of magnitude."""
+        return self.kind in RULES and RULES[self.kind].log
+
+    @property
+    def highest(self) -> Number | None:
+        """The largest value it takes: `upper`, or the one below where Ray Tune excludes it."""
+        if self.upper is None or not self.is_integer or (self.q or 1) != 1:
+            return self.upper
+        return self.upper - 1
+
+    def value(self, key: Any) -> Any:
+        """The value that a sampled key stands for.
+
+        Args:
+            key: an option's key; a number within the bounds; or for `randn` and `qrandn` a number in (0, 1).
+
+        Returns:
+            Of a grid or a choice the option's value, which may hold further dimensions; else an int or a float.
+
+        Raises:
+            ValueError: no option has this key.
+        """
+        if self.kind in BRANCHING:
+            return self.option(key).value
+        if self.mean is not None and self.sd is not None:
+            drawn = NormalDist(self.mean, self.sd).inv_cdf(min(max(float(key), _OPEN), 1 - _OPEN))
+            return drawn if self.q is None else multiple(drawn, self.q)
+        if self.q is not None:
+            assert self.lower is not None and self.highest is not None
+            key = min(max(multiple(key, self.q), self.lower), self.highest)
+        return int(key) if self.is_integer else float(key)
+
+    def option(self, key: Any) -> Option:
+        """The option with this key.
+
+        Raises:
+            ValueError: there is none.
+        """
+        for option in self.options:
+            if option.key == key and isinstance(option.key, bool) == isinstance(key, bool):
+                return option
+        raise ValueError(f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}")
+
+
+def multiple(x: Number, q: Number) -> Number:
+    """The multiple of q next to x: exact for integers, and for floats the float nearest to the decimal (0.3, not 3 * 0.1)."""
+    if isinstance(q, int):
+        near = round(Fraction(x) / q) * q
+        return near if isinstance(x, int) else float(near)
+    return float(exact(q) * round(Fraction(x) / exact(q)))
+
+
+def exact(x: Number) -> Fraction:
+    """A number as it was written: 0.1 is a tenth, not the float next to it."""
+    return Fraction(Decimal(repr(x)))
+
+
+def build(name: str, kind: str, args: list[Any]) -> Dimension:
+    """A dimension of numbers from arguments that `faults` has nothing to say about."""
+    given = dict(zip(RULES[kind].args, args, strict=False))
+    if kind == "qrandint":
+        given.setdefault("q", 1)
+    if "mean" in RULES[kind].args:
+        given = {"mean": 0.0, "sd": 1.0} | given
+    return Dimension(name, kind, **given)
+
+
+def faults(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None, str]]:
+    """What is wrong with the arguments of a domain of numbers.
+
+    Args:
+        kind: a key of `RULES`.
+        args: plain values.
+        shown: the arguments as written.
+
+    Yields:
+        The index of the argument at fault, or None for all of them; and the message, which begins with the kind.
+    """
+    rule = RULES[kind]
+    form = "[" + ", ".join(rule.args) + "]"
+    if not rule.needed <= len(args) <= len(rule.args):
+        count = str(len(rule.args)) if rule.needed == len(rule.args) else f"{rule.needed} to {len(rule.args)}"
+        yield None, f"{kind} takes {count} numbers {form}, got {shown}"
+        return
+    wrong = False
+    for i, arg in enumerate(args):
+        noun = "an integer" if rule.integer else "a number"
+        if isinstance(arg, bool) or not isinstance(arg, int if rule.integer else (int, float)):
+            wrong = True
+            yield i, f"{kind} {form}: {rule.args[i]} must be {noun}, got {_say(arg)}"
+        elif not math.isfinite(arg) if isinstance(arg, float) else abs(arg) > INT_LIMIT:
+            wrong = True
+            yield i, f"{kind} {form}: {rule.args[i]} must be finite and within 64 bits, got {_say(arg)}"
+    if wrong:
+        return
+    given = dict(zip(rule.args, args, strict=False))
+    q = given.get("q", 1)
+    if "sd" in rule.args and not given.get("sd", 1) > 0:
+        yield None, f"{kind} needs sd > 0, got {shown}"
+    if "q" in given and not q > 0:
+        yield None, f"{kind} needs q > 0, got {shown}"
+        return
+    if "lower" not in given:
+        if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
+            yield None, f"{kind}: values would be beyond what a float can hold, got {shown}"
+        return
+    lower, upper = given["lower"], given["upper"]
+    if not lower < upper or (rule.log and not lower > 0):
+        yield None, f"{kind} needs {rule.text}, got {shown}"
+    elif not math.isfinite(float(upper) - float(lower)):
+        yield None, f"{kind}: the range is wider than a float can hold, got {shown}"
+    elif "q" in given and (exact(lower) % exact(q) or exact(upper) % exact(q)):
+        yield None, f"{kind} needs bounds that are multiples of q, got {shown}"
+
+
+def _say(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a bool)"
+    if isinstance(value, str):
+        text = value if len(value) <= 40 else value[:39] + "…"
+        return f"'{text}' (text)"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else str(value)

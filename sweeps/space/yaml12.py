@@ -1,0 +1,242 @@
+"""YAML 1.2 with positions: text to a tree of nodes, each of which knows its line and column.
+
+ruamel.yaml scans and parses; what a plain scalar means is decided here, by the core schema of YAML 1.2.2 (10.3.2), so that
+`1e-4` is a number and `no` is a word. The tree is built from events and not by a constructor: nothing in a file can name a
+Python object, and every bound below is met as soon as it is passed, not after the file was read.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from sweeps.errors import InputError, Problem
+from sweeps.space.nodes import Mark, Node, scalar
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 50
+MAX_NODES = 20_000  # aliases count as what they stand for, so that a bomb is met before it is unfolded
+
+# What YAML 1.2 allows in a file (5.1), without the byte order mark, which is cut off before.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_text(path: Path, source: str) -> str:
+    """The text of a file, checked to be one that YAML may read.
+
+    Args:
+        path: the file.
+        source: what to call it in a problem.
+
+    Raises:
+        InputError: no such file, not a regular one, over 1 MB, not UTF-8, or binary.
+    """
+
+    def stop(text: str, line: int = 1, column: int = 1) -> InputError:
+        return InputError(Problem(str(Mark(source, line, column)), text))
+
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise stop("is a directory, not a space file")
+        if not stat.S_ISREG(mode):  # a pipe or a device may never end
+            raise stop("is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise stop("no such file") from None
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise stop(f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    if len(data) > MAX_BYTES:
+        raise stop("is larger than 1 MB; a space file is small")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        before = data[: e.start].decode("utf-8")
+        raise stop(f"is not UTF-8 text (byte 0x{data[e.start]:02x})", *_line_column(before)) from None
+    if bad := _UNPRINTABLE.search(text):
+        what = f"the control character U+{ord(bad[0]):04X}"
+        raise stop(f"holds {what}, which YAML does not allow; is this a text file?", *_line_column(text[: bad.start()]))
+    return text
+
+
+def _line_column(before: str) -> tuple[int, int]:
+    lines = re.split("\r\n|\r|\n", before)
+    return len(lines), len(lines[-1]) + 1
+
+
+def parse(text: str, source: str, override: bool = False) -> Node:
+    """Read one YAML document.
+
+    Args:
+        text: what `read_text` returned, or the value of an override.
+        source: what to call it in a problem.
+        override: the text is the value of a `--set`: its nodes have no lines, and nothing is null.
+
+    Raises:
+        InputError: with exactly one problem, the first that was met.
+    """
+    return _Builder(source, override).build(text)
+
+
+class _Stop(Exception):
+    def __init__(self, mark: Mark, text: str):
+        self.problem = Problem(str(mark), text)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end was not met yet."""
+
+    node: Node
+    anchor: str | None
+    key: Any = None
+    has_key: bool = False
+    size: int = 1
+    height: int = 1
+
+
+class _Builder:
+    """From ruamel's events to one tree; without recursion, so that depth is a rule and not a crash."""
+
+    def __init__(self, source: str, override: bool):
+        self.source, self.override = source, override
+        self.stack: list[_Open] = []
+        self.root: Node | None = None
+        self.total = 0
+        self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, size, height; None while it is still open
+
+    def mark(self, at: Any) -> Mark:
+        return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
+
+    def build(self, text: str) -> Node:
+        try:
+            if bad := _UNPRINTABLE.search(text):
+                raise _Stop(Mark(self.source), f"holds the control character U+{ord(bad[0]):04X}, which YAML does not allow")
+            for event in YAML(typ="safe", pure=True).parse(text):
+                self.take(event)
+        except _Stop as e:
+            raise InputError(e.problem) from None
+        except MarkedYAMLError as e:
+            at = e.problem_mark or e.context_mark
+            where = self.mark(at) if at is not None else Mark(self.source, 1, 1)
+            raise InputError(Problem(str(where), _yaml_words(e))) from None
+        except (YAMLError, ValueError, RecursionError) as e:
+            where = Mark(self.source) if self.override else Mark(self.source, 1, 1)
+            raise InputError(Problem(str(where), "not valid YAML: " + " ".join(str(e).split()))) from None
+        if self.root is None:
+            if self.override:
+                return Node(None, Mark(self.source))
+            raise InputError(
+                Problem(str(Mark(self.source, 1, 1)), "the file is empty; a space file is a mapping with `trainer:`, `data:`, ...")
+            )
+        return self.root
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, DocumentStartEvent):
+            if self.root is not None:
+                raise _Stop(self.mark(event.start_mark), "a second document begins here; a space file is one document")
+            if event.version and tuple(event.version) < (1, 2):
+                raise _Stop(self.mark(event.start_mark), f"%YAML {'.'.join(map(str, event.version))}: a space file is YAML 1.2")
+        elif isinstance(event, AliasEvent):
+            mark = self.mark(event.start_mark)
+            if event.anchor not in self.anchors:
+                raise _Stop(mark, f"`*{event.anchor}`: no anchor `&{event.anchor}` before it")
+            known = self.anchors[event.anchor]
+            if known is None:
+                raise _Stop(mark, f"`*{event.anchor}` stands inside what it stands for")
+            self.add(known[0], mark, known[1], known[2])
+        elif isinstance(event, (ScalarEvent, SequenceStartEvent, MappingStartEvent)):
+            mark = self.mark(event.start_mark)
+            if event.tag is not None:
+                raise _Stop(mark, f"tag `{_tag(event.tag)}`: a space file has no tags; it is plain data")
+            if isinstance(event, ScalarEvent):
+                self.scalar(event, mark)
+                return
+            if len(self.stack) >= MAX_DEPTH:
+                raise _Stop(mark, f"nested more than {MAX_DEPTH} deep")
+            if event.anchor:
+                self.anchors[event.anchor] = None
+            self.stack.append(_Open(Node([] if isinstance(event, SequenceStartEvent) else {}, mark), event.anchor))
+        elif isinstance(event, (SequenceEndEvent, MappingEndEvent)):
+            done = self.stack.pop()
+            if done.anchor:
+                self.anchors[done.anchor] = (done.node, done.size, done.height)
+            self.add(done.node, done.node.mark, done.size, done.height, counted=True)
+
+    def scalar(self, event: Any, mark: Mark) -> None:
+        text = event.value
+        try:
+            value = scalar(text) if event.implicit[0] else text
+        except ValueError as e:
+            raise _Stop(mark, str(e)) from None
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise _Stop(mark, "half a surrogate pair (`\\ud800` to `\\udfff`) is not a character")
+        raw = text if event.implicit[0] else "'" + text.replace("'", "''") + "'"
+        node = Node(value, mark, raw=raw)
+        if event.anchor:
+            self.anchors[event.anchor] = (node, 1, 0)
+        self.add(node, mark, 1, 0)
+
+    def add(self, node: Node, mark: Mark, size: int, height: int, counted: bool = False) -> None:
+        """Put a finished node where it belongs; `size` values and `height` levels come with it."""
+        if not counted:
+            self.total += size
+        if self.total > MAX_NODES:
+            raise _Stop(mark, f"more than {MAX_NODES} values (aliases count as what they stand for); a space file is small")
+        if len(self.stack) + height > MAX_DEPTH:
+            raise _Stop(mark, f"nested more than {MAX_DEPTH} deep")
+        if not self.stack:
+            self.root = node
+            return
+        top = self.stack[-1]
+        top.size += size
+        top.height = max(top.height, height + 1)
+        if isinstance(top.node.value, list):
+            top.node.value.append(node)
+        elif not top.has_key:
+            if isinstance(node.value, (dict, list)):
+                raise _Stop(mark, f"a key must be a name, got {node.show()}")
+            if node.value == "<<" and node.raw == "<<":
+                raise _Stop(mark, "merge keys (`<<`) are not YAML 1.2; write the keys out")
+            if node.value in top.node.value:
+                first = top.node.keys[node.value]
+                raise _Stop(mark, f"duplicate key `{node.value}`" + (f"; it stands on line {first.line} already" if first.line else ""))
+            top.key, top.has_key = node.value, True
+            top.node.keys[node.value] = mark
+        else:
+            top.node.value[top.key] = node
+            top.has_key = False
+
+
+def _tag(tag: Any) -> str:
+    text = str(tag)
+    return text.replace("tag:yaml.org,2002:", "!!")
+
+
+def _yaml_words(e: MarkedYAMLError) -> str:
+    """ruamel's two-part message on one line, with the usual reasons in plainer words."""
+    problem = " ".join(str(e.problem or e.context or "").split())
+    if "'\\t'" in problem:
+        return "not valid YAML: a tab cannot indent or stand before a key or value; use spaces"
+    if "<block end>" in problem:
+        return "not valid YAML: the indentation is wrong, or a `- ` or a `key:` is missing"
+    context = " ".join(str(e.context or "").split())
+    return "not valid YAML: " + (f"{context}: {problem}" if context and context != problem else problem)

@@ -1,0 +1,166 @@
+"""Domains: values within bounds, multiples of q, and what is refused; the same as Ray Tune's where that can be asked."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.space import Dimension, Option
+from sweeps.space.domains import DOMAINS, RULES, build, exact, faults, multiple
+
+floats = st.floats(-1e6, 1e6)
+integers = st.integers(-(10**9), 10**9)
+qs = st.sampled_from([0.1, 0.25, 0.3, 1e-3, 0.5, 2.0, 3, 7])
+
+
+def bounds(numbers: st.SearchStrategy) -> st.SearchStrategy:
+    return st.tuples(numbers, numbers).map(sorted).filter(lambda b: b[0] < b[1]).map(list)
+
+
+def fine(kind: str, args: list) -> Dimension:
+    assert list(faults(kind, args, str(args))) == []
+    return build("x", kind, args)
+
+
+def test_the_names_are_ray_tunes() -> None:
+    from ray.tune.search import sample
+
+    assert set(DOMAINS) == {"grid", "choice", *RULES} and len(DOMAINS) == 12
+    assert all(callable(getattr(sample, kind)) for kind in DOMAINS if kind != "grid")
+
+
+@given(bounds(floats), st.floats(0, 1))
+def test_uniform_is_the_key_itself(b: list, part: float) -> None:
+    key = min(b[0] + part * (b[1] - b[0]), b[1])
+    assert fine("uniform", b).value(key) == key
+
+
+@given(bounds(st.floats(1e-9, 1e6)), st.floats(0, 1))
+def test_loguniform_is_the_key_itself(b: list, part: float) -> None:
+    key = b[0] * (b[1] / b[0]) ** part
+    assert fine("loguniform", b).value(key) == key
+
+
+@given(bounds(integers), st.data())
+def test_randint_excludes_its_upper_bound(b: list, data: st.DataObject) -> None:
+    dim = fine("randint", b)
+    key = data.draw(st.integers(dim.lower, dim.highest))
+    assert dim.value(key) == key and isinstance(dim.value(key), int)
+    assert b[0] <= dim.value(key) < b[1]
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 1000), qs, st.floats(0, 1))
+def test_quniform_gives_multiples_within_bounds(low: int, more: int, q: float, part: float) -> None:
+    b = [multiple(low * float(q), q), multiple((low + more) * float(q), q)]
+    dim = fine("quniform", [*b, q])
+    value = dim.value(b[0] + part * (b[1] - b[0]))
+    assert isinstance(value, float) and b[0] <= value <= b[1]
+    assert (exact(value) / exact(q)).denominator == 1
+    assert dim.value(value) == value
+    assert dim.value(b[0] - 1) == b[0] and dim.value(b[1] + 1) == b[1]
+
+
+@given(st.integers(1, 100), st.integers(1, 100), st.integers(2, 50), st.floats(0, 1), st.sampled_from(["qrandint", "qlograndint"]))
+def test_quantised_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
+    b = [low * q, (low + more) * q]
+    dim = fine(kind, [*b, q])
+    value = dim.value(b[0] + part * (b[1] - b[0]))
+    assert isinstance(value, int) and value % q == 0 and b[0] <= value <= b[1]
+    assert dim.value(b[1]) == b[1] == dim.highest
+
+
+def test_qrandint_of_one_excludes_its_upper_bound_as_ray_tune_documents() -> None:
+    for args in ([1, 9], [1, 9, 1]):
+        dim = fine("qrandint", args)
+        assert dim.highest == 8 and dim.value(9) == 8
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(0, 1))
+def test_randn_is_the_quantile(mean: float, sd: float, u: float) -> None:
+    dim = fine("randn", [mean, sd])
+    value = dim.value(u)
+    assert math.isfinite(value) and (value <= mean) == (u <= 0.5)
+    rounded = fine("qrandn", [mean, sd, 0.25]).value(u)
+    assert rounded % 0.25 == 0 and abs(rounded - value) <= 0.125
+
+
+def test_randn_defaults_to_the_standard_normal() -> None:
+    assert (fine("randn", []).mean, fine("randn", []).sd) == (0.0, 1.0)
+    assert fine("randn", []).value(0.5) == 0.0
+    assert fine("randn", [3]).value(0.5) == 3.0
+
+
+@given(st.integers(-(10**6), 10**6), qs)
+def test_multiples_are_as_a_person_writes_them(n: int, q: float) -> None:
+    assert multiple(n * float(q), q) == float(n * Fraction(str(q)))
+    assert multiple(0.30000000000000004, 0.1) == 0.3
+
+
+def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
+    dim = Dimension("x", "choice", (Option(1, "a"), Option(None, "b"), Option("true", "c")))
+    assert [dim.value(key) for key in (1, None, "true")] == ["a", "b", "c"]
+    for key in (True, 2, "1"):
+        with pytest.raises(ValueError, match="x: no option"):
+            dim.value(key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "index", "text"),
+    [
+        ("uniform", [1, 0], None, "uniform needs lower < upper, got [1, 0]"),
+        ("uniform", [1, 1], None, "uniform needs lower < upper"),
+        ("uniform", [0], None, "uniform takes 2 numbers [lower, upper], got [0]"),
+        ("uniform", [0, 1, 2], None, "uniform takes 2 numbers"),
+        ("uniform", [0, math.nan], 1, "upper must be finite"),
+        ("uniform", [-math.inf, 0], 0, "lower must be finite"),
+        ("uniform", [0, True], 1, "upper must be a number, got true (a bool)"),
+        ("uniform", ["0", 1], 0, "lower must be a number, got '0' (text)"),
+        ("uniform", [0, None], 1, "upper must be a number, got null"),
+        ("uniform", [[0], 1], 0, "lower must be a number, got a list"),
+        ("uniform", [{"a": 0}, 1], 0, "got a mapping"),
+        ("uniform", [-1e308, 1e308], None, "wider than a float"),
+        ("uniform", [0, 10**400], 1, "within 64 bits"),
+        ("loguniform", [0, 0.1], None, "loguniform needs 0 < lower < upper, got [0, 0.1]"),
+        ("loguniform", [-1, 1], None, "needs 0 < lower < upper"),
+        ("quniform", [0, 1], None, "quniform takes 3 numbers [lower, upper, q]"),
+        ("quniform", [0, 1, 0.3], None, "quniform needs bounds that are multiples of q, got [0, 1, 0.3]"),
+        ("quniform", [0.05, 1, 0.1], None, "multiples of q"),
+        ("quniform", [0, 1, 0], None, "quniform needs q > 0"),
+        ("quniform", [0, 1, -0.5], None, "quniform needs q > 0"),
+        ("qloguniform", [0, 1, 0.1], None, "needs 0 < lower < upper"),
+        ("randint", [3, 3], None, "randint needs lower < upper (upper is excluded), got [3, 3]"),
+        ("randint", [1.0, 3], 0, "lower must be an integer, got 1.0"),
+        ("lograndint", [0, 3], None, "lograndint needs 0 < lower < upper"),
+        ("qrandint", [1, 9, 2], None, "multiples of q"),
+        ("qrandint", [0, 9, 1.5], 2, "q must be an integer, got 1.5"),
+        ("qlograndint", [2, 8], None, "qlograndint takes 3 numbers"),
+        ("randn", [0, 0], None, "randn needs sd > 0, got [0, 0]"),
+        ("randn", [0, -1], None, "randn needs sd > 0"),
+        ("randn", [1e308, 1e308], None, "beyond what a float can hold"),
+        ("qrandn", [0, 1], None, "qrandn takes 3 numbers [mean, sd, q]"),
+        ("qrandn", [0, 1, 0], None, "qrandn needs q > 0"),
+    ],
+)
+def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
+    found = list(faults(kind, args, str(args)))
+    assert len(found) == 1 and found[0][0] == index and text in found[0][1]
+
+
+@given(
+    st.sampled_from(sorted(RULES)),
+    st.lists(st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=3), max_size=4),
+    st.floats(0, 1),
+)
+def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: list, u: float) -> None:
+    if list(faults(kind, args, "")):
+        return
+    dim = build("x", kind, args)
+    key = u if dim.lower is None else dim.lower
+    value = dim.value(key)
+    assert math.isfinite(value)
+    if dim.lower is not None:
+        assert dim.lower <= value <= dim.highest  # type: ignore[operator]
