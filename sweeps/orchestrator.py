@@ -314,10 +314,13 @@ class _Sweep:
                 storage_path=str(self.folder),
                 verbose=0,
                 callbacks=[Clock(conductor)],
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=limits.max_failures),
             ),
         ).fit()
         self.on_progress(conductor.snapshot())
+        for scratch in ("tune", "gangs"):  # what Tune and Ray Train keep for a restore of their own
+            shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
     # ---- the end
 

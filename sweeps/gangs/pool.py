@@ -194,7 +194,10 @@ class _Pool:
             return None
         async with gang.changed:
             await gang.changed.wait_for(lambda: len(gang.orders) > index)
-        return gang.orders[index]
+        order = gang.orders[index]
+        if order is not None and rank == 0 and (run := self.runs.get(order.trial.id)):
+            run.began = time.monotonic()  # not before: the gang may still have been starting
+        return order
 
     async def tell(self, gang_id: str, trial_id: str, attempt: int, news: News) -> None:
         self._take(trial_id, attempt, news)
@@ -264,11 +267,11 @@ class _Pool:
             while run.state is None:
                 prepared = await self._prepare(run.trial)
                 gang = await self._lease(run.trial.shape)
-                run.began = time.monotonic()
                 try:
                     ended = await self._attempt(gang, run, prepared)
                 finally:
-                    run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
+                    if run.began is not None:
+                        run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
                 if ended is not None:
                     run.finish(ended.state, ended.error)
                     continue

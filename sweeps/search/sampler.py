@@ -17,7 +17,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
 from optuna.samplers._tpe.probability_distributions import _BatchedCategoricalDistributions, _MixtureOfProductDistribution
+from optuna.samplers._tpe.sampler import _split_trials, default_gamma
+from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.search.cells import key_of
 from sweeps.space import Dimension
 
 
@@ -40,6 +43,45 @@ class _CellEstimator(_ParzenEstimator):
         self._mixture_distribution = _MixtureOfProductDistribution(weights=weights / weights.sum(), distributions=distributions)
 
 
+class _CellTPE(TPESampler):
+    """TPE that calls a trial good by comparison with its own cell alone.
+
+    Ranked over all cells, the good trials soon lie in one of them, and the others are searched where that one is good.
+    """
+
+    def __init__(self, seed: int):
+        # group: dimensions that only some trials have (inside a branch of a choice) are modelled among those trials
+        super().__init__(seed=seed, multivariate=True, group=True)
+        self._parzen_estimator_cls = type("_Estimator", (_CellEstimator,), {})
+
+    def begin(self, cell: Mapping[str, Any], seed: int) -> None:
+        self._parzen_estimator_cls.cell = cell
+        self._rng.rng.seed(seed)
+        self._random_sampler._rng.rng.seed(seed)
+
+    def _sample(self, study, trial, search_space) -> dict[str, Any]:
+        names = self._parzen_estimator_cls.cell
+        states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+        by_cell: dict[str, list[FrozenTrial]] = {}
+        for t in study._get_trials(deepcopy=False, states=states, use_cache=False):
+            if t.number != trial.number:
+                by_cell.setdefault(key_of({name: t.params.get(name) for name in names}), []).append(t)
+        good: list[FrozenTrial] = []
+        rest: list[FrozenTrial] = []
+        for trials in by_cell.values():
+            ended = sum(t.state is not TrialState.RUNNING for t in trials)
+            below, above = _split_trials(study, trials, default_gamma(ended))
+            good += below
+            rest += above
+        kernels = [
+            self._build_parzen_estimator(study, search_space, sorted(trials, key=lambda t: t.number), handle_below=below)
+            for trials, below in ((good, True), (rest, False))
+        ]
+        drawn = kernels[0].sample(self._rng.rng, self._n_ei_candidates)
+        chosen = self._compare(drawn, self._compute_acquisition_func(drawn, *kernels))
+        return {name: distribution.to_external_repr(chosen[name]) for name, distribution in search_space.items()}
+
+
 class CellSampler(BaseSampler):
     """Fixes the cell's values and lets another sampler choose the rest.
 
@@ -53,24 +95,15 @@ class CellSampler(BaseSampler):
     def __init__(self, algorithm: str, seed: int):
         self.seed = seed
         self.cell: Mapping[str, Any] = {}
-        self.base: BaseSampler
-        if algorithm == "tpe":
-            # group: dimensions that only some trials have (inside a branch of a choice) are modelled among those trials
-            tpe = TPESampler(seed=seed, multivariate=True, group=True)
-            tpe._parzen_estimator_cls = type("Estimator", (_CellEstimator,), {})
-            self.base = tpe
-        else:
-            self.base = RandomSampler(seed=seed)
+        self.base = _CellTPE(seed) if algorithm == "tpe" else RandomSampler(seed=seed)
 
     def begin(self, cell: Mapping[str, Any], number: int) -> None:
         """Make ready for the trial of this number in this cell."""
         self.cell = dict(cell)
         seed = seed_of(self.seed, number, "sampler")
-        if isinstance(self.base, TPESampler):
-            self.base._parzen_estimator_cls.cell = self.cell  # type: ignore[attr-defined]
-            self.base._rng.rng.seed(seed)
-            self.base._random_sampler._rng.rng.seed(seed)
-        elif isinstance(self.base, RandomSampler):
+        if isinstance(self.base, _CellTPE):
+            self.base.begin(self.cell, seed)
+        else:
             self.base._rng.rng.seed(seed)
 
     def infer_relative_search_space(self, study, trial) -> dict[str, BaseDistribution]:
@@ -99,7 +132,7 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
 
     A quantised logarithmic domain is sampled without its step, which Optuna does not allow there; a normal one by its quantile.
     """
-    d = dimension
+    d: Any = dimension
     if d.options:
         return CategoricalDistribution([option.key for option in d.options])
     match d.kind:
@@ -112,11 +145,11 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
         case "randint":
             return IntDistribution(d.lower, d.upper - 1)
         case "qrandint":
-            return IntDistribution(d.lower, d.upper, step=d.q)
+            return IntDistribution(d.lower, d.highest, step=d.q)
         case "lograndint":
             return IntDistribution(d.lower, d.upper - 1, log=True)
         case "qlograndint":
-            return IntDistribution(d.lower, d.upper, log=True)
+            return IntDistribution(d.lower, d.highest, log=True)
         case "randn" | "qrandn":
             return FloatDistribution(1e-9, 1 - 1e-9)
     raise ValueError(f"{d.name}: no distribution for {d.kind}")

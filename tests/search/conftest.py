@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from sweeps.space import load
+
+
+@pytest.fixture
+def make_space(tmp_path):
+    """A space from the body of its `space:` section."""
+
+    def make(body: str, max_trials: int = 40, algorithm: str = "tpe", seed: int = 3, scheduler: str = "{name: asha, max_t: 9}"):
+        text = f"""\
+name: made
+trainer: xgboost
+data: {{train: "sklearn:iris", label: target, valid: 0.2}}
+objective: {{metric: loss, goal: minimize}}
+search: {{algorithm: {algorithm}, seed: {seed}}}
+scheduler: {scheduler}
+limits: {{max_trials: {max_trials}}}
+space:
+{textwrap.indent(textwrap.dedent(body), "  ")}
+"""
+        file = tmp_path / "made.yaml"
+        file.write_text(text)
+        return load(file)
+
+    return make

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.search import rules
+from sweeps.trial import Result, State
+
+F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
+
+
+def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not():
+    assert not rules.hopeless([F] * 4)
+    assert rules.hopeless([F] * 5)
+    assert rules.hopeless([F] * 5 + [C])
+    assert not rules.hopeless([F, F, P, F, F, F, F, F, F])
+    assert not rules.hopeless([])
+
+
+def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():
+    results = [(0, Result(P, 0.1)), (1, Result(C, 0.3)), (2, Result(C, 0.2)), (3, Result(F, 0.0)), (4, Result(C, 0.2))]
+    assert rules.winner(results, minimize=True) == 2
+    assert rules.winner(results, minimize=False) == 1
+    assert rules.winner([(0, Result(P, 0.3)), (1, Result(P, 0.2))], minimize=True) == 1
+    assert rules.winner([(0, Result(F)), (1, Result(State.RUNNING, 0.1))], minimize=True) is None
+
+
+@given(st.lists(st.one_of(st.none(), st.just(math.nan), st.floats(-10, 10)), max_size=20), st.booleans())
+def test_nan_and_none_never_win(values, minimize):
+    results = [(i, Result(C, v)) for i, v in enumerate(values)]
+    known = [v for v in values if v is not None and v == v]
+    won = rules.winner(results, minimize)
+    assert (won is None) == (not known)
+    if known:
+        assert values[won] == (min if minimize else max)(known)
+
+
+def test_the_earlier_step_wins_a_tie():
+    assert rules.best_of([(1, 0.5), (2, 0.4), (3, 0.4), (4, math.nan)], minimize=True) == (2, 0.4)
+    assert rules.best_of([(1, math.nan)], minimize=True) == (None, None)

@@ -1,0 +1,73 @@
+"""Sampling inside a cell; also the watch on the parts of Optuna's TPE that are private."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution
+
+from sweeps.search.sampler import CellSampler, distribution_of, seed_of, suggest
+from sweeps.search.study import Ledger
+from sweeps.trial import State
+from tests.search.test_study import reports
+
+ALL_DOMAINS = """
+params:
+  a: {uniform: [0.5, 1.0]}
+  b: {quniform: [0.0, 1.0, 0.25]}
+  c: {loguniform: [1e-4, 1e-1]}
+  d: {qloguniform: [1, 1000, 5]}
+  e: {randint: [1, 9]}
+  f: {qrandint: [0, 20, 5]}
+  g: {lograndint: [1, 1000]}
+  h: {qlograndint: [8, 512, 8]}
+  i: {randn: [10, 2]}
+  j: {qrandn: [10, 2, 0.5]}
+  k: {choice: [x, 1, null, true]}
+  l: {choice: [[1, 2], [3]]}
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space):
+    space = make_space(ALL_DOMAINS.replace("qloguniform: [1,", "qloguniform: [5,"))
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(50):
+        asked = study.ask()
+        p = space.fill(lambda d, asked=asked: suggest(asked, d))["params"]
+        assert 0.5 <= p["a"] <= 1 and p["b"] in (0, 0.25, 0.5, 0.75, 1) and 1e-4 <= p["c"] <= 1e-1
+        assert p["d"] % 5 == 0 and 5 <= p["d"] <= 1000 and p["e"] in range(1, 9) and p["f"] in (0, 5, 10, 15, 20)
+        assert 1 <= p["g"] < 1000 and p["h"] % 8 == 0 and 8 <= p["h"] <= 512
+        assert 0 < p["i"] < 20 and (p["j"] / 0.5) % 1 == 0
+        assert p["k"] in ("x", 1, None, True) and p["l"] in ([1, 2], [3])
+    assert isinstance(distribution_of(space.dimensions[-1]), CategoricalDistribution)
+
+
+def test_tpe_conditions_on_the_cell(make_space, tmp_path):
+    """The optimum of `x` is at 0.2 in one cell and at 0.8 in the other; late suggestions follow their own cell."""
+    space = make_space(
+        "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}", 80, scheduler="{name: none}"
+    )
+    ledger = Ledger(tmp_path, space, ())
+    late = {"StandardScaler": [], "MinMaxScaler": []}
+    best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
+    while trial := ledger.next():
+        x = trial.params["x"]
+        ledger.record(trial.number, reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
+        ledger.finish(trial.number, State.COMPLETE)
+        if trial.number >= 50:
+            late[trial.chain].append(abs(x - best[trial.chain]))
+    for chain, distances in late.items():
+        assert sorted(distances)[len(distances) // 2] < 0.15, (chain, distances)
+
+
+def test_seeds_differ_by_trial_and_purpose():
+    seeds = {seed_of(s, n, p) for s in range(3) for n in range(50) for p in ("trial", "sampler")}
+    assert len(seeds) == 300 and all(0 <= s < 2**32 for s in seeds)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_optuna_still_has_the_private_parts_we_use():
+    sampler = CellSampler("tpe", 0)
+    sampler.begin({}, 0)
+    assert hasattr(sampler.base, "_parzen_estimator_cls") and hasattr(sampler.base, "_random_sampler")

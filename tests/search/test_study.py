@@ -1,0 +1,145 @@
+"""The ledger keeps what happened, whatever is cut off it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+import pytest
+
+from sweeps.errors import SweepLocked
+from sweeps.search.lock import FolderLock
+from sweeps.search.study import JOURNAL, Ledger, cut_torn_tail
+from sweeps.trial import Checkpoint, Report, State
+
+BODY = """
+preprocessor: {grid: [StandardScaler, MinMaxScaler]}
+scaling: {num_workers: {grid: [1, 2]}}
+params: {eta: {loguniform: [1e-3, 1.0]}, depth: {randint: [1, 9]}, kind: {choice: [a, b]}}
+"""
+RUNGS = (1, 3)
+
+
+def reports(*values: float, start: int = 1) -> tuple[Report, ...]:
+    return tuple(Report(start + i, {"loss": v, "other": 1.0}, time.time()) for i, v in enumerate(values))
+
+
+def fill(ledger: Ledger, n: int) -> None:
+    for _ in range(n):
+        trial = ledger.next()
+        assert trial is not None
+        ledger.record(trial.number, reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
+        ledger.finish(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
+
+
+def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp_path):
+    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    cells = []
+    for _ in range(16):
+        trial = ledger.next()
+        cells.append((trial.chain, trial.shape.workers))
+        assert 1e-3 <= trial.params["eta"] <= 1.0 and trial.params["depth"] in range(1, 9) and trial.params["kind"] in ("a", "b")
+        assert trial.labels["params.eta"] == trial.params["eta"]
+        ledger.finish(trial.number, State.FAIL, "x")
+    assert {c: cells.count(c) for c in cells} == {(p, w): 4 for p in ("StandardScaler", "MinMaxScaler") for w in (1, 2)}
+
+
+def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
+    ledger = Ledger(tmp_path, make_space(BODY, max_trials=5), RUNGS)
+    assert [t is None for t in (ledger.next() for _ in range(6))] == [False] * 5 + [True]
+
+
+def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_path):
+    asked = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        ledger = Ledger(tmp_path / name, make_space(BODY), RUNGS)
+        fill(ledger, 10)
+        if name == "b":  # a driver that starts anew from the journal goes on as if nothing had happened
+            ledger = Ledger(tmp_path / name, make_space(BODY), RUNGS)
+        fill(ledger, 10)
+        asked.append([(t.params, t.user_attrs["begun"]) for t in ledger.study.trials])
+    assert asked[0] == asked[1]
+    (tmp_path / "c").mkdir()
+    other = Ledger(tmp_path / "c", make_space(BODY, seed=4), RUNGS)
+    fill(other, 3)
+    assert [t.params for t in other.study.trials] != [p for p, _ in asked[0][:3]]
+
+
+def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
+    space = make_space(BODY)
+    ledger = Ledger(tmp_path, space, RUNGS)
+    trials = [ledger.next() for _ in range(4)]
+    again = Ledger(tmp_path, space, RUNGS)
+    assert [again.trial(t.number) for t in trials] == trials
+
+
+def test_telling_twice_changes_nothing(make_space, tmp_path):
+    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    trial = ledger.next()
+    point = Checkpoint("/c", 2, 2)
+    for _ in range(2):
+        ledger.record(trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5)
+    assert ledger.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, "the study has the rungs, nothing between them"
+    result = ledger.finish(trial.number, State.COMPLETE)
+    assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
+    assert ledger.results()[0] == result
+
+
+def test_states_are_told_as_they_are(make_space, tmp_path):
+    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    ends = [(State.COMPLETE, (0.3,)), (State.PRUNED, (0.1,)), (State.FAIL, (0.05,)), (State.COMPLETE, ()), (State.COMPLETE, (float("nan"),))]
+    for state, values in ends:
+        trial = ledger.next()
+        ledger.record(trial.number, reports(*values), None, None, 1, 0.1)
+        ledger.finish(trial.number, state, "broken" if state is State.FAIL else None)
+    assert [t.state.name for t in ledger.study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
+    results = ledger.results()
+    assert results[2].error == "broken"
+    assert "without reporting" in results[3].error and "NaN" in results[4].error
+    assert ledger.winner() == 0
+
+
+def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
+    space = make_space(BODY)
+    ledger = Ledger(tmp_path, space, RUNGS)
+    trial = ledger.next()
+    ledger.record(trial.number, reports(0.9, 0.8), None, None, 1, 0.1)
+    ledger.finish(trial.number, State.RUNNING)
+    result = Ledger(tmp_path, space, RUNGS).results()[0]
+    assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
+
+
+def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(make_space, tmp_path):
+    space = make_space(BODY)
+    (tmp_path / "whole").mkdir()
+    fill(Ledger(tmp_path / "whole", space, RUNGS), 3)
+    data = (tmp_path / "whole" / JOURNAL).read_bytes()
+    cuts = sorted({len(data) - 1, len(data), 1, *random.Random(0).sample(range(len(data)), 60)})
+    for i, cut in enumerate(cuts):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        (folder / JOURNAL).write_bytes(data[:cut])
+        ledger = Ledger(folder, space, RUNGS)
+        before = len(ledger.study.trials)
+        trial = ledger.next()
+        assert trial.number == before
+        assert len(Ledger(folder, space, RUNGS).study.trials) == before + 1
+
+
+def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):
+    journal = tmp_path / JOURNAL
+    good = json.dumps({"op": 1}).encode() + b"\n"
+    journal.write_bytes(good + b'{"op": \x00\x00\x00}\n')
+    assert cut_torn_tail(journal) > 0
+    assert journal.read_bytes() == good
+    assert cut_torn_tail(journal) == 0
+
+
+def test_one_driver_a_folder(tmp_path):
+    lock = FolderLock(tmp_path)
+    with pytest.raises(SweepLocked, match="driven by process"):
+        FolderLock(tmp_path)
+    lock.release()
+    FolderLock(tmp_path).release()
