@@ -1,0 +1,189 @@
+"""Columns of a frame: what kind each is, the one form its values take before the first step, and how a step selects them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.api import types as pdt
+
+from sweeps.errors import InputError, Problem, nearest
+
+PLACE = "space.preprocessor"
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input column as it was in training.
+
+    Attributes:
+        kind: "number" (booleans too), "text", "time" or "other".
+        dtype: of the prepared values: "float64" or "float32" for a number, "datetime64[us]" or with UTC for a time.
+    """
+
+    name: str
+    kind: str
+    dtype: str = ""
+
+
+def column_of(field: pa.Field) -> Column:
+    """The column that an Arrow field is."""
+    kind = field.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
+        return Column(field.name, "number", "float32" if narrow else "float64")
+    if pa.types.is_null(kind):
+        return Column(field.name, "number", "float64")
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return Column(field.name, "time", "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]")
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+        return Column(field.name, "text", "str")
+    return Column(field.name, "other")
+
+
+def enter(column: Column, values: pd.Series, whole: bool) -> pd.Series:
+    """A column's values in the one form that steps see, whatever form they arrive in.
+
+    Integers become floats, in training and prediction alike: a missing value among them would make them floats anyway, and
+    then a step that turns numbers into text, say, would see `1.0` in place of `1`.
+
+    Args:
+        column: as it was in training.
+        values: as they came.
+        whole: leave integers and booleans as they are (no step will look at them).
+
+    Raises:
+        InputError: text that is no number in a number's column, and the like.
+    """
+    if column.kind == "number":
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub" and whole:
+            return values
+        return pd.Series(_numbers(column, values), index=values.index, name=column.name)
+    if column.kind == "text":
+        return _texts(values)
+    if column.kind == "time":
+        iso = "ISO8601" if values.dtype.kind not in "Miuf" else None
+        times = pd.to_datetime(values, errors="coerce", utc=True, format=iso)
+        _all_or_nothing(column, values, times.isna().to_numpy(), "time")
+        return times.dt.as_unit("us") if "UTC" in column.dtype else times.dt.as_unit("us").dt.tz_localize(None)
+    return values
+
+
+def _numbers(column: Column, values: pd.Series) -> np.ndarray:
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iubf":
+        return np.array(values.to_numpy(), dtype=column.dtype)
+    if pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype):
+        return values.to_numpy(dtype=column.dtype, na_value=np.nan)
+    if values.dtype.kind in "Mm":
+        _all_or_nothing(column, values, np.ones(len(values), dtype=bool), "number")
+        return np.full(len(values), np.nan, dtype=column.dtype)
+    found = np.array([_number(v) for v in values.astype(object)], dtype=np.float64)
+    _all_or_nothing(column, values, np.isinf(found) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
+    return found.astype(column.dtype)
+
+
+def _number(value: Any) -> float:
+    """A number from an object or from text; NaN for nothing; infinity for what is no number."""
+    if isinstance(value, str):
+        value = {"": np.nan, "true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
+    try:
+        return np.nan if pd.isna(value) else float(value)
+    except (TypeError, ValueError):
+        return np.inf
+
+
+def _all_or_nothing(column: Column, values: pd.Series, bad: np.ndarray, kind: str) -> None:
+    """Refuse values that are there but are not of the column's kind; a blank counts as missing."""
+    wrong = values[bad & values.notna().to_numpy()]
+    wrong = wrong[[str(v).strip() != "" for v in wrong]]
+    if len(wrong):
+        raise InputError(Problem(f"column `{column.name}`", f"{wrong.iloc[0]!r} is no {kind}, as this column held in training"))
+
+
+def _texts(values: pd.Series) -> pd.Series:
+    if values.dtype == "str":
+        return values
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(object)
+    return pd.Series([_text(v) for v in values], index=values.index, name=values.name, dtype="str")
+
+
+def _text(value: Any) -> Any:
+    """A value as text: a file of ZIP codes alone is read as numbers, but means the same."""
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return np.nan
+    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+
+
+def is_number(values: pd.Series) -> bool:
+    """Whether a column that reached a step holds numbers or booleans."""
+    return pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype)
+
+
+def is_categorical(values: pd.Series) -> bool:
+    """Whether a column that reached a step holds text or categories; not lists and arrays."""
+    if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
+        return True
+    if values.dtype != object:
+        return False
+    first = next((v for v in values if not (v is None or v is pd.NA or v is np.nan)), None)
+    return not isinstance(first, (list, tuple, dict, np.ndarray))
+
+
+def select(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
+    """The columns of a frame that a step's selector means, in the order of the frame.
+
+    Args:
+        frame: what reaches the step, without the label.
+        columns: None, "numeric", "categorical", "all", a name or glob pattern, or several names and patterns.
+        default: what None means.
+        step: its name, for messages.
+        label: refused by name.
+
+    Raises:
+        InputError: a name or a pattern that no column has.
+    """
+    wanted: Sequence[str] = (columns,) if isinstance(columns, str) else tuple(columns) if columns is not None else (default,)
+    names = [str(n) for n in frame.columns]
+    chosen: set[str] = set()
+    problems = []
+    for want in map(str, wanted):
+        if want in names:
+            chosen.add(want)
+        elif want in ("numeric", "categorical", "all"):
+            test = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}[want]
+            chosen.update(n for n in names if test(frame[n]))
+        elif want == label:
+            problems.append(Problem(PLACE, f"{step}: `{want}` is the label, which is never prepared"))
+        elif matched := fnmatch.filter(names, want):
+            chosen.update(matched)
+        elif any(c in want for c in "*?["):
+            problems.append(Problem(PLACE, f"{step}: no column matches `{want}`; {nearest(want, names)}"))
+        else:
+            problems.append(Problem(PLACE, f"{step}: no column `{want}`; {nearest(want, names)}"))
+    if problems:
+        raise InputError(problems)
+    return tuple(n for n in names if n in chosen)
+
+
+def plain_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Names for new columns that XGBoost accepts (without `[`, `]`, `<`) and that nothing has yet."""
+    used = set(taken)
+    names = []
+    for want in wanted:
+        base = name = want.translate(str.maketrans("[]<", "()_"))
+        count = 1
+        while name in used:
+            count += 1
+            name = f"{base}_{count}"
+        used.add(name)
+        names.append(name)
+    return names

@@ -1,0 +1,282 @@
+"""A chain of preprocessing steps, fitted on the train split; what is fitted needs no Ray cluster to transform."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from sweeps import refs
+from sweeps.data import ray_stages, stages
+from sweeps.data.columns import PLACE, Column, column_of, enter, is_categorical, is_number, select
+from sweeps.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from sweeps.space import Step
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A step as it was asked for. (Not `sweeps.space.Step`: a bundle must load without the reader of space files.)"""
+
+    name: str
+    columns: Any = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted chain. Picklable; `transform` starts and needs no Ray.
+
+    Attributes:
+        steps: what was asked for.
+        label: the label's column, passed through untouched; None for none.
+        inputs: the columns of the train split, without the label, as they were.
+        stages: the fitted steps that do something.
+        empty: no rows of the result: its columns and dtypes.
+    """
+
+    steps: tuple[Applied, ...]
+    label: str | None
+    inputs: tuple[Column, ...]
+    stages: tuple[stages.Stage, ...]
+    empty: pd.DataFrame = field(repr=False)
+
+    @property
+    def columns_in(self) -> tuple[str, ...]:
+        """The raw columns that `transform` needs."""
+        return tuple(column.name for column in self.inputs)
+
+    @property
+    def columns_out(self) -> tuple[str, ...]:
+        """The prepared columns, without the label."""
+        return tuple(self.empty.columns)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The top-level modules that unpickling imports, besides sweeps, pandas, NumPy and pyarrow: "ray", "sklearn", yours."""
+        found = set()
+        for stage in self.stages:
+            made = stage.function if isinstance(stage, stages.FunctionStage) else type(getattr(stage, "made", stage))
+            found.add(made.__module__.partition(".")[0])
+            if isinstance(stage, ray_stages.RayStage):
+                found |= {"ray", *(str(v.__module__).partition(".")[0] for v in vars(stage.made).values() if callable(v))}
+        return tuple(sorted(found))
+
+    def transform(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Prepared features of raw rows.
+
+        Every row is treated alike: the transform of some of the rows is some of the rows of the transform, to the bit. Without
+        a step integers stay integers; with one they are floats, and so are codes of categories.
+
+        Args:
+            df: has the columns of `columns_in` in any order; others are ignored, but for the label, which comes back
+                untouched as the last column.
+
+        Returns:
+            The columns of `columns_out`, in their order, with the index of `df`.
+
+        Raises:
+            InputError: a column is missing, or holds text where training had numbers.
+        """
+        missing = [name for name in self.columns_in if name not in df.columns]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
+        out = _enter(self.inputs, df, whole=not self.stages)
+        if self.stages and not len(df):
+            out = self.empty.copy()
+        elif self.stages:
+            try:
+                for stage in self.stages:
+                    out = stage.apply(out)
+                out = _settle(out, self.empty)
+            except InputError:
+                raise
+            except Exception as e:
+                raise InputError(Problem("rows", _in_a_line(e))) from e
+        out = out.set_axis(df.index, axis=0)
+        if self.label is not None and self.label in df.columns:
+            out[self.label] = df[self.label]
+        return out
+
+
+def _enter(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
+    """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
+    given = df[[c.name for c in inputs]].reset_index(drop=True)
+    return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
+
+
+def _settle(frame: pd.DataFrame, empty: pd.DataFrame) -> pd.DataFrame:
+    """The prepared columns in the order and dtypes of training."""
+    missing = [n for n in empty.columns if n not in frame.columns]
+    if missing:
+        raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
+    columns = {n: frame[n] if frame[n].dtype == empty[n].dtype else frame[n].astype(empty[n].dtype) for n in empty.columns}
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _settled_dtype(values: pd.Series) -> Any:
+    """The dtype that a prepared column has for all rows to come: a number can always go missing, but for 0 and 1 in a byte."""
+    if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
+        return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
+    return values.dtype
+
+
+def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitted:
+    """Fit steps, one after the other, on the train split.
+
+    Ray's preprocessors are fitted through Ray Data, which must run and needs a free CPU; others in this process. Without a
+    step nothing is fitted, and Ray is not touched.
+
+    Args:
+        steps: each selects from the columns that the ones before it left.
+        train: rows of the train split.
+        label: its column, which no step sees; an estimator whose `fit` takes `y` gets it there.
+
+    Raises:
+        InputError: a step names an absent column, its parameters will not do, or it fails.
+    """
+    chain = tuple(Applied(s.name, s.columns, dict(s.params)) for s in steps)
+    inputs = tuple(column_of(f) for f in train.schema if f.name != label)
+    todo = [step for step in chain if not _is_label_encoder(step, label)]
+    target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
+    raw = train.select([c.name for c in inputs]).to_pandas()
+    frame = _enter(inputs, raw, whole=False)
+    fitted: list[stages.Stage] = []
+    for step in todo:
+        stage = _fit_step(step, frame, label, target)
+        if stage is not None:
+            frame = _tried(step, functools.partial(_applied, stage, frame))
+            fitted.append(stage)
+    if not fitted:
+        return Fitted(chain, label, inputs, (), _enter(inputs, raw.iloc[:0], whole=True))
+    if not len(frame.columns):
+        raise InputError(Problem(PLACE, "the chain leaves no column to train on"))
+    empty = frame.iloc[:0].astype({n: _settled_dtype(frame[n]) for n in frame.columns})
+    return Fitted(chain, label, inputs, tuple(fitted), empty)
+
+
+def _is_label_encoder(step: Applied, label: str | None) -> bool:
+    """Whether the step asks for what is always done."""
+    if step.name != "LabelEncoder":
+        return False
+    named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
+    if named not in (None, label):
+        text = f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
+        raise InputError(Problem(PLACE, text))
+    return True
+
+
+def _tried(step: Applied, call: Callable[[], Any]) -> Any:
+    """What a call gives; whatever goes wrong in it is a problem of the step, in one line."""
+    try:
+        return call()
+    except InputError:
+        raise
+    except Exception as e:
+        raise InputError(Problem(PLACE, f"{step.name}: {_in_a_line(e)}")) from e
+
+
+def _in_a_line(e: Exception) -> str:
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's, whose text is a traceback that ends in the error
+        return lines[-1]
+    return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def _applied(stage: stages.Stage, frame: pd.DataFrame) -> pd.DataFrame:
+    whole = stage.apply(frame)
+    if isinstance(stage, stages.FunctionStage) or (isinstance(stage, stages.EstimatorStage) and not stage.fixed):
+        stages.check_rowwise(stage, frame, whole)
+    return whole
+
+
+def _fit_step(step: Applied, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> stages.Stage | None:
+    """The step fitted on the frame that reaches it; None if its selector selects nothing."""
+    if ":" in step.name:
+        try:
+            kind = refs.resolve(step.name)
+        except refs.RefError as e:
+            raise InputError(Problem(PLACE, str(e))) from e
+        short = step.name.rpartition(":")[2]
+    else:
+        short = step.name
+        kind = ray_stages.ray_class(short)
+    inputs = select(frame, step.columns, _default_columns(step, kind), step.name, label)
+    if not inputs:
+        return None
+    if isinstance(kind, type) and _is_ray(kind):
+        if step.name in ray_stages.NUMERIC:
+            texts = [n for n in inputs if not is_number(frame[n])]
+            if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
+                raise InputError(Problem(PLACE, f"{step.name}: column `{texts[0]}` holds no numbers"))
+        inputs = _suited(step, frame, inputs)
+        return _tried(step, lambda: ray_stages.fit_ray(kind, short, frame, inputs, step.params)) if inputs else None
+    if isinstance(kind, type) and hasattr(kind, "transform"):
+        return _tried(step, lambda: stages.fit_estimator(kind, frame, inputs, step.params, target))
+    if callable(kind) and not isinstance(kind, type):
+        return stages.FunctionStage(kind, inputs, step.params)
+    raise InputError(Problem(PLACE, f"`{step.name}` is neither a function, nor a class with `transform`"))
+
+
+def _is_ray(kind: type) -> bool:
+    return any(base.__module__ == "ray.data.preprocessor" for base in kind.__mro__)
+
+
+def _default_columns(step: Applied, kind: Any) -> str:
+    """The selector of a step that names none."""
+    short = step.name.rpartition(":")[2]
+    own = ":" in step.name and not step.name.startswith("sklearn.")
+    if own:
+        return "all"
+    if short == "SimpleImputer":
+        return "numeric" if step.params.get("strategy", "mean") in ("mean", "median") else "all"
+    if short.endswith(("Encoder", "Categorizer", "Binarizer")) and short != "Binarizer":
+        return "categorical"
+    if short.endswith(("Vectorizer", "Tokenizer")):
+        return "categorical"
+    return "numeric"
+
+
+def _suited(step: Applied, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    """The selected columns that the step can work on; one that does not suit is left out, or refused if it was named."""
+    value = step.params.get("fill_value")
+    what = strategy = str(step.params.get("strategy", "mean"))
+    if step.name == "SimpleImputer":
+        number = strategy in ("mean", "median") or (strategy == "constant" and not isinstance(value, str))
+        text = strategy != "mean" and (strategy != "constant" or isinstance(value, str))
+        fits = [n for n in inputs if (number and is_number(frame[n])) or (text and is_categorical(frame[n]))]
+        what = f"fill_value {value!r}" if strategy == "constant" else f"strategy {strategy}"
+    elif step.name == "UniformKBinsDiscretizer":
+        fits = [n for n in inputs if frame[n].notna().any()]
+        what = "binning"
+    else:
+        return inputs
+    named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
+    wrong = [n for n in inputs if n not in fits and n in named]
+    if wrong:
+        has = f"of type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "without a value"
+        raise InputError(Problem(PLACE, f"{step.name}: {what} does not suit column `{wrong[0]}`, {has}"))
+    return tuple(fits)
+
+
+def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
+    """A short name for prepared data: equal for equal data and equal steps, 16 hex digits."""
+    plain = [{"name": s.name, "columns": _plain(s.columns), "params": _plain(s.params)} for s in steps]
+    text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, keys as text, at any depth."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,180 @@
+"""Which row goes where: pure functions of NumPy arrays and a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from sweeps.space import Split
+
+TRAIN, VALID, TEST = 0, 1, 2
+_GROUP_TRIES = 32
+
+
+class SplitError(ValueError):
+    """A split that the data cannot give; `key` says which one, the message why."""
+
+    def __init__(self, key: str, text: str):
+        self.key = key
+        super().__init__(text)
+
+
+def assign(
+    n: int,
+    *,
+    valid: Split | None,
+    test: Split | None,
+    columns: Mapping[str, np.ndarray],
+    strata: np.ndarray | None,
+    seed: int,
+) -> np.ndarray:
+    """The split of every row.
+
+    `test` is taken first, `valid` from what is left; every fraction is one of all `n` rows. What neither takes is train.
+
+    Args:
+        n: rows in all.
+        valid, test: how to choose them; None where they come from elsewhere.
+        columns: the columns that the splits name, each of shape (n,).
+        strata: class codes of shape (n,), each class keeping its share in a split by fraction; None for no classes.
+        seed: decides splits by fraction and by group.
+
+    Returns:
+        int8 codes of shape (n,): TRAIN, VALID, TEST. All asked for are non-empty, and so is train.
+
+    Raises:
+        SplitError: a split would be empty, or leave nothing to train on.
+    """
+    codes = np.zeros(n, dtype=np.int8)
+    for key, split, code in (("test", test, TEST), ("valid", valid, VALID)):
+        if split is None:
+            continue
+        rest = np.flatnonzero(codes == TRAIN)
+        if split.kind == "column":
+            chosen = equals(columns[_name(split)][rest], split.value)
+            if not chosen.any():
+                some = ", ".join(sorted({f"`{v}`" for v in pd.unique(columns[_name(split)])[:8]}))
+                raise SplitError(key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}")
+        else:
+            rows = wanted(n, split.fraction)
+            if rows >= len(rest):
+                raise SplitError(key, f"{split.fraction} of {n} rows is {rows}, but only {len(rest)} are left: nothing remains to train on")
+            rng = np.random.default_rng([abs(int(seed)), code])
+            if split.kind == "fraction":
+                chosen = fraction(len(rest), rows, rng, None if strata is None else strata[rest])
+            elif split.kind == "time":
+                chosen = latest(_times(key, _name(split), columns[_name(split)])[rest], rows)
+            elif split.kind == "group":
+                chosen = grouped(columns[_name(split)][rest], rows, rng)
+            else:
+                raise SplitError(key, f"unknown kind of split `{split.kind}`")
+            if not chosen.any():
+                raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split them")
+        if chosen.all():
+            raise SplitError(key, f"it takes all of the {len(rest)} rows that are left: nothing remains to train on")
+        codes[rest[chosen]] = code
+    return codes
+
+
+def _name(split: Any) -> str:
+    return str(split.column)
+
+
+def wanted(n: int, share: float | None) -> int:
+    """How many rows a fraction of `n` rows is: rounded, at least 1."""
+    return max(1, round(n * float(share or 0)))
+
+
+def fraction(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
+    """A random mask of shape (n,) with exactly `rows` rows, each class keeping its share to within a row.
+
+    A class with two rows or more never leaves the rest altogether, as far as the number of rows allows that.
+    """
+    chosen = np.zeros(n, dtype=bool)
+    if strata is None:
+        chosen[rng.permutation(n)[:rows]] = True
+        return chosen
+    _, codes = np.unique(strata, return_inverse=True)
+    counts = np.bincount(codes)
+    take = _quotas(counts, rows)
+    order = rng.permutation(n)
+    order = order[np.argsort(codes[order], kind="stable")]  # class by class, shuffled within
+    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen[order[rank < np.repeat(take, counts)]] = True
+    return chosen
+
+
+def _quotas(counts: np.ndarray, rows: int) -> np.ndarray:
+    """`rows` given out in proportion to `counts`, by largest remainder."""
+    room = counts - 1 if (counts - 1).sum() >= rows else counts
+    ideal = counts * (rows / counts.sum())
+    take = np.minimum(np.floor(ideal).astype(np.int64), room)
+    while (missing := rows - int(take.sum())) > 0:
+        open_ = np.flatnonzero(take < room)
+        first = open_[np.argsort(take[open_] - ideal[open_], kind="stable")][:missing]
+        take[first] += 1
+    return take
+
+
+def equals(column: np.ndarray, value: Any) -> np.ndarray:
+    """Where a column has a value; if nowhere, where it has it as text, so that `2` finds "2"."""
+    same = np.asarray(pd.Series(column) == value, dtype=bool)
+    return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
+
+
+def _times(key: str, name: str, column: np.ndarray) -> np.ndarray:
+    """A column of times as sortable numbers; numbers as they are, text as ISO 8601."""
+    series = pd.Series(column)
+    missing = int(series.isna().sum())
+    if missing:
+        values = "value" if missing == 1 else "values"
+        raise SplitError(key, f"time column `{name}` has {missing} missing {values}; a split by time needs them all")
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        return column
+    times = pd.to_datetime(series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601")
+    if times.isna().any():
+        raise SplitError(key, f"time column `{name}` holds {series[times.isna()].iloc[0]!r}, which is no time; write ISO 8601, or numbers")
+    return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
+
+
+def latest(times: np.ndarray, rows: int) -> np.ndarray:
+    """A mask of the latest `rows` rows. Rows of the same time stay together.
+
+    They fall on the later side, which then has more rows, unless that would take all; then on the earlier side.
+    """
+    border = np.partition(times, len(times) - rows)[len(times) - rows]
+    chosen = times >= border
+    return times > border if chosen.all() else chosen
+
+
+def grouped(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """A mask of whole groups with as near to `rows` rows as some random tries find.
+
+    Rows without a group form one group. With two groups or more, some are chosen and some are not; with one, none is.
+    """
+    codes, uniques = pd.factorize(pd.Series(groups, dtype=object), use_na_sentinel=False)
+    if len(uniques) < 2:
+        return np.zeros(len(codes), dtype=bool)
+    counts = np.bincount(codes)
+    best: list[int] = []
+    gap = np.inf
+    for _ in range(_GROUP_TRIES):
+        taken, total = [], 0
+        for group in rng.permutation(len(counts)):
+            if abs(total + counts[group] - rows) < abs(total - rows):
+                taken.append(group)
+                total += counts[group]
+        if not taken:
+            taken = [int(np.argmin(counts))]
+        elif len(taken) == len(counts):
+            taken.remove(int(np.argmin(counts)))
+        off = abs(int(counts[taken].sum()) - rows)
+        if off < gap:
+            best, gap = taken, off
+        if gap == 0:
+            break
+    return np.isin(codes, best)

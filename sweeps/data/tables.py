@@ -1,0 +1,148 @@
+"""Arrow tables in one canonical form: the same rows have the same types and the same fingerprint wherever they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.errors import InputError, Problem
+
+# What pandas reads as missing in a CSV file, so that a file means the same to sweeps and to `pandas.read_csv`.
+CSV_MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+_TRUE = pa.array(["True", "TRUE", "true"])
+_BOOLS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
+
+
+def tidy(table: pa.Table) -> pa.Table:
+    """The table with one type for one meaning.
+
+    Categories become their values, all strings `large_string` (whose offsets do not overflow when blocks are joined),
+    decimals and columns without a value `double`, dates timestamps; NaN becomes null. Pandas metadata is dropped.
+    """
+    columns = [_tidy(column) for column in table.columns]
+    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+
+
+def _tidy(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_null(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+    if pa.types.is_float16(kind):
+        column, kind = column.cast(pa.float32()), pa.float32()
+    if pa.types.is_floating(kind):
+        nan = pc.is_nan(column)
+        if pc.any(nan).as_py():
+            return pc.if_else(nan, pa.scalar(None, kind), column)
+    return column
+
+
+def infer_types(table: pa.Table) -> pa.Table:
+    """Columns of CSV text given the types that pandas would give them: integers, floats, booleans, else strings.
+
+    Deciding on the whole column, not on a first block, makes the types independent of how files and blocks are cut.
+    """
+    return pa.table({name: _infer(table.column(name)) for name in table.column_names})
+
+
+def _infer(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.null_count == len(column):
+        return column.cast(pa.float64())
+    first = next(v.as_py() for chunk in column.chunks for v in chunk.drop_null()[:1])
+    try:
+        float(first)
+    except ValueError:
+        if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLS.cast(column.type))).as_py():
+            return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE.cast(column.type)))
+        return column
+    # Arrow reads 0x1F as a number, and neither `+5` nor ` 5`; pandas the other way round
+    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
+    if pc.any(pc.match_substring(plain, "x", ignore_case=True)).as_py():
+        return column
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return plain.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ()) -> str:
+    """A SHA-256, in hex, over the names, types and values of tables, in order of rows; block borders do not count."""
+    digest = hashlib.sha256()
+    for text in extra:
+        digest.update(f"{text}\0".encode())
+    for part, table in parts.items():
+        if table is None:
+            continue
+        digest.update(f"{part}\0{table.num_rows}\0".encode())
+        for field, column in zip(table.schema, table.columns, strict=True):
+            digest.update(f"{field.name}\0{field.type}\0".encode())
+            joined = column.combine_chunks()
+            _feed(digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks))
+    return digest.hexdigest()
+
+
+def _feed(digest: hashlib._Hash, array: pa.Array) -> None:
+    """Add an array's values. What lies under a null, and in the buffers around a slice, does not count."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _feed(digest, array.storage)
+    digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_boolean(kind):
+        digest.update(np.packbits(array.fill_null(False).to_numpy(zero_copy_only=False)).tobytes())
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        digest.update(np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes())
+    elif pa.types.is_temporal(kind):
+        width = pa.int32() if kind.bit_width == 32 else pa.int64()
+        _feed(digest, array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width))
+    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
+        filled = array.fill_null("" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else b"")
+        digest.update(pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes())
+        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        _, offsets, data = filled.buffers()
+        if data is not None and len(filled):
+            ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[filled.offset : filled.offset + len(filled) + 1]
+            digest.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        lengths = pc.cast(pc.list_value_length(array), pa.int64()).fill_null(0)
+        digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
+        _feed(digest, array.flatten())
+    elif pa.types.is_struct(kind):
+        for child in array.flatten():
+            _feed(digest, child)
+    else:
+        digest.update(repr(array.to_pylist()).encode())
+    return None
+
+
+def equal_parts(table: pa.Table, k: int) -> list[pa.Table]:
+    """Split a table for the ranks of a gang: `k` tables of exactly n // k rows.
+
+    Part r holds the rows r, r + k, r + 2k, ..., so that a sorted file still gives every rank each class. The at most
+    k - 1 last rows are left out: ranks with unequal rows would hang in a collective.
+
+    Raises:
+        InputError: there are fewer rows than parts.
+    """
+    if k == 1:
+        return [table]
+    each = table.num_rows // k
+    if not each:
+        raise InputError(Problem("scaling.num_workers", f"{k} workers, but the train split has only {table.num_rows} rows"))
+    return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]

@@ -1,0 +1,264 @@
+"""From a `data` section to three splits: sources, labels, and every refusal in one line."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from sweeps.data import load_splits
+from sweeps.errors import InputError
+from tests.data.test_split import rule
+
+HALF = rule("fraction", fraction=0.5)
+
+
+def spec(train, base=Path(), label=None, valid=HALF, test=None, task=None):
+    return SimpleNamespace(train=str(train), label=label, valid=valid, test=test, task=task, base=Path(base))
+
+
+def refused(*args, **kwargs) -> str:
+    with pytest.raises(InputError) as caught:
+        load_splits(spec(*args, **kwargs))
+    assert all("\n" not in p.text for p in caught.value.problems)
+    return str(caught.value)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes `rows_module.py` beside the space file and forgets it afterwards."""
+
+    def write(code: str) -> str:
+        (tmp_path / "rows_module.py").write_text("import numpy as np, pandas as pd, pyarrow as pa\n" + code)
+        sys.modules.pop("rows_module", None)
+        return "rows_module:load"
+
+    yield write
+    sys.modules.pop("rows_module", None)
+
+
+def frame_of(module, tmp_path, code, **kwargs):
+    return load_splits(spec(module(f"def load():\n    return pd.DataFrame({code})"), tmp_path, **kwargs))
+
+
+def test_a_toy_set_is_stratified_and_reproducible():
+    asked = spec("sklearn:breast_cancer", label="target", valid=rule("fraction", fraction=0.2), test=rule("fraction", fraction=0.1))
+    one, two = load_splits(asked, seed=3), load_splits(asked, seed=3)
+    assert (one.task, one.classes, len(one.features)) == ("binary", (0, 1), 30)
+    assert "mean radius" in one.features
+    assert [t.num_rows for t in (one.train, one.valid, one.test)] == [398, 114, 57]
+    shares = [pc.mean(t.column("target")).as_py() for t in (one.train, one.valid, one.test)]
+    assert max(shares) - min(shares) < 0.01
+    assert one.fingerprint == two.fingerprint != load_splits(asked, seed=4).fingerprint
+    assert one.train.equals(two.train)
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "task", "classes"),
+    [
+        (["no", "yes", "no", "yes"], None, "binary", ("no", "yes")),
+        (["b", "a", "c", "a"], None, "multiclass", ("a", "b", "c")),
+        ([True, False, True, False], None, "binary", (False, True)),
+        ([3, 7, 3, 7], None, "binary", (3, 7)),
+        ([3, 7, 9, 7], None, "multiclass", (3, 7, 9)),
+        ([0.0, 1.0, 1.0, 0.0], None, "binary", (0.0, 1.0)),
+        ([0.0, 2.0, 1.0, 0.0], None, "regression", None),
+        (list(range(21)), None, "regression", None),
+        (list(range(21)), "multiclass", "multiclass", tuple(range(21))),
+        ([0, 1, 1, 0], "regression", "regression", None),
+    ],
+)
+def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, classes):
+    many = values * 4
+    found = frame_of(module, tmp_path, f"{{'x': range({len(many)}), 'y': {many!r}}}", label="y", task=asked)
+    assert (found.task, found.classes) == (task, classes)
+    assert str(found.train.schema.field("y").type) == ("double" if classes is None else "int64")
+    whole = pa.concat_tables([found.train, found.valid]).sort_by("x").column("y").to_pylist()
+    assert (whole if classes is None else [classes[code] for code in whole]) == many
+
+
+@pytest.mark.parametrize(
+    ("values", "kwargs", "text"),
+    [
+        ([1, None, 2, None], {}, "data.label: `y` has 2 missing values in data.train"),
+        (["a"] * 4, {}, "one class, 'a'"),
+        (["a", "b"] * 2, {"task": "regression"}, "holds text, such as 'a'"),
+        ([1, 2, 3, 1], {"task": "binary"}, "binary needs 2 classes, but `y` has 3"),
+        ([1, 2], {"label": "yy"}, "no column `yy`; did you mean `y`?"),
+        ([1, 2, 3, 4], {"valid": rule("time", column="tt", fraction=0.5)}, "data.valid: `rows_module:load` has no column `tt`"),
+        ([1, 2, 3, 4], {"valid": rule("column", column="x", value=9)}, "no row has 9 in column `x`, which holds"),
+        (["a", "a", "b", "b"], {"valid": rule("time", column="x", fraction=0.5)}, "the train split has one class of `y`, 'a'"),
+        ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "nothing remains to train on"),
+    ],
+)
+def test_labels_and_splits_that_will_not_do(module, tmp_path, values, kwargs, text):
+    source = module(f"def load():\n    return pd.DataFrame({{'x': range({len(values)}), 'y': {values!r}}})")
+    assert text in refused(source, tmp_path, **({"label": "y"} | kwargs))
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("def load():\n    raise KeyError('gone')", "`rows_module:load` failed: KeyError: 'gone'"),
+        ("def load():\n    return [1, 2]", "returned list; it must return a pandas DataFrame"),
+        ("load = 3", "is int, not a function"),
+        ("def laod(): pass", "`rows_module` has no `load`; it defines: laod"),
+        ("def load():\n    return pd.DataFrame({'a': []})", "has no rows"),
+        ("def load():\n    return pd.DataFrame()", "has no columns"),
+        ("def load():\n    return pa.table([[1], [2]], names=['a', 'a'])", "two columns named `a`"),
+    ],
+)
+def test_functions_that_fail(module, tmp_path, code, text):
+    assert text in refused(module(code), tmp_path)
+
+
+def test_sources_that_are_not_there(tmp_path):
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    (tmp_path / "empty").mkdir()
+    assert "`sklearn:irsi` is no data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
+    assert "data.train: `row.csv` does not exist; did you mean `rows.csv`?" in refused("row.csv", tmp_path)
+    assert "no file matches `*.parquet`" in refused("*.parquet", tmp_path)
+    assert "folder `empty` holds no data file" in refused("empty", tmp_path)
+    assert "unknown scheme `http`; valid: file, gs" in refused("http://host/a.csv")
+    assert "no module `nowhere_at_all`" in refused("nowhere_at_all:load", tmp_path)
+    assert "does not exist" in refused(f"file://{tmp_path}/none.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.tsv.gz", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "it is a Git LFS pointer, not the data"),
+        ("a.parquet", b"a,b\n1,2\n", "it is not a Parquet file"),
+        ("a.parquet", b"PAR1 and no more", "cannot be read"),
+        ("a.csv.gz", b"a,b\n1,2\n", "it is not compressed with gzip"),
+        ("a.csv", b"", "it is empty"),
+        ("a.csv", b"PK\x03\x04\x00\x00\x00", "it is not text"),
+        ("a.csv", b"a,a\n1,2\n", "two columns are named `a`"),
+        ("a.xlsx", b"PK..", "unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq"),
+    ],
+)
+def test_files_that_are_not_what_they_say(tmp_path, name, content, text):
+    (tmp_path / name).write_bytes(content)
+    assert text in refused(name, tmp_path)
+
+
+def test_files_of_a_source_must_agree(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "b.csv").write_text("a,c\n1,2\n")
+    assert "lacks column `b` and has column `c` more" in refused("*.csv", tmp_path)
+    pd.DataFrame({"a": [1], "b": [2]}).to_parquet(tmp_path / "b.parquet")
+    (tmp_path / "b.csv").unlink()
+    assert "mixes .csv and .parquet files" in refused(".", tmp_path)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+class TestFiles:
+    """What Ray Data reads."""
+
+    @pytest.fixture(autouse=True)
+    def ray(self, local_ray):
+        return local_ray
+
+    def rows(self, found):
+        return pa.concat_tables([found.train, found.valid]).to_pandas()
+
+    def test_csv_is_typed_as_pandas_types_it(self, tmp_path):
+        text = 'id,n,f,blank,flag,text,void\n1,1,1.5, ,true,"a\nb",\n2,,2, 3,false,NA,\n3,7,1e3,4,True,007,\n'
+        (tmp_path / "rows.csv").write_text(text)
+        (tmp_path / "zipped.csv.gz").write_bytes(gzip.compress(text.encode()))
+        (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
+        expected = pd.read_csv(tmp_path / "rows.csv")
+        for name in ("rows.csv", "zipped.csv.gz", "tabs.tsv", f"file://{tmp_path}/rows.csv"):
+            pd.testing.assert_frame_equal(self.rows(load_splits(spec(name, tmp_path))).sort_values("id", ignore_index=True), expected)
+
+    def test_types_do_not_depend_on_the_first_rows(self, tmp_path):
+        (tmp_path / "1.csv").write_text("a,b,c\n1,,x\n2,,y\n")
+        (tmp_path / "2.csv").write_text("c,a,b\nz,0.5,late\n")
+        found = self.rows(load_splits(spec("*.csv", tmp_path)))
+        assert sorted(found["a"]) == [0.5, 1, 2] and found["b"].dropna().tolist() == ["late"]
+
+    def test_an_index_without_a_name_is_called_as_in_pandas(self, tmp_path):
+        pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "rows.csv")
+        assert load_splits(spec("rows.csv", tmp_path)).features == ("Unnamed: 0", "a")
+
+    def test_parquet_files_globs_folders_and_uris_have_one_fingerprint(self, tmp_path):
+        frame = pd.DataFrame({"a": range(40), "c": list("xyzw") * 10, "y": [0, 1] * 20})
+        (tmp_path / "many").mkdir()
+        frame.to_parquet(tmp_path / "one.parquet")
+        for i in range(4):
+            frame.iloc[i * 10 : i * 10 + 10].to_parquet(tmp_path / "many" / f"{i}.parquet")
+        sources = ["one.parquet", "many", "many/*.parquet", f"file://{tmp_path}/many", f"file://{tmp_path}/many/*.parquet"]
+        assert len({load_splits(spec(s, tmp_path, label="y")).fingerprint for s in sources}) == 1
+
+    def test_parquet_that_drifts_from_integers_to_floats(self, tmp_path):
+        pd.DataFrame({"a": [1, 2], "fee": [None, None]}).to_parquet(tmp_path / "1.parquet")
+        pd.DataFrame({"a": [1.5, None], "fee": [2.5, 1.0]}).to_parquet(tmp_path / "2.parquet")
+        found = self.rows(load_splits(spec("*.parquet", tmp_path)))
+        assert found.dtypes.astype(str).tolist() == ["float64", "float64"] and found["a"].sum() == 4.5
+
+    def test_hive_folders_give_their_column(self, tmp_path):
+        for year in (2019, 2020):
+            (tmp_path / "d" / f"year={year}").mkdir(parents=True)
+            pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "d" / f"year={year}" / "x.parquet")
+        assert sorted(self.rows(load_splits(spec("d", tmp_path)))["year"].astype(int)) == [2019, 2019, 2020, 2020]
+
+    def test_a_broken_row_is_named(self, tmp_path):
+        (tmp_path / "rows.csv").write_text("a,b\n1,2\n1,2,3\n")
+        assert "Expected 2 columns, got 3: 1,2,3" in refused("rows.csv", tmp_path)
+
+    def test_valid_and_test_from_other_files(self, tmp_path):
+        (tmp_path / "train.csv").write_text("a,c,y\n1,u,no\n2,v,yes\n3,,no\n4,u,yes\n")
+        (tmp_path / "valid.csv").write_text("y,c,a\nyes,,1.5\nno,,2\n")
+        (tmp_path / "odd.csv").write_text("y,cc,a\nyes,u,1\n")
+        (tmp_path / "typed.csv").write_text("y,c,a\nyes,u,many\n")
+        path = rule("path", path="valid.csv")
+        found = load_splits(spec("train.csv", tmp_path, label="y", valid=path, test=rule("fraction", fraction=0.25)))
+        assert [t.num_rows for t in (found.train, found.valid, found.test)] == [3, 2, 1]
+        assert found.train.schema == found.valid.schema == found.test.schema
+        assert found.valid.column("y").to_pylist() == [1, 0] and found.valid.column("a").to_pylist() == [1.5, 2.0]
+        assert "missing `c`; extra `cc`" in refused("train.csv", tmp_path, label="y", valid=rule("path", path="odd.csv"))
+        text = refused("train.csv", tmp_path, label="y", valid=rule("path", path="typed.csv"))
+        assert "data.valid: column `a` holds text, but int64 in data.train" in text
+
+    def test_a_column_that_names_the_split_is_no_feature(self, tmp_path):
+        (tmp_path / "rows.csv").write_text("a,part,y\n1,train,0\n2,train,1\n3,valid,0\n4,test,1\n")
+        by = {key: rule("column", column="part", value=key) for key in ("valid", "test")}
+        found = load_splits(spec("rows.csv", tmp_path, label="y", **by))
+        assert found.features == ("a",) and found.train.column_names == ["a", "y"]
+        assert [t.column("a").to_pylist() for t in (found.train, found.valid, found.test)] == [[1, 2], [3], [4]]
+
+    def test_a_ray_dataset_from_a_function(self, module, tmp_path):
+        source = module("def load():\n    import ray\n    return ray.data.range(20)")
+        assert sorted(self.rows(load_splits(spec(source, tmp_path)))["id"]) == list(range(20))
+
+    def test_the_readers_leave_ray_data_as_it_was(self, tmp_path):
+        from ray.data import DataContext
+
+        before = DataContext.get_current().execution_options.preserve_order
+        (tmp_path / "rows.csv").write_text("a\n1\n2\n")
+        load_splits(spec("rows.csv", tmp_path))
+        assert DataContext.get_current().execution_options.preserve_order == before
+
+    def test_real_files(self):
+        root = Path(os.environ.get("SWEEPS_TEST_DATA", ""))
+        if not os.environ.get("SWEEPS_TEST_DATA") or not root.is_dir():
+            pytest.skip("SWEEPS_TEST_DATA names no folder")
+        for name, rows in (("telco_churn/Telco-Customer-Churn.csv", 7043), ("california_housing/housing.csv", 20640)):
+            if not (root / name).is_file():
+                pytest.skip(f"SWEEPS_TEST_DATA has no {name}")
+            found = self.rows(load_splits(spec(root / name)))
+            expected = pd.read_csv(root / name)
+            assert len(found) == rows and found.dtypes.equals(expected.dtypes)
+            assert found.isna().sum().equals(expected.isna().sum())
+            if "TotalCharges" in found:
+                assert (found["TotalCharges"].str.strip() == "").sum() == 11
+        assert np.isclose(found["median_house_value"].sum(), expected["median_house_value"].sum())
