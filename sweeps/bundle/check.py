@@ -1,0 +1,94 @@
+"""Does a bundle answer, in a fresh process, what the model answered in training? `python -m sweeps.bundle.check FOLDER`
+
+Loads it as any user of MLflow would, predicts the raw rows stored in it, and compares every bit. Exit code 0, or 1 with one
+line on stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA, Manifest
+from sweeps.bundle.model import answers
+from sweeps.errors import BundleError, SweepsError
+
+
+def check(folder: Path) -> None:
+    """Load, predict, compare.
+
+    Raises:
+        SweepsError: it does not load or predict, or answers differently: by how much, and where first.
+    """
+    manifest = Manifest.read(folder)
+    pyfunc = mlflow_pyfunc()
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    model = pyfunc.load_model(str(folder))
+    rows = pd.read_parquet(folder / DATA / CHECK_ROWS)
+    got = model.predict(rows)
+    if len(got) != len(rows):
+        raise BundleError(f"predicts {len(got)} rows for {len(rows)}")
+    if manifest.checked:
+        expected = answers(manifest, np.load(folder / DATA / CHECK_OUTPUT, allow_pickle=False), rows.index)
+        if (text := difference(expected, got)) is not None:
+            raise BundleError(f"does not answer as the model did in training: {text}")
+
+
+def difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
+    """How two frames of predictions differ: the largest difference and the first row; None if not by a bit. NaN equals NaN."""
+    if list(expected.columns) != list(got.columns):
+        return f"columns {', '.join(expected.columns)} became {', '.join(map(str, got.columns))}"
+    differs = np.zeros(len(expected), dtype=bool)
+    largest = 0.0
+    for name in expected.columns:
+        a, b = expected[name].to_numpy(), got[name].to_numpy()
+        if a.dtype.kind == b.dtype.kind == "f":
+            unequal = (a != b) & ~(np.isnan(a) & np.isnan(b))
+            gaps = np.abs(a - b)[unequal]
+            largest = max([largest, *np.where(np.isnan(gaps), np.inf, gaps)])
+        else:
+            unequal = a != b
+        differs |= unequal
+    if not differs.any():
+        return None
+    row = int(np.flatnonzero(differs)[0])
+    name = next(n for n in reversed(expected.columns) if expected[n].iloc[row] != got[n].iloc[row])
+    was, is_now = expected[name].iloc[row], got[name].iloc[row]
+    return (
+        f"{differs.sum()} of {len(differs)} rows differ, by {largest:.3g} at most; the first is row {row}: `{name}` was {was}, is {is_now}"
+    )
+
+
+def mlflow_pyfunc():
+    """`mlflow.pyfunc`, imported so that it tells no one."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    import mlflow.pyfunc
+
+    return mlflow.pyfunc
+
+
+def main(folder: str) -> int:
+    """Run the check for the command line; 0 if the bundle is good."""
+    warnings.simplefilter("ignore")
+    try:
+        check(Path(folder))
+    except SweepsError as e:
+        print(e, file=sys.stderr)
+        return 1
+    except Exception as e:  # whatever a user's code or a broken file raises is the answer
+        import traceback
+
+        traceback.print_exc()
+        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

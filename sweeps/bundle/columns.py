@@ -1,0 +1,127 @@
+"""Raw columns: what they were in training, and how the same values in another dress become that again.
+
+A CSV file types a column by what it happens to hold: integers with a gap come as floats, a digits-only slice of a text
+column as integers. The preprocessor was fitted on one dtype, so every column is brought back to it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps.bundle.manifest import Column
+from sweeps.errors import InputError, Problem, nearest
+
+TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own; what JSON does not know as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def describe(raw: pd.DataFrame) -> list[Column]:
+    """The columns of a frame of raw features."""
+    return [_describe(str(name), raw.iloc[:, i]) for i, name in enumerate(raw.columns)]
+
+
+def _describe(name: str, values: pd.Series) -> Column:
+    dtype = values.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Column(name=name, type="category", dtype="category", categories=[plain(c) for c in dtype.categories])
+    if pd.api.types.is_bool_dtype(dtype):
+        kind = "boolean"
+    elif pd.api.types.is_integer_dtype(dtype):
+        kind = "integer"
+    elif pd.api.types.is_float_dtype(dtype):
+        kind = "double"
+    elif pd.api.types.is_datetime64_any_dtype(dtype):
+        kind = "datetime"
+    elif pd.api.types.is_string_dtype(dtype) or (str(dtype) == "object" and all(isinstance(v, str) for v in values.dropna())):
+        kind = "string"
+    else:
+        kind = "any"
+    return Column.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
+
+
+def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """The training's columns, order and dtypes out of rows that come from anywhere.
+
+    Args:
+        frame: raw rows; further columns are ignored.
+
+    Raises:
+        InputError: every column that is missing, or every value that its column cannot hold.
+    """
+    present = {str(name): i for i, name in enumerate(frame.columns)}
+    missing = [c.name for c in columns if c.name not in present]
+    if missing:
+        spare = [name for name in present if name not in {c.name for c in columns}]
+        raise InputError(Problem("input", f"column `{name}` is missing{_hint(name, spare)}") for name in missing)
+    problems: list[Problem] = []
+    typed: dict[str, pd.Series] = {}
+    for column in columns:
+        try:
+            typed[column.name] = _typed(frame.iloc[:, present[column.name]], column)
+        except InputError as e:
+            problems += e.problems
+    if problems:
+        raise InputError(problems)
+    return pd.DataFrame(typed, index=frame.index, columns=[c.name for c in columns])
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    """`; did you mean ...?` where a spare column is near."""
+    tail = nearest(name, names)
+    return f"; {tail}" if tail.startswith("did you mean") else ""
+
+
+def _typed(values: pd.Series, column: Column) -> pd.Series:
+    if str(values.dtype) == column.dtype and column.type != "category":
+        return values
+    if column.type in ("integer", "double"):
+        return _numbers(values, column)
+    if column.type == "boolean":
+        known = values.map(lambda v: TRUTH.get(str(v).lower(), v), na_action="ignore")
+        return known.astype(bool) if known.map(lambda v: isinstance(v, bool)).all() else known.astype(object)
+    if column.type == "string":
+        text = values.astype(object).map(_text, na_action="ignore")
+        return text.astype(object if column.dtype == "object" else "str")
+    if column.type == "category":
+        known = values.astype(object).where(values.isin(column.categories or []), None)
+        return known.astype(pd.CategoricalDtype(column.categories))
+    if column.type == "datetime":
+        try:
+            return pd.to_datetime(values).astype(column.dtype)
+        except (ValueError, TypeError) as e:
+            raise InputError(Problem("input", f"column `{column.name}` must hold dates: {str(e).splitlines()[0]}")) from None
+    return values
+
+
+def _numbers(values: pd.Series, column: Column) -> pd.Series:
+    """Numbers as in training; whole ones as integers again, unless one is missing. Blank text counts as missing."""
+    numbers = pd.Series(pd.to_numeric(values, errors="coerce"), index=values.index)
+    if not pd.api.types.is_numeric_dtype(values.dtype):
+        bad = values[numbers.isna() & values.notna() & (values.astype(str).str.strip() != "")]
+        if len(bad):
+            row = int(np.flatnonzero(values.index == bad.index[0])[0]) + 1
+            raise InputError(Problem("input", f"column `{column.name}` holds {bad.iloc[0]!r} in row {row}, but must hold numbers"))
+    if column.type == "double":
+        return pd.Series(numbers.to_numpy(column.dtype if column.dtype[:5] == "float" else "float64", na_value=np.nan), index=values.index)
+    if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
+        exact = numbers.to_numpy()
+    else:
+        exact = numbers.to_numpy("float64", na_value=np.nan)
+        if not (np.isfinite(exact) & (exact == np.trunc(exact)) & (np.abs(exact) < 2**53)).all():
+            return pd.Series(exact, index=values.index)
+    whole = exact.astype(column.dtype.lower(), copy=False)
+    return pd.Series(whole if (whole == exact).all() else exact, index=values.index)
+
+
+def _text(value: Any) -> str:
+    """A value as the text that a file held: 12.0 out of an integer column with gaps is `12`."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,0 +1,244 @@
+"""Write a bundle: stage, save as MLflow's pyfunc, check in a fresh process, and only then put it in its place."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+import pickle
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps import refs
+from sweeps.bundle import columns, manifest
+from sweeps.bundle.check import mlflow_pyfunc
+from sweeps.bundle.manifest import Column, Manifest
+from sweeps.bundle.needs import needs, pickled_modules, pins
+from sweeps.errors import BundleError
+
+if TYPE_CHECKING:
+    from mlflow.models import ModelSignature
+
+LOADER = "sweeps.bundle.model"
+EXAMPLE_ROWS = 5
+CHECK_SECONDS = 300.0
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
+# MLflow refuses an int64 column where a double is declared, and a gap in one where a long is; `any` takes both.
+SCHEMA_TYPES = {"integer": None, "double": "double", "boolean": "boolean", "string": "string", "datetime": "datetime"}
+
+
+def export(
+    target: Path,
+    *,
+    checkpoint: Path,
+    fitted: Any,
+    load: str,
+    roots: Sequence[Path],
+    label: str | None,
+    task: str | None,
+    classes: Sequence[Any] | None,
+    raw: pd.DataFrame,
+    expected: np.ndarray | None,
+    made: dict[str, Any],
+    code: Sequence[Path] = (),
+) -> Path:
+    """Write the bundle of a trained model, if it answers as the model did.
+
+    Args:
+        target: the bundle's folder; an older bundle there is replaced.
+        checkpoint: the folder that `load` reads.
+        fitted: the fitted preprocessor (`transform(DataFrame) -> DataFrame`, picklable), None without one.
+        load: `module:attr` of the trainer's loader.
+        roots: folders on which to look for its module, before `sys.path`.
+        classes: the labels' original values, in the order of the model's codes.
+        raw: raw feature rows without the label, dtypes and column order as in training; at least one.
+        expected: the model's output for `raw` in training, (n,) or (n, k); None if unknown, then the bundle must just predict.
+        made: facts for the manifest.
+        code: further modules of the user to ship.
+
+    Returns:
+        `target`.
+
+    Raises:
+        BundleError: it cannot be written, does not load in a fresh process, or answers otherwise. Nothing is left behind.
+    """
+    target = Path(target)
+    if target.exists() and not (target / manifest.FILE).is_file():
+        raise BundleError(f"{target}: is there, and is not a bundle that could be replaced")
+    if expected is not None and len(expected) != len(raw):
+        raise BundleError(f"{target}: {len(expected)} expected predictions for {len(raw)} rows")
+    raw = raw.reset_index(drop=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+        work = Path(folder)
+        data = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), fitted, raw, expected)
+        shipped, requirements = _stage_code(work / "code", load, roots, code, data / manifest.PREPROCESSOR)
+        facts = Manifest(
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            load=load,
+            label=label,
+            task=task,  # type: ignore[arg-type]
+            classes=None if classes is None else [columns.plain(c) for c in classes],
+            columns=columns.describe(raw),
+            checked=expected is not None,
+            made=json.loads(json.dumps(made, default=str)),
+            python=platform.python_version(),
+            requirements=requirements,
+            pickled=[],
+        )
+        bundle = work / "bundle"
+        with _quiet() as pyfunc:
+            pyfunc.save_model(
+                path=str(bundle),
+                loader_module=LOADER,
+                data_path=str(data),
+                code_paths=[str(p) for p in shipped],
+                signature=_signature(facts),
+                input_example=raw.head(EXAMPLE_ROWS),
+                pip_requirements=requirements,
+            )
+        files = manifest.digests(bundle)
+        pickled = [name for name in files if name.endswith(manifest.PICKLES)]
+        facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
+        _check_afresh(bundle, target)
+        _put(bundle, target, work / "old")
+    return target
+
+
+def copy_checkpoint(source: Path, target: Path) -> Path:
+    """Copy a checkpoint of a trainer that has no `load`, which no bundle can be made of.
+
+    Args:
+        source: the checkpoint's folder.
+        target: the copy's; an older one there is replaced.
+
+    Returns:
+        `target`.
+
+    Raises:
+        BundleError: the checkpoint is gone.
+    """
+    if not source.is_dir():
+        raise BundleError(f"{source}: the checkpoint is gone")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+        copy = Path(folder, "copy")
+        shutil.copytree(source, copy)
+        _put(copy, target, Path(folder, "old"))
+    return target
+
+
+def _stage_data(folder: Path, checkpoint: Path, fitted: Any, raw: pd.DataFrame, expected: np.ndarray | None) -> Path:
+    """What the loader reads, in one folder."""
+    if not checkpoint.is_dir():
+        raise BundleError(f"{checkpoint}: the checkpoint is gone")
+    shutil.copytree(checkpoint, folder / manifest.MODEL)
+    if fitted is not None:
+        try:
+            (folder / manifest.PREPROCESSOR).write_bytes(pickle.dumps(fitted))
+        except (pickle.PicklingError, TypeError, AttributeError) as e:
+            raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
+    try:
+        raw.to_parquet(folder / manifest.CHECK_ROWS)
+    except (ValueError, TypeError) as e:  # Arrow's errors are among them
+        raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
+    if expected is not None:
+        np.save(folder / manifest.CHECK_OUTPUT, np.asarray(expected))
+    return folder
+
+
+def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], preprocessor: Path) -> tuple[list[Path], list[str]]:
+    """Copies of the local modules that loading takes, and the requirements for the rest."""
+    extra = [Path(p).resolve() for p in code]
+    modules = {LOADER, refs.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
+    if preprocessor.is_file():
+        modules |= pickled_modules(preprocessor.read_bytes())
+    found = needs(modules, [*(Path(r).resolve() for r in roots), *(p.parent for p in extra)])
+    folder.mkdir()
+    for source in {p.name: p for p in [*found.local.values(), *extra]}.values():
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, ignore=LEFT_OUT)
+        else:
+            shutil.copyfile(source, folder / source.name)
+    return sorted(folder.iterdir()), pins(found.packages)
+
+
+def _signature(facts: Manifest) -> ModelSignature:
+    """Raw columns in, `prediction` and probabilities out."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema
+    from mlflow.types.schema import AnyType
+
+    def spec(column: Column) -> ColSpec:
+        return ColSpec(SCHEMA_TYPES.get(column.type) or AnyType(), column.name)
+
+    inputs: list[Any] = [spec(column) for column in facts.columns]  # MLflow's list is invariant
+    outputs: list[Any] = [ColSpec(_answer_type(facts), "prediction")]
+    outputs += [ColSpec("double", f"probability_{c}", required=False) for c in facts.classes or ()]
+    return ModelSignature(Schema(inputs), Schema(outputs))
+
+
+def _answer_type(facts: Manifest) -> str:
+    """MLflow's name for the type of `prediction`."""
+    kinds = {type(c) for c in facts.classes or (0.0,)}
+    if kinds <= {int, float}:
+        return "long" if kinds == {int} else "double"
+    return "boolean" if kinds == {bool} else "string"
+
+
+@contextmanager
+def _quiet() -> Iterator[Any]:
+    """`mlflow.pyfunc` without chatter, and blind to a uv.lock in the user's folder, which it would ship."""
+    pyfunc, logger, name = mlflow_pyfunc(), logging.getLogger("mlflow"), "MLFLOW_UV_AUTO_DETECT"
+    level, before = logger.level, os.environ.get(name)
+    logger.setLevel(logging.ERROR)
+    os.environ[name] = "false"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield pyfunc
+    finally:
+        logger.setLevel(level)
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _check_afresh(bundle: Path, target: Path) -> None:
+    """Run the check in a process that has nothing but the installed packages and the code that the bundle ships."""
+    code = bundle / "code"
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(code),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
+    try:
+        done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BundleError(f"{target}: not written: it took over {CHECK_SECONDS:.0f} s to load and predict in a fresh process") from None
+    if done.returncode:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        raise BundleError(f"{target}: not written: {said.splitlines()[-1]}") from RuntimeError(said)
+
+
+def _put(bundle: Path, target: Path, old: Path) -> None:
+    """Move a finished folder to its place, and what was there out of the way."""
+    if target.exists():
+        os.rename(target, old)
+    os.rename(bundle, target)

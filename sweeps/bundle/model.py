@@ -1,0 +1,134 @@
+"""A loaded bundle: raw rows in, predictions out. MLflow's loader module; imports no MLflow itself."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps import refs
+from sweeps.bundle import columns
+from sweeps.bundle.manifest import DATA, MODEL, PREPROCESSOR, Manifest
+from sweeps.errors import BundleError
+
+
+class Bundle:
+    """A model and its fitted preprocessor.
+
+    Attributes:
+        path: the folder.
+        manifest: how it was made.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, model: Any, fitted: Any):
+        self.path, self.manifest, self._model, self._fitted = path, manifest, model, fitted
+
+    def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Predict raw rows.
+
+        Args:
+            rows: the raw features by name, in any order; further columns are ignored.
+
+        Returns:
+            With the index of `rows`: `prediction` (a class's original value, or a number) and, where the model gives
+            probabilities, `probability_<class>` for each class.
+
+        Raises:
+            InputError: naming the missing columns, or the values that their columns cannot hold.
+        """
+        return answers(self.manifest, self.model_output(rows), rows.index)
+
+    def model_output(self, rows: pd.DataFrame) -> np.ndarray:
+        """The model's own output for raw rows: shape (n,) or (n, k).
+
+        Raises:
+            InputError: as `predict`.
+        """
+        raw = columns.conform(rows, self.manifest.columns)
+        if raw.empty and len(self.manifest.columns):  # not every model takes no rows
+            k = len(self.manifest.classes or ())
+            return np.zeros((0, k) if k > 2 else 0)
+        prepared = raw if self._fitted is None else self._fitted.transform(raw)
+        return np.asarray(self._model.predict(prepared))
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """Load a bundle, with the code that it carries.
+
+    Raises:
+        InputError: there is no bundle at `path`.
+        BundleError: a file of it is missing, broken or not the one that was exported.
+    """
+    path = Path(path).resolve()
+    manifest = Manifest.read(path)
+    manifest.verify(path)
+    code = str(path / "code")
+    if code not in sys.path:
+        sys.path.insert(0, code)
+    data = path / DATA
+    fitted = None
+    try:
+        if (data / PREPROCESSOR).is_file():
+            with open(data / PREPROCESSOR, "rb") as f:
+                fitted = pickle.load(f)
+        model = refs.resolve(manifest.load)(str(data / MODEL))
+    except (refs.RefError, ImportError, AttributeError, pickle.UnpicklingError) as e:
+        raise BundleError(f"{path}: cannot be loaded: {e}; it was made with {', '.join(manifest.requirements)}") from e
+    if not callable(getattr(model, "predict", None)):
+        raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")
+    return Bundle(path, manifest, model, fitted)
+
+
+def answers(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
+    """A model's output in the words of the label.
+
+    Args:
+        output: binary P(second class) (n,) or probabilities (n, 2); multi-class probabilities (n, k); integer class codes
+            (n,) in either; regression (n,).
+
+    Raises:
+        BundleError: the output has another shape.
+    """
+    output = np.asarray(output)
+    if output.ndim == 2 and output.shape[1] == 1:
+        output = output[:, 0]
+    if manifest.task in (None, "regression") or not manifest.classes:
+        if output.ndim == 2 and manifest.task is None:
+            return pd.DataFrame(output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])])
+        _require(manifest, output.shape == (len(index),), output, f"({len(index)},)")
+        return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
+
+    k = len(manifest.classes)
+    names = np.empty(k, dtype=object)
+    names[:] = manifest.classes
+    if output.ndim == 1 and output.dtype.kind in "iub":
+        _require(manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"codes 0 to {k - 1}")
+        return pd.DataFrame({"prediction": _values(names, output.astype(np.int64))}, index=index)
+    if manifest.task == "binary" and output.ndim == 1:
+        second = output.astype(np.float64)
+        output = np.stack([1.0 - second, second], axis=1)
+    _require(manifest, output.shape == (len(index), k), output, f"({len(index)}, {k})")
+    # argmax would call the first class at 0.5 for two classes too, as XGBoost's `error` does
+    frame = {"prediction": _values(names, output.argmax(axis=1))}
+    frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
+    return pd.DataFrame(frame, index=index)
+
+
+def _values(names: np.ndarray, codes: np.ndarray) -> Any:
+    """Classes by code, as a column of their own type."""
+    return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
+
+
+def _require(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
+    if not holds:
+        shape = f"shape {output.shape}, {output.dtype}"
+        raise BundleError(f"`{manifest.load}`: predict gave {shape}; for a {manifest.task} label it must be {wanted}")
+
+
+def _load_pyfunc(data_path: str) -> Bundle:
+    """What MLflow calls with the data folder."""
+    return load_bundle(Path(data_path).resolve().parents[1])

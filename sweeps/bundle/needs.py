@@ -1,0 +1,149 @@
+"""What a bundle needs to load elsewhere: local modules to ship, and packages to install. Reads source, imports nothing."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.metadata
+import io
+import pickle
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps import refs
+
+HOUSE = ("sweeps", "trainers")
+ALWAYS = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
+EXTRAS = {"ray": "ray[data]"}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What some modules pull in.
+
+    Attributes:
+        local: top-level name -> the file or the package's folder to ship.
+        packages: top-level names that must be installed.
+    """
+
+    local: dict[str, Path]
+    packages: frozenset[str]
+
+
+def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
+    """Follow the imports of modules through everything that is not installed.
+
+    Imports inside functions count in a user's module, whose `load` may import its framework there; but not Ray's, which
+    only the training loop needs, and not those of sweeps, which are lazy so that a bundle goes without them.
+
+    Args:
+        modules: dotted names.
+        roots: folders searched before `sys.path`.
+    """
+    roots = tuple(roots)
+    todo, seen = list(modules), set()
+    local: dict[str, Path] = {}
+    packages: set[str] = set()
+    while todo:
+        module = todo.pop()
+        top = module.split(".")[0]
+        if module in seen or top in sys.stdlib_module_names:
+            continue
+        seen.add(module)
+        file = refs.source_of(module, roots)
+        if file is None:
+            continue  # an attribute, or an optional import that is not there
+        if _installed(file) and top not in HOUSE:
+            packages.add(top)
+            continue
+        start = refs.source_of(top, roots) or file
+        start = start.resolve()
+        local[top] = start.parent if start.name == "__init__.py" else start
+        if "." in module:
+            todo.append(module.rpartition(".")[0])
+        if file.suffix == ".py":
+            package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+            todo += _imports(file, package, lazy=top not in HOUSE)
+    return Needs(local, frozenset(packages))
+
+
+def pickled_modules(pickle_bytes: bytes) -> set[str]:
+    """The modules that a pickle names. Loads it, so only for one's own."""
+    found: set[str] = set()
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            found.add(module)
+            return super().find_class(module, name)
+
+    Reader(io.BytesIO(pickle_bytes)).load()
+    return found
+
+
+def pins(packages: Iterable[str]) -> list[str]:
+    """Requirements for packages by import name, pinned to what is installed; unknown ones are left out."""
+    owners = importlib.metadata.packages_distributions()
+    out = set()
+    for name in {*ALWAYS, *packages}:
+        owned = [d for d in owners.get(name, ()) if d]
+        if owned:
+            owner = name if name in owned else owned[0]
+            version = importlib.metadata.version(owner).split("+")[0]  # `2.13.0+cpu` is on no index
+            out.add(f"{EXTRAS.get(owner, owner)}=={version}")
+    return sorted(out)
+
+
+def _imports(file: Path, package: str, lazy: bool) -> list[str]:
+    """The modules that a source file names in its imports; with `from a import b` also `a.b`."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError:
+        return []
+    found: list[str] = []
+    stack: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while stack:
+        node, inside = stack.pop()
+        names: list[str] = []
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            stack += [(child, inside) for child in node.orelse]
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        if not inside:
+            found += names
+        elif lazy:
+            found += [name for name in names if name.split(".")[0] != "ray"]
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+@functools.cache
+def _libraries() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    folders = [
+        paths["purelib"],
+        paths["platlib"],
+        paths["stdlib"],
+        paths["platstdlib"],
+        site.getusersitepackages(),
+        *site.getsitepackages(),
+    ]
+    return tuple(dict.fromkeys(Path(p).resolve() for p in folders))
+
+
+def _installed(file: Path) -> bool:
+    """Whether a module's file belongs to the interpreter or to an installed package."""
+    file = file.resolve()
+    return file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _libraries())

@@ -1,0 +1,97 @@
+"""A bundle's ingredients without a sweep: a user's modules on disk, a small table, and what the model answers for it."""
+
+from __future__ import annotations
+
+import importlib
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MODEL = """
+    import json
+    from pathlib import Path
+    import numpy as np
+    from {helper} import squash
+
+    def load(folder):
+        return Model(json.loads(Path(folder, "weights.json").read_text()))
+
+    def load_codes(folder):
+        model = load(folder)
+        model.predict = lambda features: (Model.predict(model, features) > 0.5).astype(int)
+        return model
+
+    def load_nothing(folder):
+        return 3
+
+    class Model:
+        def __init__(self, weights):
+            self.weights = weights
+
+        def predict(self, features):
+            assert list(features.columns) == list(self.weights), list(features.columns)
+            return squash(features.to_numpy("float64") @ np.array(list(self.weights.values())))
+"""
+HELPER = """
+    import numpy as np
+
+    def squash(x):
+        return 1 / (1 + np.exp(-x))
+"""
+PREPROCESSOR = """
+    class Fitted:
+        '''What `sweeps.data.fit_chain` gives, in small: codes for a text column, the mean for gaps.'''
+
+        def __init__(self, cities, mean):
+            self.cities, self.mean = cities, mean
+
+        def transform(self, df):
+            assert str(df["rooms"].dtype) in ("int64", "float64"), df["rooms"].dtype
+            out = df[["rooms", "area"]].astype("float64").fillna(self.mean)
+            return out.assign(city=df["city"].map(self.cities).fillna(-1).astype("float64"), garden=df["garden"].astype("float64"))
+"""
+
+
+def modules(folder: Path, monkeypatch, tag: str) -> Any:
+    """Write the user's modules, with names of their own for each test, and import the preprocessor's."""
+    for name, text in {"model": MODEL.format(helper=f"helper_{tag}"), "helper": HELPER, "prep": PREPROCESSOR}.items():
+        (folder / f"{name}_{tag}.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(str(folder))
+    return importlib.import_module(f"prep_{tag}")
+
+
+def raw() -> pd.DataFrame:
+    """Raw features of every kind; a gap in `area`, none in `rooms`, which are integers."""
+    return pd.DataFrame(
+        {
+            "rooms": [1, 2, 3, 4, 5, 6],
+            "city": ["Paris", "Lyon", None, "Paris", "Nice", "Lyon"],
+            "area": [10.5, np.nan, 30.0, 40.25, 1 / 3, 60.0],
+            "garden": [True, False, True, True, False, False],
+        }
+    )
+
+
+def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
+    """Keyword arguments of `export` for a binary model."""
+    prep = modules(folder, monkeypatch, tag)
+    checkpoint = folder / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "weights.json").write_text('{"rooms": 0.25, "area": -0.02, "city": 0.5, "garden": -0.125}')
+    fitted = prep.Fitted({"Lyon": 0, "Nice": 1, "Paris": 2}, 12.5)
+    model = importlib.import_module(f"model_{tag}").load(str(checkpoint))
+    return {
+        "checkpoint": checkpoint,
+        "fitted": fitted,
+        "load": f"model_{tag}:load",
+        "roots": (folder,),
+        "label": "sold",
+        "task": "binary",
+        "classes": ("no", "yes"),
+        "raw": raw(),
+        "expected": model.predict(fitted.transform(raw())),
+        "made": {"sweep": "test", "params": {"eta": 0.1}, "value": np.float64(0.25), "path": Path("x")},
+    }

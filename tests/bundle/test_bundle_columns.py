@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.bundle.columns import conform, describe
+from sweeps.errors import InputError
+
+RAW = pd.DataFrame(
+    {
+        "whole": np.array([1, 2, 3], dtype="int32"),
+        "real": [0.5, np.nan, 2.0],
+        "flag": [True, False, True],
+        "text": ["007", None, "x"],
+        "when": pd.to_datetime(["2020-01-01", "2020-02-03", None]),
+        "kind": pd.Categorical(["a", "b", None], categories=["a", "b", "c"]),
+    }
+)
+COLUMNS = describe(RAW)
+
+
+def test_types():
+    assert [c.type for c in COLUMNS] == ["integer", "double", "boolean", "string", "datetime", "category"]
+    pd.testing.assert_frame_equal(conform(RAW, COLUMNS), RAW)
+
+
+@pytest.mark.parametrize(
+    ("column", "given_", "becomes"),
+    [
+        ("whole", [1.0, 2.0, 3.0], np.array([1, 2, 3], dtype="int32")),
+        ("whole", [1.0, np.nan, 3.0], [1.0, np.nan, 3.0]),
+        ("whole", ["1", "2", "3"], np.array([1, 2, 3], dtype="int32")),
+        ("whole", ["1", " ", None], [1.0, np.nan, np.nan]),
+        ("whole", [1.5, 2.0, 3.0], [1.5, 2.0, 3.0]),
+        ("whole", [2**40, 2, 3], [2**40, 2, 3]),
+        ("whole", pd.array([1, None, 3], dtype="Int64"), [1.0, np.nan, 3.0]),
+        ("whole", pd.Series([1, None, 3], dtype=object), [1.0, np.nan, 3.0]),
+        ("real", [1, 2, 3], [1.0, 2.0, 3.0]),
+        ("real", np.float32([1, 2, 3]), [1.0, 2.0, 3.0]),
+        ("flag", [1, 0, 1], [True, False, True]),
+        ("flag", ["True", "false", "1"], [True, False, True]),
+        ("flag", [True, None, False], pd.Series([True, None, False], dtype=object)),
+        ("text", [7, 8, 9], ["7", "8", "9"]),
+        ("text", [7.0, np.nan, 9.5], ["7", None, "9.5"]),
+        ("text", [np.nan] * 3, pd.Series([None] * 3, dtype="str")),
+        ("text", pd.Categorical(["a", "b", "a"]), ["a", "b", "a"]),
+        ("when", ["2020-01-01", "2020-02-03", None], RAW["when"]),
+        ("kind", ["a", "z", "c"], pd.Categorical(["a", None, "c"], categories=["a", "b", "c"])),
+    ],
+)
+def test_the_same_values_in_another_dress(column, given_, becomes):
+    got = conform(RAW.assign(**{column: given_}), COLUMNS)
+    pd.testing.assert_series_equal(got[column], pd.Series(becomes, name=column))
+    assert list(got.columns) == list(RAW.columns)
+
+
+def test_order_and_extra_columns_do_not_matter():
+    shuffled = RAW[RAW.columns[::-1]].assign(extra=1).set_index(pd.Index([7, 8, 9]))
+    pd.testing.assert_frame_equal(conform(shuffled, COLUMNS), RAW.set_index(pd.Index([7, 8, 9])))
+
+
+def test_every_missing_column_is_named_with_the_nearest():
+    with pytest.raises(InputError) as e:
+        conform(RAW.drop(columns=["real", "when"]).assign(reel=1.0), COLUMNS)
+    assert str(e.value) == "input: column `real` is missing; did you mean `reel`?\ninput: column `when` is missing"
+
+
+def test_every_value_that_a_column_cannot_hold_is_named():
+    with pytest.raises(InputError) as e:
+        conform(RAW.assign(whole=["1", "two", "3"], when=["yesterday", None, None]), COLUMNS)
+    first, second = str(e.value).splitlines()
+    assert first == "input: column `whole` holds 'two' in row 2, but must hold numbers"
+    assert second.startswith("input: column `when` must hold dates")
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(2**53), 2**53)), min_size=1))
+def test_integers_survive_a_csv_file(values):
+    import io
+
+    columns = describe(pd.DataFrame({"n": [1]}))
+    read = pd.read_csv(io.StringIO(pd.DataFrame({"n": pd.array(values, dtype="Int64"), "other": 1}).to_csv(index=False)))
+    got = conform(read, columns)["n"]
+    assert [None if pd.isna(v) else int(v) for v in got] == values
+    if None not in values:
+        assert got.dtype == "int64"

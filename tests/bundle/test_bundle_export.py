@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import made
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.bundle import copy_checkpoint, export, load_bundle
+from sweeps.errors import BundleError, InputError
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """One bundle for all tests that only read it."""
+    folder = tmp_path_factory.mktemp("bundle")
+    with pytest.MonkeyPatch.context() as patch:
+        kept = made.ingredients(folder, patch, "shared")
+        yield export(folder / "out" / "bundle", **kept), kept
+
+
+def expected_frame(kept):
+    p = kept["expected"]
+    return pd.DataFrame({"prediction": np.where(p > 0.5, "yes", "no"), "probability_no": 1 - p, "probability_yes": p})
+
+
+def test_answers_as_in_training_by_mlflow_and_without(bundle):
+    path, kept = bundle
+    for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
+        pd.testing.assert_frame_equal(model.predict(kept["raw"]), expected_frame(kept), check_exact=True, check_dtype=False)
+    np.testing.assert_array_equal(load_bundle(path).model_output(kept["raw"]), kept["expected"])
+
+
+def test_nothing_but_the_bundle_is_left(bundle):
+    path, _ = bundle
+    assert os.listdir(path.parent) == ["bundle"]
+    assert not list(path.rglob("__pycache__"))
+
+
+def test_the_manifest(bundle):
+    path, _ = bundle
+    facts = load_bundle(path).manifest
+    assert facts.made == {"sweep": "test", "params": {"eta": 0.1}, "value": 0.25, "path": "x"}
+    assert facts.classes == ["no", "yes"] and facts.label == "sold" and facts.checked
+    assert [(c.name, c.type) for c in facts.columns] == [
+        ("rooms", "integer"),
+        ("city", "string"),
+        ("area", "double"),
+        ("garden", "boolean"),
+    ]
+    files = {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()}
+    assert set(facts.files) == files - {"manifest.json"}
+    assert facts.pickled == ["data/sweep/preprocessor.pkl"]
+
+
+def test_ships_the_users_modules_and_those_they_import(bundle):
+    path, _ = bundle
+    shipped = os.listdir(path / "code")
+    assert {"model_shared.py", "helper_shared.py", "prep_shared.py", "sweeps"} <= set(shipped)
+    requirements = (path / "requirements.txt").read_text().split()
+    names = {r.split("==")[0] for r in requirements}
+    assert {"mlflow", "pandas", "numpy", "pyarrow", "pydantic"} <= names
+    assert not {"torch", "xgboost", "ray[data]", "scikit-learn"} & names
+
+
+def test_mlflows_view(bundle):
+    path, _ = bundle
+    model = mlflow.pyfunc.load_model(str(path))
+    assert [str(t) for t in model.metadata.get_input_schema().input_types()] == [
+        "Any",
+        "DataType.string",
+        "DataType.double",
+        "DataType.boolean",
+    ]
+    assert model.metadata.get_output_schema().input_names() == ["prediction", "probability_no", "probability_yes"]
+    assert len(model.input_example) == 5
+    odd = made.raw().assign(rooms=[1, np.nan, 3, 4, 5, 6])
+    assert model.predict(odd)["probability_yes"].notna().all()
+
+
+def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].to_parquet(tmp_path / "raw.parquet")
+    script = (
+        "import sys, mlflow.pyfunc, pandas as pd\n"
+        f"model = mlflow.pyfunc.load_model({str(path)!r})\n"
+        "print(model.predict(pd.read_parquet('raw.parquet')).to_json())\n"
+        f"assert sys.modules['sweeps'].__file__.startswith({str(path)!r})\n"
+        "print([m for m in ('ray', 'torch', 'xgboost', 'optuna') if m in sys.modules])\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    predicted, loaded = done.stdout.strip().splitlines()[-2:]
+    assert json.loads(predicted)["prediction"] == dict(zip("012345", expected_frame(kept)["prediction"], strict=True))
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize("what", ["odd model", "no load", "no predict", "broken preprocessor"])
+def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
+    kept = made.ingredients(tmp_path, monkeypatch, "wrong" + what.replace(" ", ""))
+    target = tmp_path / "out" / "bundle"
+    module = kept["load"].split(":")[0]
+    if what == "odd model":
+        kept["expected"] = kept["expected"].copy()
+        kept["expected"][3] = np.nextafter(kept["expected"][3], 1)
+        message = r"not written: does not answer as the model did in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
+    elif what == "no load":
+        kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
+    elif what == "no predict":
+        kept["load"], message = f"{module}:load_nothing", r"returned a int, which has no predict\(DataFrame\)"
+    else:
+        kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
+    with pytest.raises(BundleError, match=message):
+        export(target, **kept)
+    assert os.listdir(target.parent) == []
+
+
+def test_a_second_export_replaces_the_first(tmp_path, monkeypatch):
+    kept = made.ingredients(tmp_path, monkeypatch, "again")
+    target = tmp_path / "out" / "bundle"
+    export(target, **kept | {"expected": None})
+    assert not load_bundle(target).manifest.checked
+    kept["load"] = kept["load"].replace(":load", ":load_codes")
+    kept["expected"] = (kept["expected"] > 0.5).astype(int)
+    export(target, **kept | {"classes": (10, 20)})
+    assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [10 + 10 * c for c in kept["expected"]]
+    assert os.listdir(target.parent) == ["bundle"]
+    (target.parent / "mine").mkdir()
+    with pytest.raises(BundleError, match="not a bundle that could be replaced"):
+        export(target.parent / "mine", **kept)
+
+
+def test_broken_bundles_are_named(bundle, tmp_path):
+    import shutil
+
+    path, _ = bundle
+    with pytest.raises(InputError, match="there is no such folder"):
+        load_bundle(tmp_path / "none")
+    with pytest.raises(InputError, match=r"not a bundle: it has no manifest\.json"):
+        load_bundle(tmp_path)
+    copy = Path(shutil.copytree(path, tmp_path / "copy"))
+    (copy / "data/sweep/model/weights.json").write_text("{}")
+    with pytest.raises(BundleError, match=r"data/sweep/model/weights\.json is not the file that was exported"):
+        load_bundle(copy)
+    (copy / "data/sweep/model/weights.json").unlink()
+    with pytest.raises(BundleError, match=r"weights\.json is missing"):
+        load_bundle(copy)
+    (copy / "manifest.json").write_text('{"format": 1')
+    with pytest.raises(BundleError, match=r"manifest\.json: the file: Invalid JSON"):
+        load_bundle(copy)
+
+
+def test_quiet(tmp_path, monkeypatch, capfd):
+    kept = made.ingredients(tmp_path, monkeypatch, "quiet")
+    export(tmp_path / "bundle", **kept)
+    load_bundle(tmp_path / "bundle").predict(kept["raw"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_checkpoint_is_copied_whole(tmp_path):
+    source = tmp_path / "0007" / "checkpoint"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "model.bin").write_bytes(b"1")
+    target = tmp_path / "out" / "checkpoint"
+    assert copy_checkpoint(source, target) == target
+    (source / "deep" / "model.bin").write_bytes(b"2")
+    copy_checkpoint(source, target)
+    assert (target / "deep" / "model.bin").read_bytes() == b"2"
+    assert os.listdir(target.parent) == ["checkpoint"]
+    with pytest.raises(BundleError, match="the checkpoint is gone"):
+        copy_checkpoint(tmp_path / "none", target)

@@ -1,0 +1,107 @@
+"""From a training loop to a bundle: our trainers, a fitted chain, and what each task's predictions look like."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import trainers.torch_tabular
+import trainers.xgboost
+from sweeps.bundle import export, load_bundle
+from sweeps.data import fit_chain
+from sweeps.space import Step
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "trainers"))
+import fake_train
+
+pytestmark = pytest.mark.timeout(90)
+
+SKLEARN = (
+    Step("sklearn.impute:SimpleImputer", "numeric", {"strategy": "mean"}),
+    Step("sklearn.preprocessing:PowerTransformer", "numeric", {}),
+)
+RAY = (
+    Step("SimpleImputer", "numeric", {"strategy": "mean"}),
+    Step("OneHotEncoder", "categorical", {}),
+    Step("StandardScaler", "numeric", {}),
+)
+
+
+def rows(task: str) -> pd.DataFrame:
+    """Raw rows with whole numbers, gaps and text."""
+    rng = np.random.default_rng(3)
+    n = 240
+    frame = pd.DataFrame({"rooms": rng.integers(1, 9, n), "area": rng.lognormal(3, 0.5, n), "town": rng.choice(["Lyon", "Nice", "Pau"], n)})
+    worth = 3.0 * frame["rooms"] + frame["area"] + (frame["town"] == "Nice") * 10
+    frame.loc[::9, "area"] = np.nan
+    frame["y"] = worth * 1000 if task == "regression" else np.digitize(worth, np.quantile(worth, [0.5] if task == "binary" else [0.3, 0.6]))
+    return frame
+
+
+def trained(module, params, task, steps, folder):
+    """Train on the prepared rows; what `export` needs."""
+    raw = rows(task)
+    if not any(step.name == "OneHotEncoder" for step in steps):
+        raw = raw.drop(columns="town")
+    fitted = fit_chain(steps, pa.Table.from_pandas(raw.iloc[:160]), "y")
+    prepared = fitted.transform(raw)
+    make, _ = fake_train.make(task)
+    shards = {"train": fake_train.Shard(prepared.iloc[:160]), "valid": fake_train.Shard(prepared.iloc[160:])}
+    cur = make(check=prepared.drop(columns="y").iloc[160:192], _kept={})
+    run = fake_train.run(module.train_func, params, cur, shards, folder)
+    checkpoint = run.checkpoints[len(run.metrics)]
+    return {
+        "checkpoint": checkpoint,
+        "fitted": fitted,
+        "load": f"{module.__name__}:load",
+        "roots": (),
+        "label": "y",
+        "task": task,
+        "classes": cur.classes,
+        "raw": raw.drop(columns="y").iloc[160:192],
+        "expected": np.load(checkpoint / "check.npy"),
+        "made": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "params"),
+    [(trainers.xgboost, {"num_boost_round": 5}), (trainers.torch_tabular, {"epochs": 3, "lr": 0.01})],
+    ids=["xgboost", "torch"],
+)
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
+    kept = trained(module, params, task, SKLEARN, tmp_path)
+    bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
+    np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
+    predicted = bundle.predict(kept["raw"])
+    names = {r.split("==")[0] for r in bundle.manifest.requirements}
+    assert "scikit-learn" in names and "ray[data]" not in names
+    assert names & {"xgboost", "torch"} == {module.__name__.split(".")[1].split("_")[0]}
+    if task == "regression":
+        assert list(predicted.columns) == ["prediction"] and predicted["prediction"].mean() > 1000
+    else:
+        classes = {"binary": ["no", "yes"], "multiclass": ["a", "b", "c"]}[task]
+        assert list(predicted.columns) == ["prediction", *(f"probability_{c}" for c in classes)]
+        assert predicted["prediction"].tolist() == [classes[i] for i in predicted.iloc[:, 1:].to_numpy().argmax(axis=1)]
+
+
+@pytest.mark.integration
+def test_a_chain_of_rays_preprocessors(tmp_path):
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        kept = trained(trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
+    finally:
+        ray.shutdown()
+    bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
+    assert "ray[data]" in {r.split("==")[0] for r in bundle.manifest.requirements}
+    odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
+    assert bundle.predict(odd)["probability_yes"].notna().all()
+    assert not ray.is_initialized()

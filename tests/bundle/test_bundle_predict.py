@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+
+import made
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.bundle import export, predict, predict_file
+from sweeps.errors import InputError
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    with pytest.MonkeyPatch.context() as patch:
+        kept = made.ingredients(folder, patch, "files")
+        yield export(folder / "bundle", **kept), kept
+
+
+@pytest.mark.parametrize("source", ["rows.csv", "rows.csv.gz", "rows.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet", None])
+@pytest.mark.parametrize("chunk", [2, 50_000])
+def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "CHUNK", chunk)
+    path, kept = bundle
+    rows = kept["raw"].assign(sold="no")
+    rows.to_parquet(tmp_path / source) if source.endswith("parquet") else rows.to_csv(tmp_path / source, index=False)
+    got = predict_file(path, tmp_path / source, target and tmp_path / target)
+    if target:
+        assert got == tmp_path / target and sorted(os.listdir(tmp_path)) == sorted([source, target])
+        got = pd.read_parquet(got) if target.endswith("parquet") else pd.read_csv(got)
+    np.testing.assert_array_equal(got["probability_yes"], kept["expected"])
+    assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
+
+
+def test_a_header_alone(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].iloc[:0].to_csv(tmp_path / "rows.csv", index=False)
+    got = predict_file(path, tmp_path / "rows.csv")
+    assert len(got) == 0 and list(got.columns) == ["prediction", "probability_no", "probability_yes"]
+
+
+def test_what_is_wrong_is_named_and_nothing_is_written(bundle, tmp_path):
+    path, _ = bundle
+    cases = {
+        "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
+        "missing.csv": (None, r"missing\.csv: there is no such file"),
+        "empty.csv": (b"", r"empty\.csv: cannot be read"),
+        "binary.csv": (b"\xff\xfe\x00\x01", r"binary\.csv: cannot be read"),
+        "text.parquet": (b"no parquet at all", r"text\.parquet: cannot be read"),
+        "text.csv.gz": (b"no gzip", r"text\.csv\.gz: cannot be read"),
+        "short.csv": (b"rooms,area,garden\n1,2,True\n", "column `city` is missing"),
+        "words.csv": (b"rooms,area,garden,city\n1,2,True,a\nmany,2,True,a\n", "column `rooms` holds 'many' in row 2"),
+    }
+    for name, (content, message) in cases.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            predict_file(path, tmp_path / name, tmp_path / "out.csv")
+    assert not [f for f in os.listdir(tmp_path) if "out" in f]
+    with pytest.raises(InputError, match="there is no folder"):
+        predict_file(path, tmp_path / "short.csv", tmp_path / "no" / "out.csv")

@@ -1,0 +1,158 @@
+"""What every trainer of ours promises, for each task: reports, resuming, the best step, determinism, a clean stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+
+import fake_train
+import numpy as np
+import pytest
+
+from sweeps import refs
+from trainers import torch_tabular, xgboost
+
+TASKS = ("binary", "multiclass", "regression")
+# Rates so high that the best step is not the last one.
+TRAINERS = {
+    "xgboost": (xgboost, {"num_boost_round": 12, "eta": 1.5, "max_depth": 4}),
+    "torch_tabular": (torch_tabular, {"epochs": 12, "lr": 0.1, "width": 32, "batch_size": 33, "dropout": 0.2}),
+}
+every = pytest.mark.parametrize("name", TRAINERS)
+each_task = pytest.mark.parametrize("task", TASKS)
+
+
+@every
+@each_task
+def test_reports_every_step_and_learns(name, task, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make(task, missing=True)
+    gentle = params | ({"eta": 0.3} if name == "xgboost" else {"lr": 0.01, "dropout": 0.0})
+    metrics = fake_train.run(module.train_func, gentle, current(), shards, tmp_path).metrics
+    assert len(metrics) == 12
+    metric = current().metric
+    assert metrics[-1][metric] < 0.8 * metrics[0][metric]
+    expected = {
+        "binary": {"valid-logloss", "valid-error", "valid-accuracy", "valid-auc"},
+        "multiclass": {"valid-mlogloss", "valid-merror", "valid-accuracy"},
+        "regression": {"valid-rmse", "valid-mae"},
+    }[task]
+    assert expected <= set(metrics[0])
+    assert all(isinstance(v, float) for v in metrics[0].values())
+
+
+@every
+@each_task
+def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make(task)
+    cur = current()
+    run = fake_train.run(module.train_func, params, cur, shards, tmp_path)
+    values = [m[cur.metric] for m in run.metrics]
+    best = int(np.argmin(values)) + 1
+    assert best < len(values), "the case should overfit"
+    assert list(run.checkpoints) == [12]
+    folder = run.checkpoints[12]
+    assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
+    predicted = module.load(str(folder)).predict(cur.check)
+    shape = {"binary": (32,), "multiclass": (32, 3), "regression": (32,)}[task]
+    assert predicted.shape == shape and predicted.dtype == np.float64
+    np.testing.assert_array_equal(predicted, np.load(folder / "check.npy"))
+    # and what it predicts for `valid` scores what was reported
+    valid = shards["valid"].frame
+    full = module.load(str(folder)).predict(valid.drop(columns="y"))
+    assert torch_tabular.measure(task, valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
+
+
+@every
+@each_task
+def test_resumed_equals_uninterrupted(name, task, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make(task)
+    whole = fake_train.run(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    assert list(whole.checkpoints) == list(range(1, 13))
+    for step in (1, 5, 11):
+        rest = fake_train.run(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        assert rest.metrics == whole.metrics[step:]
+        last, resumed = whole.checkpoints[12], rest.checkpoints[12 - step]
+        np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(resumed / "check.npy"))
+        assert (last / "sweeps.json").read_text() == (resumed / "sweeps.json").read_text()
+    finished = fake_train.run(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[12])
+    assert finished.metrics == []
+
+
+@every
+def test_the_same_first_and_later_in_a_warm_process(name, tmp_path):
+    module, params = TRAINERS[name]
+    params = params | ({"subsample": 0.7} if name == "xgboost" else {})
+    current, shards = fake_train.make("binary")
+    first = fake_train.run(module.train_func, params, current(), shards, tmp_path)
+    other = params | ({"max_depth": 2, "max_bin": 16} if name == "xgboost" else {"width": 5, "optimizer": "sgd"})
+    assert fake_train.run(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics[:3] != first.metrics[:3]
+    assert fake_train.run(module.train_func, params, current(), shards, tmp_path).metrics == first.metrics
+    assert shards["train"].reads == shards["valid"].reads == 1, "what a warm worker keeps is not built again"
+    cold, cold_shards = fake_train.make("binary")
+    assert fake_train.run(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
+    assert fake_train.run(module.train_func, params, current(seed=8), shards, tmp_path).metrics != first.metrics
+
+
+@every
+def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
+    module, params = TRAINERS[name]
+    (tmp_path / "temp").mkdir()
+    (tmp_path / "keep").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path / "keep", stop_at=3)
+    assert len(run.metrics) == 3 and 3 in run.checkpoints
+    assert os.listdir(tmp_path / "temp") == []
+
+
+@every
+def test_steps_follow_max_t(name, tmp_path):
+    module, _ = TRAINERS[name]
+    current, shards = fake_train.make("regression")
+    run = fake_train.run(module.train_func, {}, current(max_t=3), shards, tmp_path)
+    assert len(run.metrics) == 3 and list(run.checkpoints) == [3]
+
+
+@every
+def test_text_columns_are_named_with_what_helps(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    for shard in shards.values():
+        shard.frame = shard.frame.assign(city="Paris", street="Rue")
+    with pytest.raises(ValueError, match=r"columns city, street: not numbers.*OrdinalEncoder, OneHotEncoder"):
+        fake_train.run(module.train_func, params, current(), shards, tmp_path)
+
+
+@every
+def test_an_objective_that_is_not_reported(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    for wrong in ("valid-logless", "logloss"):
+        with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`.*did you mean `valid-logloss`\?"):
+            fake_train.run(module.train_func, params, current(metric=wrong), shards, tmp_path)
+
+
+@every
+def test_a_trial_without_a_label(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    with pytest.raises(ValueError, match=r"data\.label is missing"):
+        fake_train.run(module.train_func, params, current(task=None, label=None), shards, tmp_path)
+
+
+@every
+def test_goal_maximize(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(module.train_func, params, current(metric="valid-auc", goal="maximize"), shards, tmp_path)
+    best = int(np.argmax([m["valid-auc"] for m in run.metrics])) + 1
+    assert json.loads((run.checkpoints[12] / "sweeps.json").read_text()) == {"best_step": best}
+
+
+@every
+def test_the_backend_is_known_without_an_import(name):
+    assert refs.literal(f"trainers.{name}", "BACKEND") == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]

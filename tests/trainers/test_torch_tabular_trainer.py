@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import fake_train
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from trainers.torch_tabular import Params, auc, load, measure, train_func
+
+
+def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
+    current, shards = fake_train.make("binary")
+    with pytest.raises(ValueError, match=r"params\.widht is unknown to torch_tabular; did you mean `width`\?"):
+        fake_train.run(train_func, {"widht": 5}, current(), shards, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("depth", 1.5, "at least 0 and whole"),
+        ("dropout", 1.0, r"in \[0, 1\)"),
+        ("optimizer", "adma", "one of adam, adamw, sgd"),
+        ("lr", "fast", "above 0"),
+        ("batch_size", 0, "at least 1 and whole"),
+    ],
+)
+def test_a_value_that_breaks_its_rule(name, value, rule):
+    with pytest.raises(ValueError, match=rf"params\.{name} is {value!r}, but must be {rule}"):
+        Params.of({name: value}, None)
+
+
+def test_params_are_filled_in():
+    assert Params.of({"depth": 3.0, "lr": 1}, 7) == Params(depth=3, lr=1.0, epochs=7)
+    assert isinstance(Params.of({"depth": 3.0}, None).depth, int)
+    assert Params.of({"epochs": 4}, 7).epochs == 4
+    assert Params.of({}, None).epochs == 20
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("depth", [0, 3])
+def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
+    current, shards = fake_train.make("regression")
+    params = {
+        "optimizer": optimizer,
+        "depth": depth,
+        "epochs": 15,
+        "lr": 0.01,
+        "weight_decay": 1e-4,
+        "batch_size": 159,
+    }  # a last batch of one row
+    values = [m["valid-rmse"] for m in fake_train.run(train_func, params, current(), shards, tmp_path).metrics]
+    assert min(values) < 0.9 * values[0]
+
+
+def test_predict_takes_any_column_order_and_missing_values(tmp_path):
+    current, shards = fake_train.make("multiclass", missing=True)
+    run = fake_train.run(train_func, {"epochs": 2}, current(), shards, tmp_path)
+    model = load(str(run.checkpoints[2]))
+    check = current().check
+    assert check.isna().any().any()
+    turned = check[check.columns[::-1]].assign(extra=1.0)
+    np.testing.assert_array_equal(model.predict(check), model.predict(turned))
+    np.testing.assert_allclose(model.predict(check).sum(axis=1), 1.0)
+    assert model.predict(check.iloc[:0]).shape == (0, 3)
+
+
+def test_predictions_do_not_depend_on_threads(tmp_path):
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(train_func, {"epochs": 2, "width": 256, "depth": 3}, current(), shards, tmp_path)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        np.testing.assert_array_equal(load(str(run.checkpoints[2])).predict(current().check), np.load(run.checkpoints[2] / "check.npy"))
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2).filter(lambda rows: len({y for y, _ in rows}) == 2))
+def test_auc_is_scikit_learns(rows):
+    y, score = np.array([r[0] for r in rows]), np.array([r[1] / 7 for r in rows])
+    assert auc(y, score) == pytest.approx(sk.roc_auc_score(y, score))
+
+
+def test_metrics_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 2, 50), rng.random(50)
+    binary = measure("binary", y, p)
+    assert binary["valid-logloss"] == pytest.approx(sk.log_loss(y, p))
+    assert binary["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p > 0.5)) == 1 - binary["valid-error"]
+    y, p = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
+    multi = measure("multiclass", y, p)
+    assert multi["valid-mlogloss"] == pytest.approx(sk.log_loss(y, p))
+    assert multi["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p.argmax(axis=1)))
+    y, p = rng.normal(size=50), rng.normal(size=50)
+    assert measure("regression", y, p) == {
+        "valid-rmse": pytest.approx(sk.root_mean_squared_error(y, p)),
+        "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
+    }
+    assert np.isnan(auc(np.ones(3, bool), np.ones(3)))
+    assert np.isfinite(measure("binary", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])

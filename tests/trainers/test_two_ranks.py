@@ -1,0 +1,84 @@
+"""Two ranks for real, DDP and XGBoost's collective, in two processes that no Ray started."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+from pathlib import Path
+
+import fake_train
+import numpy as np
+import pytest
+
+from trainers import torch_tabular, xgboost
+
+TASKS = ("binary", "multiclass", "regression")
+XGBOOST = {"num_boost_round": 12, "subsample": 0.8}
+TORCH = {"epochs": 12, "lr": 0.02, "dropout": 0.1, "batch_size": 32}
+
+
+def _halves(task, rank):
+    current, shards = fake_train.make(task)
+    train = shards["train"].frame
+    return current, {"train": fake_train.Shard(train.iloc[rank::2].reset_index(drop=True)), "valid": shards["valid"]}
+
+
+def _rank(rank, port, tracker, folder, answers):
+    """Every task twice with each trainer inside one warm process."""
+    import torch
+    import xgboost as xgb
+
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    out = {}
+    with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
+        for module, params in ((xgboost, XGBOOST), (torch_tabular, TORCH)):
+            for task in TASKS:
+                current, shards = _halves(task, rank)
+                keep = Path(folder, f"{module.__name__}-{task}-{rank}")
+                keep.mkdir()
+                once, again = (fake_train.run(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
+                checkpoint = str(once.checkpoints[12]) if rank == 0 else None
+                out[module.__name__, task] = once.metrics, again.metrics, checkpoint
+    torch.distributed.destroy_process_group()
+    answers.put((rank, out))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    from xgboost.tracker import RabitTracker
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
+    tracker.start()
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    folder = str(tmp_path_factory.mktemp("ranks"))
+    started = [context.Process(target=_rank, args=(r, port, tracker.worker_args(), folder, answers)) for r in range(2)]
+    for process in started:
+        process.start()
+    try:
+        yield dict(answers.get(timeout=80) for _ in started)
+    finally:
+        for process in started:
+            process.join(10)
+            process.kill()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ["trainers.xgboost", "trainers.torch_tabular"])
+def test_ranks_agree_and_repeat(ranks, name, task):
+    (once, again, checkpoint), (once_1, again_1, none) = ranks[0][name, task], ranks[1][name, task]
+    assert len(once) == 12 and checkpoint and none is None
+    assert once == again == once_1 == again_1
+    current, shards = fake_train.make(task)
+    module = {"trainers.xgboost": xgboost, "trainers.torch_tabular": torch_tabular}[name]
+    model = module.load(checkpoint)
+    np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
+    valid = shards["valid"].frame
+    measured = torch_tabular.measure(task, valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
+    metric = current().metric
+    assert measured[metric] == pytest.approx(min(m[metric] for m in once), rel=1e-5)
+    assert min(m[metric] for m in once) < once[0][metric]

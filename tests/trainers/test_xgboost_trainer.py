@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+
+import fake_train
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+
+from trainers import xgboost
+from trainers.xgboost import _matrix, load, parameters, train_func
+
+PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
+
+
+def test_is_what_xgboost_train_gives(tmp_path):
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(train_func, PARAMS, current(), shards, tmp_path)
+    train, valid = (_matrix(shards[name].frame, "y") for name in ("train", "valid"))
+    log: dict = {}
+    params = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"], "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7}
+    xgb.train(params, train, 8, evals=[(train, "train"), (valid, "valid")], evals_result=log, verbose_eval=False)
+    assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
+    assert [m["train-auc"] for m in run.metrics] == log["train"]["auc"]
+
+
+@pytest.mark.parametrize("method", ["auto", "approx", "exact"])
+@pytest.mark.parametrize("large", [False, True])
+def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(method, large, tmp_path, monkeypatch):
+    monkeypatch.setattr(xgboost, "LARGE", 1 if large else 20_000)
+    current, shards = fake_train.make("binary")
+    params = {"num_boost_round": 25, "max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.8, "tree_method": method}
+    if method != "exact":
+        params["colsample_bynode"] = 0.8
+    whole = fake_train.run(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    assert list(whole.checkpoints) == (list(range(1, 26)) if large else [10, 20, 25])
+    for step in (3, 10, 20) if large else (10, 20):
+        rest = fake_train.run(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        assert rest.metrics == whole.metrics[step:]
+
+
+@pytest.mark.parametrize("booster", ["dart", "gblinear"])
+def test_boosters_that_cannot_be_sliced(booster, tmp_path):
+    current, shards = fake_train.make("binary")
+    cur = current(checkpoint_interval=0.0)
+    params = {"num_boost_round": 9, "booster": booster, "eta": 1.2} | (
+        {"rate_drop": 0.4} if booster == "dart" else {"updater": "coord_descent"}
+    )
+    run = fake_train.run(train_func, params, cur, shards, tmp_path)
+    best = json.loads((run.checkpoints[9] / "sweeps.json").read_text())["best_step"]
+    predicted = load(str(run.checkpoints[9])).predict(cur.check)
+    np.testing.assert_array_equal(predicted, np.load(run.checkpoints[9] / "check.npy"))
+    np.testing.assert_array_equal(predicted, np.load(run.checkpoints[best] / "check.npy"))
+
+
+def test_the_objectives_metric_is_added():
+    current, _ = fake_train.make("binary")
+    assert parameters({}, current(metric="valid-aucpr"))["eval_metric"] == ["logloss", "error", "auc", "aucpr"]
+    assert parameters({"eval_metric": "aucpr"}, current(metric="valid-accuracy"))["eval_metric"] == ["aucpr", "error"]
+    assert parameters({}, current())["eval_metric"] == ["logloss", "error", "auc"]
+
+
+def test_params_win_over_what_the_trial_implies():
+    current, _ = fake_train.make("multiclass")
+    params = parameters({"objective": "multi:softmax", "n_jobs": 3, "seed": 5}, current())
+    assert params["objective"] == "multi:softprob" and params["num_class"] == 3
+    assert params["seed"] == 5 and params["n_jobs"] == 3 and "nthread" not in params
+
+
+def test_another_objective_of_the_same_task(tmp_path):
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(
+        train_func,
+        PARAMS | {"objective": "binary:logitraw", "eval_metric": "auc"},
+        current(metric="valid-auc", goal="maximize"),
+        shards,
+        tmp_path,
+    )
+    predicted = load(str(run.checkpoints[8])).predict(current().check)
+    assert ((predicted >= 0) & (predicted <= 1)).all() and predicted.std() > 0.1
+
+
+def test_column_names_that_xgboost_refuses(tmp_path):
+    current, shards = fake_train.make("binary")
+    for shard in shards.values():
+        shard.frame = shard.frame.rename(columns={"x0": "age_<30", "x1": "age_[30", "x2": "age_]30"})
+    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
+    run = fake_train.run(train_func, PARAMS, cur, shards, tmp_path)
+    np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))
+
+
+def test_categories_are_read(tmp_path):
+    current, shards = fake_train.make("binary")
+    for shard in shards.values():
+        shard.frame = shard.frame.assign(
+            city=pd.Categorical(np.where(shard.frame["x0"] > 0, "Paris", "Lyon"), categories=["Lyon", "Nice", "Paris"])
+        )
+    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
+    run = fake_train.run(train_func, PARAMS, cur, shards, tmp_path)
+    np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))

@@ -1,0 +1,61 @@
+"""What runs inside a trial: one file a framework, each an ordinary Ray Train loop with its loader.
+
+A trainer `NAME.py` is three things:
+
+    BACKEND                 the process group its ranks need: "torch", "xgboost", "lightgbm" or "none"; read without an import
+    train_func(config)      the loop; `config` is the trial's `params`, all else it asks of Ray Train and `sweeps.trial.current()`
+    load(folder)            the model of a checkpoint: an object with `predict(DataFrame) -> array`
+
+`predict` takes prepared features and gives float64: P(second class) of shape (n,) for two classes, probabilities of shape
+(n, k) for more, values of shape (n,) for a regression. Ray is imported by the loop alone: a bundle predicts without it.
+
+Our loops have no privilege over a user's. What they share stands below: errors that a user meets in either of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["nearest", "require_metric", "require_numbers"]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The tail of a message about an unknown name: the nearest valid one, or all of them."""
+    valid = list(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else "valid: " + ", ".join(valid)
+
+
+def require_metric(metric: str, reported: Iterable[str]) -> None:
+    """Refuse an objective that the loop never reports.
+
+    Raises:
+        ValueError: with the nearest name that it does report.
+    """
+    reported = list(reported)
+    if metric not in reported:
+        raise ValueError(f"objective.metric is `{metric}`, which this trainer does not report; {nearest(metric, reported)}")
+
+
+def require_numbers(features: pd.DataFrame, also: str = "") -> None:
+    """Refuse prepared features that are not numbers.
+
+    Args:
+        features: the columns a model would be trained on.
+        also: a NumPy/pandas `kind` letter accepted beside numbers and booleans, "O" for pandas' categories.
+
+    Raises:
+        ValueError: naming every such column, and the preprocessors that would make numbers of them.
+    """
+    text = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
+    if text:
+        shown = ", ".join(text[:10]) + (f" and {len(text) - 10} more" if len(text) > 10 else "")
+        raise ValueError(
+            f"column{'s' if len(text) > 1 else ''} {shown}: not numbers, which is all this trainer reads; "
+            "encode them in `space.preprocessor`, with OrdinalEncoder, OneHotEncoder or MultiHotEncoder"
+        )

@@ -1,0 +1,346 @@
+"""A multi-layer perceptron for tables: PyTorch on one worker or, through DistributedDataParallel, on several.
+
+`params`: depth (hidden layers), width (units in each), dropout, optimizer (adam, adamw, sgd with momentum 0.9), lr,
+weight_decay, batch_size (rows a worker and step), epochs (default: the scheduler's `max_t`, or 20). One report an epoch:
+`train-loss`; for two classes `valid-logloss`, `valid-error`, `valid-accuracy`, `valid-auc`; for more `valid-mlogloss`,
+`valid-merror`, `valid-accuracy`; for a regression `valid-rmse`, `valid-mae`, in the target's own unit.
+
+Missing values count as 0, so scale the columns (`StandardScaler`): 0 is then their mean.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sweeps import trial
+from trainers import nearest, require_metric, require_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BACKEND = "torch"
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+METRICS = {
+    "binary": ("valid-logloss", "valid-error", "valid-accuracy", "valid-auc"),
+    "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy"),
+    "regression": ("valid-rmse", "valid-mae"),
+}
+ROWS_AT_ONCE = 65_536  # of `valid`, so that a wide layer over a large table does not fill the memory
+
+
+@dataclass(frozen=True)
+class Params:
+    """What `params` may hold, and the defaults."""
+
+    depth: int = 2
+    width: int = 64
+    dropout: float = 0.0
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    batch_size: int = 64
+    epochs: int = 20
+
+    @classmethod
+    def of(cls, config: dict[str, Any], max_t: int | None) -> Params:
+        """Check and fill in a trial's `params`.
+
+        Raises:
+            ValueError: an unknown name, or a value that breaks its rule.
+        """
+        rules = {
+            "depth": (int, lambda v: v >= 0, "at least 0"),
+            "width": (int, lambda v: v >= 1, "at least 1"),
+            "dropout": (float, lambda v: 0 <= v < 1, "in [0, 1)"),
+            "optimizer": (str, lambda v: v in OPTIMIZERS, "one of " + ", ".join(OPTIMIZERS)),
+            "lr": (float, lambda v: v > 0, "above 0"),
+            "weight_decay": (float, lambda v: v >= 0, "at least 0"),
+            "batch_size": (int, lambda v: v >= 1, "at least 1"),
+            "epochs": (int, lambda v: v >= 1, "at least 1"),
+        }
+        filled: dict[str, Any] = {"epochs": max_t} if max_t else {}
+        for name, value in config.items():
+            if name not in rules:
+                raise ValueError(f"params.{name} is unknown to torch_tabular; {nearest(name, rules)}")
+            kind, holds, rule = rules[name]
+            try:
+                typed = kind(value)
+                good = typed == value and holds(typed)
+            except (TypeError, ValueError):
+                good = False
+            if not good:
+                raise ValueError(f"params.{name} is {value!r}, but must be {rule}{' and whole' if kind is int else ''}")
+            filled[name] = typed
+        return cls(**filled)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that rebuilding the network takes beside its weights; `mean` and `std` are the target's in a regression."""
+
+    columns: tuple[str, ...]
+    task: str
+    outputs: int
+    depth: int
+    width: int
+    dropout: float
+    mean: float = 0.0
+    std: float = 1.0
+
+    def build(self) -> nn.Module:
+        """The network, freshly initialised. No BatchNorm: a last batch of one row would break it, and DDP's ranks disagree."""
+        layers: list[nn.Module] = []
+        size = len(self.columns)
+        for _ in range(self.depth):
+            layers += [nn.Linear(size, self.width), nn.ReLU(), nn.Dropout(self.dropout)]
+            size = self.width
+        return nn.Sequential(*layers, nn.Linear(size, self.outputs))
+
+    def predict(self, network: nn.Module, inputs: torch.Tensor) -> np.ndarray:
+        """Predictions of a network in evaluation mode: float64, P(second class) (n,), probabilities (n, k) or values (n,)."""
+        with torch.inference_mode():
+            parts = [network(part).to("cpu", torch.float64) for part in inputs.split(ROWS_AT_ONCE)]
+            out = torch.cat(parts) if parts else torch.zeros((0, self.outputs), dtype=torch.float64)
+            if self.task == "binary":
+                return torch.sigmoid(out[:, 0]).numpy()
+            if self.task == "multiclass":
+                return torch.softmax(out, dim=1).numpy()
+            return (out[:, 0] * self.std + self.mean).numpy()
+
+
+class Model:
+    """A trained network on a CPU."""
+
+    def __init__(self, architecture: Architecture, weights: dict[str, torch.Tensor]):
+        self.architecture = architecture
+        self.network = architecture.build()
+        self.network.load_state_dict(weights)
+        self.network.eval()
+
+    def predict(self, features: pd.DataFrame) -> np.ndarray:
+        """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,)."""
+        return self.architecture.predict(self.network, _inputs(features[list(self.architecture.columns)]))
+
+
+def load(folder: str) -> Model:
+    """The best model of a checkpoint that `train_func` wrote."""
+    stored = json.loads(Path(folder, "architecture.json").read_text())
+    architecture = Architecture(**stored | {"columns": tuple(stored["columns"])})
+    return Model(architecture, torch.load(Path(folder, "model.pt"), map_location="cpu", weights_only=True))
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """Train one network, reporting every epoch and keeping the best.
+
+    Args:
+        config: see `Params`.
+
+    Raises:
+        ValueError: no label, a column that is not numeric, a parameter or objective that this trainer does not know.
+    """
+    import ray.train
+    import ray.train.torch
+
+    cur = trial.current()
+    if cur.task is None:
+        raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
+    params = Params.of(config, cur.max_t)
+    require_metric(cur.metric, ("train-loss", *METRICS[cur.task]))
+    context, device = ray.train.get_context(), ray.train.torch.get_device()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    torch.set_num_threads(cur.threads)
+
+    columns, x, y = cur.cached(f"torch_tabular.train.{device}", lambda: _tensors("train", cur, device))
+    _, x_valid, y_valid = cur.cached(f"torch_tabular.valid.{device}", lambda: _tensors("valid", cur, device))
+    architecture = Architecture(
+        columns=columns,
+        task=cur.task,
+        outputs=len(cur.classes or ()) if cur.task == "multiclass" else 1,
+        depth=params.depth,
+        width=params.width,
+        dropout=params.dropout,
+        **(_moments(y, world) if cur.task == "regression" else {}),
+    )
+    target = _target(y, architecture)
+    loss_of = {"binary": nn.BCEWithLogitsLoss(), "multiclass": nn.CrossEntropyLoss(), "regression": nn.MSELoss()}[cur.task]
+
+    torch.manual_seed(_seed(cur.seed))
+    network, best, latest, done = architecture.build(), _Best(cur, architecture), None, 0
+    if checkpoint := ray.train.get_checkpoint():
+        with checkpoint.as_directory() as folder:
+            latest = best.restore(Path(folder))
+        network.load_state_dict(latest["network"])
+        done = latest["epoch"]
+    model = ray.train.torch.prepare_model(network)
+    optimizer = _optimizer(model, params)
+    if latest:
+        optimizer.load_state_dict(latest["optimizer"])
+
+    for epoch in range(done + 1, params.epochs + 1):
+        torch.manual_seed(_seed(cur.seed, epoch, rank))  # an epoch's draws follow from its number, so that a resumed trial repeats them
+        order = torch.randperm(len(x), device="cpu").to(device)
+        x_epoch, target_epoch = x[order], target[order]
+        model.train()
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for inputs, wanted in zip(x_epoch.split(params.batch_size), target_epoch.split(params.batch_size), strict=True):
+            out = model(inputs)
+            loss = loss_of(out if cur.task == "multiclass" else out[:, 0], wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() * len(inputs)
+        network.eval()
+        metrics = {"train-loss": _summed(torch.stack([total, torch.full_like(total, len(x))]), world)}
+        metrics |= measure(cur.task, y_valid, architecture.predict(network, x_valid))
+
+        if rank == 0:
+            best.see(network, epoch, metrics[cur.metric])
+        if rank == 0 and cur.checkpoint_due(epoch, last=epoch == params.epochs):
+            with tempfile.TemporaryDirectory() as folder:
+                best.save(network, optimizer, epoch, Path(folder))
+                ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
+        else:
+            ray.train.report(metrics)
+
+
+class _Best:
+    """The weights of the best epoch so far, on a CPU, and how to write them down."""
+
+    def __init__(self, cur: trial.Current, architecture: Architecture):
+        self.cur, self.architecture = cur, architecture
+        self.epoch: int | None = None
+        self.value: float | None = None
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def see(self, network: nn.Module, epoch: int, value: float) -> None:
+        """Take note of an epoch's value."""
+        if self.cur.better(value, self.value):
+            self.epoch, self.value, self.weights = epoch, value, _weights(network)
+
+    def save(self, network: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, folder: Path) -> None:
+        """Write the best epoch's model, and what going on from `epoch` needs."""
+        weights = self.weights or _weights(network)
+        torch.save(weights, folder / "model.pt")
+        (folder / "architecture.json").write_text(json.dumps(asdict(self.architecture)))
+        latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict()}
+        torch.save(latest | {"best_epoch": self.epoch, "best_value": self.value}, folder / "latest.pt")
+        # Asked of a copy on the CPU, which is where a bundle will be asked: a GPU rounds otherwise.
+        check = None if self.cur.check is None else Model(self.architecture, weights).predict(self.cur.check)
+        self.cur.note_checkpoint(folder, self.epoch or epoch, check)
+
+    def restore(self, folder: Path) -> dict[str, Any]:
+        """Take up what `save` wrote; returns the latest state."""
+        latest = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
+        self.epoch, self.value = latest["best_epoch"], latest["best_value"]
+        if self.epoch is not None:
+            self.weights = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+        return latest
+
+
+def measure(task: str, wanted: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """The metrics of a task, defined as XGBoost defines them.
+
+    Args:
+        task: "binary", "multiclass" or "regression".
+        wanted: class codes or values, (n,).
+        predicted: as `Model.predict` gives them.
+    """
+    if task == "regression":
+        error = predicted - wanted
+        return {"valid-rmse": float(np.sqrt(np.mean(error**2))), "valid-mae": float(np.mean(np.abs(error)))}
+    tiny = 1e-16
+    if task == "binary":
+        p = np.clip(predicted, tiny, 1 - tiny)
+        logloss = -np.mean(np.where(wanted == 1, np.log(p), np.log1p(-p)))
+        wrong = float(np.mean((predicted > 0.5) != (wanted == 1)))
+        return {
+            "valid-logloss": float(logloss),
+            "valid-error": wrong,
+            "valid-accuracy": 1 - wrong,
+            "valid-auc": auc(wanted == 1, predicted),
+        }
+    logloss = -np.mean(np.log(np.clip(predicted[np.arange(len(wanted)), wanted], tiny, 1)))
+    wrong = float(np.mean(predicted.argmax(axis=1) != wanted))
+    return {"valid-mlogloss": float(logloss), "valid-merror": wrong, "valid-accuracy": 1 - wrong}
+
+
+def auc(positive: np.ndarray, score: np.ndarray) -> float:
+    """Area under the ROC curve; ties count half. NaN where one class is missing or a score is NaN."""
+    n1 = int(positive.sum())
+    n0 = len(positive) - n1
+    if not n1 or not n0 or np.isnan(score).any():
+        return float("nan")
+    _, place, count = np.unique(score, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2  # of a tie: the middle of the ranks it takes
+    return float((rank[place][positive].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+
+
+def _tensors(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], torch.Tensor, Any]:
+    """Columns, inputs and labels of a shard: `train`'s labels as a tensor on the device, `valid`'s as an array."""
+    import ray.train
+
+    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+    features = frame.drop(columns=[cur.label])
+    label = frame[cur.label].to_numpy(np.float64 if cur.task == "regression" else np.int64)
+    return (
+        tuple(map(str, features.columns)),
+        _inputs(features).to(device),
+        torch.tensor(label, device=device) if name == "train" else label,
+    )
+
+
+def _inputs(features: pd.DataFrame) -> torch.Tensor:
+    """Prepared features as float32 (n, columns), missing values as 0."""
+    require_numbers(features)
+    values = features.to_numpy(np.float32, na_value=np.nan)
+    return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
+
+
+def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
+    """Mean and standard deviation of the target over all ranks' rows, the same on each."""
+    ones = torch.ones_like(y)
+    mean = _summed(torch.stack([y.sum(), ones.sum()]), world)
+    variance = _summed(torch.stack([((y - mean) ** 2).sum(), ones.sum()]), world)
+    return {"mean": mean, "std": variance**0.5 or 1.0}
+
+
+def _target(y: torch.Tensor, architecture: Architecture) -> torch.Tensor:
+    """Labels as the loss wants them."""
+    if architecture.task == "multiclass":
+        return y
+    if architecture.task == "binary":
+        return y.to(torch.float32)
+    return ((y - architecture.mean) / architecture.std).to(torch.float32)
+
+
+def _summed(total_and_count: torch.Tensor, world: int) -> float:
+    """The mean that a (total, count) pair makes over all ranks."""
+    if world > 1:
+        torch.distributed.all_reduce(total_and_count)
+    return float(total_and_count[0] / total_and_count[1])
+
+
+def _optimizer(model: nn.Module, params: Params) -> torch.optim.Optimizer:
+    if params.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=params.lr, weight_decay=params.weight_decay, momentum=0.9)
+    kind = torch.optim.AdamW if params.optimizer == "adamw" else torch.optim.Adam
+    return kind(model.parameters(), lr=params.lr, weight_decay=params.weight_decay)
+
+
+def _seed(*parts: int) -> int:
+    """One seed from several numbers, with no two lists alike giving related streams."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _weights(network: nn.Module) -> dict[str, torch.Tensor]:
+    """A copy of the network's weights on a CPU."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in network.state_dict().items()}
