@@ -9,7 +9,7 @@ from sweeps.errors import BundleError, InputError, Interrupted, Problem, SweepFa
 if TYPE_CHECKING:
     from sweeps.bundle import load_bundle
     from sweeps.orchestrator import SweepResult, run
-    from sweeps.space import Space, load
+    from sweeps.space import Space, load  # type: ignore[no-redef]
 
 __version__ = "0.1.0"
 

@@ -47,10 +47,10 @@ def into(path: Path) -> Iterator[None]:
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO if logger.name.startswith("sweeps") else logging.WARNING)
     children = ("ray.", "mlflow.", "alembic.")
-    for name, logger in list(logging.Logger.manager.loggerDict.items()):
-        if name.startswith(children) and isinstance(logger, logging.Logger) and logger.handlers and logger not in loggers:
-            before.append((logger, logger.handlers[:], logger.propagate, logger.level))
-            logger.handlers = []
+    for name, other in list(logging.Logger.manager.loggerDict.items()):
+        if name.startswith(children) and isinstance(other, logging.Logger) and other.handlers and other not in loggers:
+            before.append((other, other.handlers[:], other.propagate, other.level))
+            other.handlers = []
     logging.captureWarnings(True)
     try:
         with warnings.catch_warnings():

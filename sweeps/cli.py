@@ -98,7 +98,7 @@ def predict(bundle: Path, source: Path, output: Path | None) -> None:
     """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file. Needs no Ray cluster."""
     from sweeps.bundle import predict_file
 
-    result = predict_file(bundle, source, output)
+    result: Any = predict_file(bundle, source, output)
     if output is None:
         click.echo(result.to_csv(index=False), nl=False)
     else:

@@ -210,7 +210,7 @@ class _Sweep:
         if ray.is_initialized():
             yield False
             return
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
         if self.address:
             ray.init(address=self.address, **quiet)
         else:

@@ -7,7 +7,7 @@ tag, timestamps are those of the reports, so that saying a thing twice changes n
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import logging
 import os
 import queue
@@ -121,7 +121,7 @@ class Tracker:
                 with contextlib.suppress(queue.Empty):
                     while True:
                         events.append(self._events.get_nowait())
-                self._insist(lambda events=events: self._write([e for e in events if e[0] != "close"]))
+                self._insist(functools.partial(self._write, [e for e in events if e[0] != "close"]))
                 if any(kind == "close" for kind, _ in events):
                     return
         except Exception as e:
@@ -231,8 +231,3 @@ class Tracker:
             room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
             self._client.log_batch(run, metrics[:room], params[:BATCH_PARAMS], tags[:BATCH_PARAMS])
             metrics, params, tags, first = metrics[room:], params[BATCH_PARAMS:], tags[BATCH_PARAMS:], False
-
-
-def as_json(value: Any) -> str:
-    """For artifacts."""
-    return json.dumps(value, indent=2, default=str)

@@ -464,4 +464,4 @@ class _Pool:
         return {g.id: f"{g.shape} {g.phase.value}" for g in self.gangs.values()}
 
 
-Pool = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=10_000)(_Pool)
+Pool: Any = ray.remote(_Pool).options(num_cpus=0, max_restarts=0, max_concurrency=10_000)

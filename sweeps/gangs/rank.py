@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -26,7 +27,7 @@ from sweeps.gangs import seam
 from sweeps.gangs.messages import Ended, Job, News, Order
 from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 
-# Between rungs a rank tells the pool its news at most this often, in seconds.
+# Between rungs a rank tells the pool its news this often, in seconds.
 NEWS_EVERY = 0.5
 
 
@@ -43,9 +44,10 @@ class TrialSession:
         self.name = f"{job.sweep}-{order.trial.id}"
         self.folder = order.folder
         self.step = order.checkpoint.step if order.checkpoint else 0
+        self._lock = threading.Lock()
+        self._booked = self._told = self.step
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
-        self._told = time.monotonic()
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Take a report of the loop; at a rung wait for the verdict.
@@ -55,29 +57,35 @@ class TrialSession:
             ValueError: rank 0 did not report the objective's metric.
         """
         self.step += 1
-        if checkpoint is not None:
-            self._checkpoints.append(self._persist(checkpoint))
-        if self.rank == 0:
-            numbers = numeric(metrics)
-            if self.job.metric not in numbers:
-                raise ValueError(
-                    f"the objective's metric `{self.job.metric}` was not reported at step {self.step}; the loop reports: "
-                    + (", ".join(sorted(map(str, metrics))) or "nothing")
-                )
-            self._reports.append(Report(self.step, numbers, time.time()))
+        saved = None if checkpoint is None else self._persist(checkpoint)
+        numbers = numeric(metrics)
+        if self.rank == 0 and self.job.metric not in numbers:
+            named = ", ".join(sorted(map(str, metrics))) or "nothing"
+            raise ValueError(f"the objective's metric `{self.job.metric}` was not reported at step {self.step}; the loop reports: {named}")
+        with self._lock:
+            self._booked = self.step
+            if saved is not None:
+                self._checkpoints.append(saved)
+            if self.rank == 0:
+                self._reports.append(Report(self.step, numbers, time.time()))
         if self.step == self.job.max_t:
             raise Stopped
         if self.step in self.job.rungs:
-            if not ray.get(self.pool.at_rung.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())):
+            go_on = ray.get(self.pool.at_rung.remote(self.gang, self.order.trial.id, self.order.attempt, self.news()))
+            if not go_on:
                 raise Stopped
-        elif (self._reports or self._checkpoints or self.rank) and time.monotonic() - self._told > NEWS_EVERY:
-            self.pool.tell.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())
 
     def news(self) -> News:
         """What was not told yet; told with this call."""
-        news = News(self.rank, self.step, tuple(self._reports), tuple(self._checkpoints))
-        self._reports, self._checkpoints, self._told = [], [], time.monotonic()
+        with self._lock:
+            news = News(self.rank, self._booked, tuple(self._reports), tuple(self._checkpoints))
+            self._reports, self._checkpoints, self._told = [], [], self._booked
         return news
+
+    def tell(self) -> None:
+        """Send the news without waiting, if there is any."""
+        if self._told != self._booked:
+            self.pool.tell.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         found = self.order.checkpoint
@@ -101,6 +109,20 @@ class TrialSession:
         note = target / CHECKPOINT_NOTE
         best_step = json.loads(note.read_text())["best_step"] if note.exists() else self.step
         return Checkpoint(str(target), self.step, best_step)
+
+
+class Teller(threading.Thread):
+    """Tells the pool, while a loop is at work, what it has reported: a loop may be silent for long after a report."""
+
+    def __init__(self) -> None:
+        super().__init__(name="teller", daemon=True)
+        self.session: TrialSession | None = None
+
+    def run(self) -> None:
+        while True:
+            time.sleep(NEWS_EVERY)
+            if (session := self.session) is not None:
+                session.tell()
 
 
 def numeric(metrics: dict[str, Any]) -> dict[str, float]:
@@ -150,6 +172,8 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     kept_key = None
     check: Any = None
     home = os.getcwd()
+    teller = Teller()
+    teller.start()
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
@@ -172,7 +196,9 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             check=check,
             _kept=kept,
         )
+        teller.session = session
         ended = run_one(session, current, distributed)
+        teller.session = None
         os.chdir(home)
         ray.get(pool.ended.remote(gang, index, order.trial.id, order.attempt, session.news(), ended))
         index += 1

@@ -32,7 +32,7 @@ class _CellEstimator(_ParzenEstimator):
     def __init__(self, observations, search_space, parameters, predetermined_weights=None) -> None:
         super().__init__(observations, search_space, parameters, predetermined_weights)
         mixture = self._mixture_distribution
-        weights, distributions = mixture.weights.copy(), list(mixture.distributions)
+        weights, distributions = mixture.weights.copy(), list[Any](mixture.distributions)
         for i, (name, distribution) in enumerate(search_space.items()):
             if name in self.cell:
                 choice = int(distribution.to_internal_repr(self.cell[name]))
@@ -52,7 +52,7 @@ class _CellTPE(TPESampler):
     def __init__(self, seed: int):
         # group: dimensions that only some trials have (inside a branch of a choice) are modelled among those trials
         super().__init__(seed=seed, multivariate=True, group=True)
-        self._parzen_estimator_cls = type("_Estimator", (_CellEstimator,), {})
+        self._parzen_estimator_cls: Any = type("_Estimator", (_CellEstimator,), {})
 
     def begin(self, cell: Mapping[str, Any], seed: int) -> None:
         self._parzen_estimator_cls.cell = cell

@@ -16,7 +16,8 @@ from sweeps.trial import Verdict
 class Scheduler(Protocol):
     """Decides at rungs. `max_t` is the step at which every trial ends COMPLETE; None for no bound."""
 
-    max_t: int | None
+    @property
+    def max_t(self) -> int | None: ...
 
     @property
     def rungs(self) -> tuple[int, ...]: ...

@@ -89,7 +89,13 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
 
 def test_states_are_told_as_they_are(make_space, tmp_path):
     ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
-    ends = [(State.COMPLETE, (0.3,)), (State.PRUNED, (0.1,)), (State.FAIL, (0.05,)), (State.COMPLETE, ()), (State.COMPLETE, (float("nan"),))]
+    ends = [
+        (State.COMPLETE, (0.3,)),
+        (State.PRUNED, (0.1,)),
+        (State.FAIL, (0.05,)),
+        (State.COMPLETE, ()),
+        (State.COMPLETE, (float("nan"),)),
+    ]
     for state, values in ends:
         trial = ledger.next()
         ledger.record(trial.number, reports(*values), None, None, 1, 0.1)

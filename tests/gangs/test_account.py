@@ -1,0 +1,108 @@
+"""The pool's decision, played through with every kind of line: it never over-commits, never sticks, serves in order."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide
+from sweeps.resources import Shape, fits
+
+CLUSTER = {"CPU": 4.0, "GPU": 1.0}
+
+
+def shape(workers: int, cpu: float = 1.0, gpu: float = 0.0) -> Shape:
+    return Shape(workers, tuple(sorted({"CPU": cpu, **({"GPU": gpu} if gpu else {})}.items())))
+
+
+SHAPES = [shape(1), shape(2), shape(4), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 0.5)]
+
+
+def test_an_idle_gang_of_the_shape_is_reused():
+    idle = GangState("a", shape(2), Phase.IDLE, 1)
+    request = Request(0, shape(2).total, shape(2))
+    assert decide({"CPU": 2.0}, [idle], [], [request]) == Reuse(request, "a")
+
+
+def test_the_least_recently_used_gang_makes_room():
+    gangs = [GangState("old", shape(1), Phase.IDLE, 1), GangState("new", shape(1), Phase.IDLE, 2)]
+    request = Request(0, shape(2).total, shape(2))
+    assert decide({"CPU": 2.0}, gangs, [], [request]) == Evict("old")
+
+
+def test_nothing_more_is_evicted_than_the_head_needs():
+    gangs = [GangState("closing", shape(2), Phase.CLOSING, 1), GangState("idle", shape(2), Phase.IDLE, 2)]
+    request = Request(0, shape(1, 2).total, shape(1, 2))
+    assert decide(CLUSTER, gangs, [], [request]) == Wait()
+
+
+def test_a_fit_takes_the_place_of_an_idle_gang_but_waits_for_a_busy_one():
+    fit = Request(0, {"CPU": 1.0})
+    assert decide({"CPU": 2.0}, [GangState("a", shape(2), Phase.IDLE)], [], [fit]) == Evict("a")
+    assert decide({"CPU": 2.0}, [GangState("a", shape(2), Phase.BUSY)], [], [fit]) == Wait()
+    assert decide({"CPU": 2.0}, [GangState("a", shape(1), Phase.BUSY)], [], [fit]) == Start(fit)
+
+
+def test_what_can_never_fit_is_refused():
+    request = Request(0, shape(8).total, shape(8))
+    assert decide(CLUSTER, [], [], [request]) == Refuse(request)
+
+
+def test_a_small_request_does_not_overtake_a_large_one():
+    busy = GangState("a", shape(1), Phase.BUSY)
+    large, small = Request(0, shape(2).total, shape(2)), Request(1, shape(1).total, shape(1))
+    assert decide({"CPU": 2.0}, [busy], [], [large, small]) == Wait()
+
+
+requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from([1.0, 2.0, 4.0])), min_size=1, max_size=30)
+
+
+@settings(max_examples=300)
+@given(requests, st.randoms(use_true_random=False))
+def test_any_line_is_served_in_order_within_the_cluster(wanted, chance):
+    """Plays a pool: requests come, gangs work and close at random moments, and everyone is served at last."""
+    line = [Request(i, w.total, w) if isinstance(w, Shape) else Request(i, {"CPU": w}) for i, w in enumerate(wanted)]
+    coming, waiting = list(line), []
+    gangs: dict[str, GangState] = {}
+    granted: dict[int, dict[str, float]] = {}
+    served: list[int] = []
+    clock = 0
+    while len(served) < len(line):
+        while True:
+            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting)
+            clock += 1
+            if isinstance(action, Reuse):
+                assert gangs[action.gang].phase is Phase.IDLE and gangs[action.gang].shape == action.request.shape
+                gangs[action.gang] = GangState(action.gang, action.request.shape, Phase.BUSY, clock)
+            elif isinstance(action, Start) and action.request.shape is None:
+                granted[action.request.id] = dict(action.request.need)
+            elif isinstance(action, Start):
+                gangs[f"g{clock}"] = GangState(f"g{clock}", action.request.shape, Phase.BUSY, clock)
+            elif isinstance(action, Evict):
+                g = gangs[action.gang]
+                assert g.phase is Phase.IDLE
+                gangs[g.id] = GangState(g.id, g.shape, Phase.CLOSING, g.used)
+                continue
+            else:
+                assert isinstance(action, Wait), action
+                break
+            assert action.request is waiting[0], "served out of order"
+            served.append(waiting.pop(0).id)
+            used = {name: sum(g.shape.total.get(name, 0) for g in gangs.values()) for name in CLUSTER}
+            used["CPU"] += sum(g["CPU"] for g in granted.values())
+            assert fits(used, CLUSTER), "over-committed"
+        events = [("end", g) for g in gangs.values() if g.phase is not Phase.IDLE] + [("fit", i) for i in granted]
+        if coming:
+            events.append(("come", None))
+        if not events:
+            assert len(served) == len(line), "nothing can happen any more, and someone still waits"
+            break
+        kind, what = chance.choice(events)
+        if kind == "come":
+            waiting.append(coming.pop(0))
+        elif kind == "fit":
+            del granted[what]
+        elif what.phase is Phase.CLOSING:
+            del gangs[what.id]
+        else:
+            gangs[what.id] = GangState(what.id, what.shape, Phase.IDLE, what.used)

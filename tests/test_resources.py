@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.resources import at_once, concurrency, fits, minus, shape_of
+
+CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
+
+
+@pytest.mark.parametrize(
+    "scaling, total",
+    [
+        ({}, {"CPU": 1}),
+        ({"num_workers": 3}, {"CPU": 3}),
+        ({"num_workers": 2, "resources_per_worker": {"CPU": 2}}, {"CPU": 4}),
+        ({"num_workers": 2, "use_gpu": True}, {"CPU": 2, "GPU": 2}),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, {"CPU": 1, "GPU": 0.25}),
+        ({"resources_per_worker": {"CPU": 0, "GPU": 1}}, {"GPU": 1}),
+    ],
+)
+def test_a_worker_gets_what_ray_train_would_give_it(scaling, total):
+    assert shape_of(scaling, "torch").total == total
+
+
+def test_how_many_fit_side_by_side():
+    assert at_once(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
+    assert at_once(shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER) == 8
+    assert at_once(shape_of({"num_workers": 9}, ""), CLUSTER) == 0
+    assert concurrency([shape_of({}, ""), shape_of({"num_workers": 4}, "")], CLUSTER, 100) == 8
+    assert concurrency([shape_of({}, "")], CLUSTER, 3) == 3
+
+
+@given(st.floats(0.0001, 1), st.integers(1, 20))
+def test_fractions_that_add_up_to_the_cluster_fit(fraction, n):
+    cluster = {"GPU": fraction * n}
+    left = minus(cluster, [{"GPU": fraction}] * (n - 1))
+    assert fits({"GPU": fraction}, left)

@@ -1,0 +1,93 @@
+"""Training loops of imaginary users, for tests of whole sweeps. Latches are files in the folder that `config["latch"]` names."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+
+def _report(step: int, loss: float, save: bool = True) -> None:
+    import ray.train
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "state.json").write_text(json.dumps({"step": step, "loss": loss}))
+        checkpoint = ray.train.Checkpoint.from_directory(folder) if save and ray.train.get_context().get_world_rank() == 0 else None
+        ray.train.report({"loss": loss}, checkpoint=checkpoint)
+
+
+def _start() -> int:
+    import ray.train
+
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return 0
+    with checkpoint.as_directory() as folder:
+        return json.loads(Path(folder, "state.json").read_text())["step"]
+
+
+def wait_for(latch: Path, timeout: float = 60) -> None:
+    """Hold the loop until a file is there."""
+    deadline = time.monotonic() + timeout
+    while not latch.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {latch}")
+        time.sleep(0.02)
+
+
+def plain(config):
+    """Falls towards x, five steps."""
+    for step in range(_start() + 1, 6):
+        _report(step, config["x"] + 1 / step)
+
+
+def no_checkpoint(config):
+    import ray.train
+
+    for step in range(1, 4):
+        ray.train.report({"loss": config["x"] + 1 / step})
+
+
+def broken(config):
+    raise ZeroDivisionError("the user's own mistake")
+
+
+def sometimes_broken(config):
+    if config["x"] > 0.5:
+        raise ZeroDivisionError("the user's own mistake")
+    plain(config)
+
+
+def unreported(config):
+    import ray.train
+
+    ray.train.report({"accuracy": 1.0, "f1": 0.5})
+
+
+def held(config):
+    """Reports twice, says so in a file, and goes on when told."""
+    import ray.train
+
+    latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
+    start = _start()
+    Path(latch, f"{name}.started-at-{start}.{ray.train.get_context().get_world_rank()}.{os.getpid()}").touch()
+    for step in range(start + 1, 6):
+        _report(step, config["x"] + 1 / step)
+        if step == 2 and start == 0:
+            Path(latch, f"{name}.two").touch()
+            wait_for(latch / "go")
+
+
+def load(folder):
+    """A constant model, and its folder's proof that it came from a checkpoint."""
+    state = json.loads(Path(folder, "state.json").read_text())
+
+    class Constant:
+        def predict(self, frame):
+            import numpy as np
+
+            return np.full(len(frame), state["loss"])
+
+    return Constant()
