@@ -68,6 +68,7 @@ class Tracker:
         self.uri, self.root, self.experiment, self.sweep, self.started = uri, root, experiment, sweep, started
         self.parent: str | None = None
         self.error: str | None = None
+        self.waiting = False  # for a server that does not answer
         self._runs: dict[int, str] = {}
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
@@ -132,23 +133,24 @@ class Tracker:
         """Try until the server is there; what the server refuses for good is written to the log and left."""
         from mlflow.exceptions import MlflowException
 
-        told = False
         while True:
             try:
-                return action()
+                action()
+                self.waiting = False
+                return
             except MlflowException as e:
                 if e.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST"):
                     self.error = str(e)
                     log.error("MLflow refused: %s", e)
-                    return None
+                    return
                 reason: Exception = e
             except (OSError, ConnectionError) as e:
                 reason = e
-            if not told:
+            if not self.waiting:
                 log.warning("MLflow at %s does not answer, trying again: %s", self.uri, reason)
-                told = True
+            self.waiting = True
             if self._done.wait(RETRY_EVERY):
-                return None
+                raise TimeoutError("the sweep ended before the server came back") from reason
 
     def _open(self) -> None:
         from mlflow.tracking import MlflowClient

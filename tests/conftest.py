@@ -6,25 +6,33 @@ import os
 
 import pytest
 
+from tests.waiting import wait_until
+
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
 
 
 @pytest.fixture(scope="session")
-def local_ray():
-    """One local Ray of two CPUs for all the tests that can share it."""
+def _ray_ends():
+    yield
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def local_ray(_ray_ends):
+    """One local Ray of two CPUs for all the tests that can share it; started anew if a test of another file shut it down."""
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    return ray
 
 
 @pytest.fixture
 def clean_ray(local_ray):
     """The shared Ray; after the test every CPU must be free again, and no placement group left."""
     yield local_ray
-    from tests.waiting import wait_until
-
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sweeps.trial import Checkpoint, Report, State, Trial
@@ -78,11 +78,15 @@ class News:
 
 @dataclass(frozen=True)
 class Ended:
-    """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback."""
+    """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
+
+    `broken` says that the rank can run no other trial after it.
+    """
 
     rank: int
     state: State
     error: str | None = None
+    broken: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,4 +112,3 @@ class Progress:
     error: str | None = None
     attempts: int = 1
     seconds: float = 0.0
-    extra: dict[str, Any] = field(default_factory=dict)

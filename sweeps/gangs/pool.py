@@ -310,15 +310,16 @@ class _Pool:
             await self._close(gang, kill=True)
             raise
         failed = [e for e in gang.ended if e.state is State.FAIL]
-        if failed:
-            if len(failed) < workers:
-                await self._close(gang, kill=True)
-            else:
-                self._release(gang)
-            return failed[0]
-        if gang.died:
+        if not failed and gang.died:
             return None
-        self._release(gang)
+        if 0 < len(failed) < workers:
+            await self._close(gang, kill=True)  # a rank raised alone: the others may wait for it in a collective
+        elif any(e.broken for e in gang.ended):
+            await self._close(gang)
+        else:
+            self._release(gang)
+        if failed:
+            return failed[0]
         return min(gang.ended, key=lambda e: e.rank)
 
     async def _prepare(self, trial: Trial) -> dict[str, Any]:
@@ -459,9 +460,10 @@ class _Pool:
             gang.kill()
         return {"gangs": self.started_gangs}
 
-    async def gang_pids(self) -> dict[str, str]:
-        """Gang ids and phases, for tests and for people."""
-        return {g.id: f"{g.shape} {g.phase.value}" for g in self.gangs.values()}
+    async def checkpoint_step(self, trial_id: str) -> int:
+        """The step of a running trial's newest complete checkpoint; 0 without one."""
+        run = self.runs[trial_id]
+        return run.checkpoint.step if run.checkpoint else 0
 
 
 Pool: Any = ray.remote(_Pool).options(num_cpus=0, max_restarts=0, max_concurrency=10_000)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,8 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         teller.session = session
         ended = run_one(session, current, distributed)
         teller.session = None
+        if distributed and not group_stands(job.backend):
+            ended = replace(ended, broken=True)
         os.chdir(home)
         ray.get(pool.ended.remote(gang, index, order.trial.id, order.attempt, session.news(), ended))
         index += 1
@@ -224,6 +227,15 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     finally:
         trial.set_current(None)
     return Ended(session.rank, State.COMPLETE)
+
+
+def group_stands(backend: str) -> bool:
+    """Whether the process group that Ray Train set up is still there: a loop may have destroyed it."""
+    if backend != "torch":
+        return True
+    import torch
+
+    return torch.distributed.is_initialized()
 
 
 def takes_config(loop: Any) -> bool:

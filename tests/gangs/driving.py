@@ -48,9 +48,9 @@ def trial(number: int, params: dict[str, Any], workers: int, backend: str, seed:
 class Driving:
     """A pool of its own with a keeper; `run` takes one trial to its end, stopping it where told."""
 
-    def __init__(self, job: Job, folder, cpus: float = 2, max_failures: int = 2):
+    def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
         self.folder = folder
-        self.pool = Pool.remote({"CPU": cpus}, str(folder / "gangs"), max_failures, {})
+        self.pool = Pool.remote(cluster or {"CPU": 2.0}, str(folder / "gangs"), max_failures, {})
         self.keeper = TinyKeeper.remote()
         ray.get(self.pool.configure.remote(job, self.keeper))
 
@@ -58,6 +58,10 @@ class Driving:
         folder = self.folder / trial.id
         folder.mkdir(exist_ok=True)
         ray.get(self.pool.start.remote(trial, str(folder), 0, None, None))
+
+    def checkpoint_step(self, trial: Trial) -> int:
+        """The step of the trial's newest complete checkpoint, as the pool knows it; 0 without one."""
+        return ray.get(self.pool.checkpoint_step.remote(trial.id))
 
     def finish(self, trial: Trial, stop_at: int | None = None, timeout: float = 120) -> tuple[Progress, list[Report]]:
         """Answer rungs until the trial ends; its last Progress and all its reports."""

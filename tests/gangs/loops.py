@@ -55,3 +55,27 @@ def xgboost_loop(config):
     deval = xgboost.DMatrix(eval_df.drop("y", axis=1), label=eval_df["y"])
     params = {"objective": "reg:squarederror", "eta": config["lr"], "max_depth": 3, "nthread": 1}
     xgboost.train(params, dtrain=dtrain, evals=[(deval, "valid")], num_boost_round=5, callbacks=[RayTrainReportCallback()])
+
+
+def what_it_was_given(config):
+    """Reports the resources of its process."""
+    import os
+
+    import ray
+    from ray.train import get_context, report
+
+    from sweeps.trial import current
+
+    given = ray.get_runtime_context().get_assigned_resources()
+    visible = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
+    report(
+        {
+            "loss": 0.0,
+            "threads": current().threads,
+            "omp": int(os.environ.get("OMP_NUM_THREADS", 0)),
+            "cpu": given.get("CPU", 0),
+            "gpu": given.get("GPU", 0),
+            "visible": len(visible),
+            "world": get_context().get_world_size(),
+        }
+    )

@@ -1,0 +1,85 @@
+"""Real SIGKILLs at latched moments: the trial goes on from its checkpoint on a fresh gang, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sweeps.trial import State
+from tests.gangs.driving import Driving, job, trial
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+
+def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
+    """(start step, rank, pid) of every time a rank began the trial."""
+    found = []
+    for file in folder.glob(f"test-{number:04d}.started-at-*"):
+        start, rank, pid = file.name.split("started-at-")[1].split(".")
+        found.append((int(start), int(rank), int(pid)))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("workers, victims", [(1, [0]), (2, [0]), (2, [1]), (2, [0, 1])])
+def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean_ray, tmp_path, workers, victims):
+    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
+    try:
+        t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
+        driving.start(t)
+        wait_until(lambda: (tmp_path / "test-0000.two").exists(), 60, "the trial to hold after two reports")
+        wait_until(lambda: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+        pids = {rank: pid for _, rank, pid in started(tmp_path, 0)}
+        for victim in victims:
+            os.kill(pids[victim], signal.SIGKILL)
+        progress, reports = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or told twice"
+        assert {start for start, _, _ in started(tmp_path, 0)} == {0, 2}, "it went on from its last checkpoint"
+        (tmp_path / "go").touch()
+        assert driving.run(trial(1, {"x": 0.0, "latch": str(tmp_path)}, workers, "none"))[0] is State.COMPLETE
+    finally:
+        driving.close()
+
+
+def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1)
+    try:
+        t = trial(0, {}, 1, "none")
+        driving.start(t)
+        progress, _ = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.FAIL, 2)
+        assert "died in 2 attempts" in progress.error and "max_failures: 1" in progress.error
+    finally:
+        driving.close()
+
+
+@pytest.mark.parametrize(
+    "loop, said", [("raises_on_one_rank", "only rank 1"), ("raises_everywhere", "every rank"), ("exits", "SystemExit")]
+)
+def test_the_users_own_exception_is_a_failure_at_once(clean_ray, tmp_path, loop, said):
+    driving = Driving(job(f"tests.faults.loops:{loop}", "torch"), tmp_path)
+    try:
+        t = trial(0, {}, 2, "torch")
+        driving.start(t)
+        progress, _ = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.FAIL, 1)
+        assert said in progress.error and "sweeps/gangs" not in progress.error
+    finally:
+        driving.close()
+
+
+def test_a_loop_that_destroys_the_process_group_spoils_only_its_own_gang(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:destroys_the_group", "torch"), tmp_path)
+    try:
+        for number, destroy in enumerate([True, False]):
+            t = trial(number, {"destroy": destroy}, 2, "torch")
+            driving.start(t)
+            progress, reports = driving.finish(t)
+            assert progress.state is State.COMPLETE, progress.error
+            assert [r.metrics["loss"] for r in reports] == [2.0]
+    finally:
+        driving.close()

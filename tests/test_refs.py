@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from sweeps import refs
+from sweeps.errors import InputError, Problem, nearest
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    package = tmp_path / "pkg_of_a_user"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (package / "mod.py").write_text(
+        textwrap.dedent("""\
+        BACKEND = "torch"
+        from os import path as aliased
+        def train(config): ...
+        class Model:
+            def load(self): ...
+        if True:
+            late = 1
+        """)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "pkg_of_a_user.mod"
+
+
+@pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased"])
+def test_names_are_found_in_the_source_without_importing_it(module, name):
+    assert refs.problem(f"{module}:{name}") is None
+
+
+def test_the_half_that_fails_is_named(module):
+    assert "no module `pkg_of_a_user.mdo`" in refs.problem("pkg_of_a_user.mdo:train")
+    assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in refs.problem(f"{module}:trian")
+    assert "write `module:attr`" in refs.problem("no colon")
+    assert "write `module:attr`" in refs.problem("a:b:c")
+    assert refs.literal(module, "BACKEND") == "torch"
+    assert refs.literal(module, "NOTHING") is None
+
+
+def test_roots_are_searched_before_the_path(tmp_path):
+    (tmp_path / "only_here.py").write_text("def f(): ...\n")
+    assert refs.problem("only_here:f") is not None
+    assert refs.problem("only_here:f", roots=[tmp_path]) is None
+
+
+def test_what_cannot_be_read_is_believed():
+    assert refs.problem("math:sqrt") is None
+    assert refs.problem("sklearn.preprocessing:PowerTransformer") is None
+
+
+def test_resolving_imports_and_names_what_there_is():
+    assert refs.resolve("os.path:join") is __import__("os").path.join
+    with pytest.raises(refs.RefError, match="no module `nowhere`"):
+        refs.resolve("nowhere:f")
+    with pytest.raises(refs.RefError, match=r"`textwrap` has no `dedant`; it defines: .*dedent"):
+        refs.resolve("textwrap:dedant")
+
+
+def test_an_import_that_fails_inside_the_module_is_not_mistaken_for_a_missing_one(tmp_path, monkeypatch):
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        refs.resolve("needs_more:f")
+
+
+def test_problems_are_lines_and_survive_a_process():
+    import pickle
+
+    error = InputError([Problem("a.yaml:1:2", "x: wrong"), Problem("a.yaml:3:4", "y: wrong")])
+    assert str(pickle.loads(pickle.dumps(error))) == "a.yaml:1:2: x: wrong\na.yaml:3:4: y: wrong"
+    assert nearest("chioce", ["choice", "grid"]) == "did you mean `choice`?"

@@ -1,0 +1,145 @@
+"""MLflow gets everything once, in batches, whether its server is there or comes late."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweeps.resources import Shape
+from sweeps.tracking import Tracker, default_uri, flat
+from sweeps.trial import Report, Result, State, Trial
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def trial(number: int) -> Trial:
+    shape = Shape(2, (("CPU", 1.0),))
+    return Trial(number, f"{number:04d}", {"eta": 0.1, "nested": {"a": [1, 2]}}, (), shape, 7, {"params.eta": 0.1, "preprocessor": "Std"})
+
+
+def reports(n: int, start: int = 1) -> tuple[Report, ...]:
+    return tuple(Report(s, {"loss": 1 / s, "odd": math.nan}, 1_700_000_000.0 + s) for s in range(start, start + n))
+
+
+def play(tracker: Tracker) -> None:
+    tracker.tag_parent({"sweeps.data_fingerprint": "abc"})
+    tracker.artifact("space.yaml", "name: x\n")
+    for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
+        tracker.begin(trial(number), 1_700_000_000.0)
+        tracker.reports(number, reports(3))
+        error = "Traceback: no" if state is State.FAIL else None
+        tracker.end(number, Result(state, 0.25, 3, 3, None, error, 1.5), 1_700_000_100.0)
+    tracker.finish("FINISHED", {"best": 0.25}, 1_700_000_200.0)
+
+
+def check(client, tracker: Tracker) -> None:
+    experiment = client.get_experiment_by_name("exp")
+    parent = client.get_run(tracker.parent)
+    assert parent.info.status == "FINISHED" and parent.info.end_time == 1_700_000_200_000
+    assert parent.data.metrics["best"] == 0.25 and parent.data.tags["sweeps.data_fingerprint"] == "abc"
+    runs = client.search_runs([experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{tracker.parent}'")
+    by_trial = {r.data.tags["sweeps.trial"]: r for r in runs}
+    assert len(runs) == len(by_trial) == 4
+    shown = {t: (r.data.tags["sweeps.state"], r.info.status) for t, r in by_trial.items()}
+    assert shown == {
+        "0000": ("COMPLETE", "FINISHED"),
+        "0001": ("PRUNED", "FINISHED"),
+        "0002": ("FAIL", "FAILED"),
+        "0003": ("INTERRUPTED", "KILLED"),
+    }
+    run = by_trial["0002"]
+    assert run.data.tags["sweeps.error"] == "Traceback: no"
+    assert run.data.params["params.eta"] == "0.1" and run.data.params["params.nested.a"] == "[1, 2]"
+    assert run.data.params["scaling.num_workers"] == "2" and run.data.params["preprocessor"] == "Std"
+    history = client.get_metric_history(run.info.run_id, "loss")
+    assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert run.data.metrics["objective"] == 0.25 and run.data.metrics["seconds"] == 1.5
+
+
+def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(default_uri(tmp_path))
+    for _ in range(2):
+        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0)
+        play(tracker)
+        assert tracker.close() and tracker.error is None
+        check(client, tracker)
+    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    assert len(runs) == 5
+
+
+def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    big = Trial(0, "0000", {f"p{i}": i for i in range(250)}, (), Shape(1, (("CPU", 1.0),)), 7, {})
+    tracker.begin(big, 1.0)
+    tracker.reports(0, reports(2500))
+    assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    run = client.get_run(tracker._runs[0])
+    assert len([p for p in run.data.params if p.startswith("params.")]) == 250
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == 2500
+
+
+def test_nothing_waits_for_mlflow(tmp_path):
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    began = time.monotonic()
+    play(tracker)
+    assert time.monotonic() - began < 0.1
+    assert tracker.close()
+
+
+@pytest.mark.integration
+def test_a_server_that_comes_late_gets_everything(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    uri = f"http://127.0.0.1:{port}"
+    tracker = Tracker(uri, tmp_path, "exp", "sweep-1", 0.0)
+    play(tracker)
+    wait_until(lambda: tracker.waiting, 60, "the tracker to notice that nobody answers")
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--port",
+        str(port),
+        "--backend-store-uri",
+        default_uri(tmp_path),
+        "--workers",
+        "1",
+    ]
+    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with open(tmp_path / "server.log", "w") as log:
+        server = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        assert tracker.close(90), (tmp_path / "server.log").read_text()[-2000:]
+        assert tracker.error is None
+        check(MlflowClient(uri), tracker)
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(20)
+
+
+def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
+    tracker = Tracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0)
+    play(tracker)
+    began = time.monotonic()
+    assert not tracker.close(1.0)
+    assert time.monotonic() - began < 5
+
+
+def test_parameters_are_flat():
+    assert flat({"a": 1, "b": {"c": [1]}}, "params") == {"params.a": "1", "params.b.c": "[1]"}
