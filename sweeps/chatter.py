@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # What speaks while a sweep runs. Ray and its libraries put handlers of their own on these loggers.
-LOGGERS = ("ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "sweeps", "py.warnings")
+LEVELS = {
+    "sweeps": logging.INFO,
+    # Tune looks for progress files of its own at the end and warns that there are none
+    "ray.tune.analysis.experiment_analysis": logging.ERROR,
+}
+LOGGERS = (*LEVELS, "ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "py.warnings")
 
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -45,7 +50,7 @@ def into(path: Path) -> Iterator[None]:
     for logger in loggers:
         before.append((logger, logger.handlers[:], logger.propagate, logger.level))
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO if logger.name.startswith("sweeps") else logging.WARNING)
+        logger.setLevel(LEVELS.get(logger.name, logging.WARNING))
     children = ("ray.", "mlflow.", "alembic.")
     for name, other in list(logging.Logger.manager.loggerDict.items()):
         if name.startswith(children) and isinstance(other, logging.Logger) and other.handlers and other not in loggers:

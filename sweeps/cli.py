@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,10 @@ def run(
     show = _Progress(silent=quiet or as_json)
     try:
         result = run_sweep(file, dir=root, overrides=overrides, address=address, tracking_uri=tracking_uri, on_progress=show)
+    except SweepsError as e:
+        if e.result is not None and as_json:
+            click.echo(json.dumps(e.result.to_json(), default=str))
+        raise
     finally:
         show.close()
     if as_json:
@@ -112,9 +117,14 @@ class _Progress:
 
     def __init__(self, silent: bool):
         self.silent, self.terminal = silent, sys.stderr.isatty()
-        self.said, self.at, self.width = "", 0.0, 0
+        self.said, self.at, self.width = "", time.monotonic(), 0
+        self.stopping = False
 
     def __call__(self, snapshot: Any) -> None:
+        if snapshot.reason == "interrupted" and not self.stopping:
+            self.stopping = True
+            self.close()
+            click.echo("stopping: what runs stays resumable, what finished is exported; Ctrl-C again stops at once", err=True)
         if self.silent:
             return
         line = _line(snapshot)
@@ -128,8 +138,9 @@ class _Progress:
         self.said = line
 
     def close(self) -> None:
-        if self.terminal and self.width:
+        if self.width:
             sys.stderr.write("\n")
+            self.width = 0
 
 
 def _line(snapshot: Any) -> str:
@@ -156,24 +167,37 @@ def _summary(result: Any) -> str:
     lines = [f"{result.sweep}: {counts} in {_clock(result.seconds)}; {result.fits} preprocessors fitted"]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
+    lines += [f"note: {note}" for note in result.notes]
     if result.best is None:
         return "\n".join([*lines, f"folder  {result.dir}"])
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
     lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{test}"]
-    lines += [f"  preprocessor  {best['preprocessor']}", f"  scaling       {best['scaling']['num_workers']} workers"]
+    workers = best["scaling"]["num_workers"]
+    each = ", ".join(f"{v:g} {k}" for k, v in best["scaling"]["resources_per_worker"].items())
+    lines += [f"  preprocessor  {best['preprocessor']}", f"  scaling       {workers} worker{'s' * (workers > 1)} × {each}"]
     lines += [
         f"  {name:<13} {value:.6g}" if isinstance(value, float) else f"  {name:<13} {value}" for name, value in best["params"].items()
     ]
     lines += ["", f"folder  {_short(result.dir)}"]
     if result.bundle:
-        lines += [f"bundle  {_short(result.bundle)}", "", "next:", f"  sweeps predict {_short(result.bundle)} rows.csv"]
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        lines += [f"bundle  {_short(result.bundle)}", "", "next:", f"  {_typed('sweeps')} predict {_short(result.bundle)} {_short(rows)}"]
     elif result.checkpoint:
         lines += [f"checkpoint  {_short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
     else:
         lines += ["no checkpoint was reported: nothing to export", "", "next:"]
-    lines.append(f"  mlflow ui --backend-store-uri {result.mlflow['tracking_uri']}")
+    uri = result.mlflow["tracking_uri"]
+    lines.append(f"  {_typed('mlflow')} ui --backend-store-uri {uri}" if "://" in uri and not uri.startswith("http") else f"  open {uri}")
     return "\n".join(lines)
+
+
+def _typed(command: str) -> str:
+    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
+    if shutil.which(command):
+        return command
+    beside = Path(sys.executable).with_name(command)
+    return _short(beside) if beside.exists() else command
 
 
 def _short(path: Path) -> str:

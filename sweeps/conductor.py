@@ -5,6 +5,7 @@ The study is the record and the verdicts are pure; this passes between them, the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,13 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ray
+
+from sweeps.errors import InputError
 from sweeps.gangs.messages import Progress
 from sweeps.search import rules
 from sweeps.search.study import Ledger
 from sweeps.search.verdicts import Scheduler
 from sweeps.space import Space
 from sweeps.tracking import Tracker
-from sweeps.trial import Result, State, Trial, Verdict
+from sweeps.trial import State, Trial, Verdict
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -30,7 +36,8 @@ class Snapshot:
         total: `limits.max_trials`.
         best: (trial id, value) of the best value so far; None before the first.
         seconds: since the sweep began.
-        left: seconds it will still take, by the pace so far; None before there is one.
+        left: seconds it will still take, by the pace since the first trial began; None before one has ended.
+        reason: why it is ending early; None if it is not.
     """
 
     states: Counter
@@ -38,7 +45,7 @@ class Snapshot:
     best: tuple[str, float] | None
     seconds: float
     left: float | None
-    note: str = ""
+    reason: str | None
 
 
 @dataclass
@@ -56,83 +63,100 @@ class Conductor:
     on_progress: Callable[[Snapshot], None]
     shown: float = 0.0
     reason: str | None = None  # why no more trials are begun
-    running: dict[int, Trial] = field(default_factory=dict)
-    results: dict[int, Result] = field(default_factory=dict)
+    prefit: Any = None  # resolves when the chains known beforehand are fitted
+    refused: InputError | None = None
+    running: dict[str, Trial] = field(default_factory=dict)
+    failures: list[tuple[str, str]] = field(default_factory=list)  # trial and error, in the order in which they ended
     best: tuple[str, float] | None = None
+    first: float | None = None  # when the first trial began
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
         return type(None), ()
 
-    def begin(self) -> int | None:
-        """Begin the next trial; its number.
+    def begin(self) -> str:
+        """Begin the next trial; its id.
 
         Raises:
             StopIteration: the sweep begins no more trials.
         """
-        if self.reason is None and rules.hopeless(self.ledger.ended):
-            self.reason = "the first trials have all failed"
         trial = None if self.reason else self.ledger.next()
         if trial is None:
             raise StopIteration
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
-        self.pool.start.remote(trial, str(folder), 0, None, None)
+        self.pool.start.remote(trial, str(folder))
+        self.first = self.first or time.time()
         self.tracker.begin(trial, time.time())
-        self.running[trial.number] = trial
-        return trial.number
+        self.running[trial.id] = trial
+        return trial.id
 
-    def hear(self, number: int, progress: Progress) -> Verdict:
+    def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""
-        if number not in self.running:
+        if trial not in self.running:
             return Verdict.STOP
+        number = self.running[trial].number
         self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, progress.reports)
-        metric = self.space.objective.metric
         for report in progress.reports:
-            value = report.metrics[metric]
+            value = report.metrics[self.space.objective.metric]
             if rules.beats(value, self.best[1] if self.best else None, self.ledger.minimize):
-                self.best = (self.running[number].id, value)
+                self.best = (trial, value)
         if progress.state is not None:
-            self._finish(number, progress.state, progress.error)
+            self._finish(trial, progress.state, progress.error)
             return Verdict.STOP
         if progress.rung is None:
             return Verdict.CONTINUE
         value = self.ledger.value_at(number, progress.rung)
         verdict = self.scheduler.verdict(self.ledger.at_rung(progress.rung, number), value, self.ledger.minimize)
-        self.pool.answer.remote(self.running[number].id, progress.rung, verdict is Verdict.CONTINUE)
+        self.pool.answer.remote(trial, progress.rung, verdict is Verdict.CONTINUE)
         if verdict is Verdict.STOP:
-            self._finish(number, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
+            self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
         return verdict
 
     def tick(self) -> None:
-        """Look at the clock and for Ctrl-C; called in every round of Tune's loop."""
+        """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
         limit = self.space.limits.timeout
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
         elif limit is not None and time.time() - self.began > limit:
             self.stop("limits.timeout", State.PRUNED)
+        self._look_at_prefit()
         if time.monotonic() - self.shown > 0.25:
             self.shown = time.monotonic()
             self.on_progress(self.snapshot())
 
-    def lost(self, number: int) -> None:
-        """Tune gave up on the trial's runner."""
-        if number in self.running:
-            self._finish(
-                number, State.FAIL, f"the trial's runner died more than limits.max_failures: {self.space.limits.max_failures} times"
-            )
+    def _look_at_prefit(self) -> None:
+        """A chain that names a column that is not there is the user's error, known before any trial has failed of it."""
+        if self.prefit is None or not ray.wait([self.prefit], timeout=0)[0]:
+            return
+        done, self.prefit = self.prefit, None
+        try:
+            ray.get(done)
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError):
+                self.refused = e.cause
+                self.stop("bad input", State.RUNNING)
 
-    def _finish(self, number: int, state: State, error: str | None, reason: str | None = None) -> None:
-        trial = self.running.pop(number)
+    def lost(self, trial: str) -> None:
+        """Tune gave up on the trial's runner."""
+        if trial in self.running:
+            limit = self.space.limits.max_failures
+            self.pool.cancel.remote(trial)
+            self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
+
+    def _finish(self, trial: str, state: State, error: str | None, reason: str | None = None) -> None:
+        begun = self.running.pop(trial)
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.ledger.finish(number, state, error, reason)
-        self.results[number] = result
-        self.tracker.end(number, result, time.time())
-        self.pool.forget.remote(trial.id)
-        if rules.hopeless(self.ledger.ended) and self.reason is None:
-            self.stop("the first trials have all failed", State.RUNNING)
+        result = self.ledger.finish(begun.number, state, error, reason)
+        if result.error is not None:
+            self.failures.append((trial, result.error))
+            log.warning("trial %s failed:\n%s", trial, result.error)
+        self.tracker.end(begun.number, result, time.time())
+        self.pool.forget.remote(trial)
+        if rules.hopeless(self.ledger.ended):
+            self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
 
     def stop(self, reason: str, state: State) -> None:
         """Begin no more trials and end those that run: RUNNING leaves them resumable, PRUNED counts them as stopped."""
@@ -140,12 +164,17 @@ class Conductor:
             self.reason = reason
             self.pool.interrupt.remote(state)
 
+    def close(self) -> None:
+        """Put on record that what still runs does not run any more."""
+        for trial in list(self.running):
+            self._finish(trial, State.RUNNING, None)
+
     def snapshot(self) -> Snapshot:
         """How the sweep stands now."""
         states = Counter(s.value for s in self.ledger.ended)
         states["RUNNING"] = len(self.running)
         seconds, ended, total = time.time() - self.began, len(self.ledger.ended), self.space.limits.max_trials
-        left = seconds / ended * (total - ended) if ended else None
+        left = (time.time() - self.first) / ended * (total - ended) if ended and self.first else None
         if left is not None and self.space.limits.timeout is not None:
             left = min(left, max(0.0, self.space.limits.timeout - seconds))
-        return Snapshot(states, total, self.best, seconds, left)
+        return Snapshot(states, total, self.best, seconds, left, self.reason)

@@ -13,12 +13,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 class SweepsError(Exception):
     """Base of every error that sweeps raises on purpose."""
 
     exit_code = 1
+    # What a sweep that fails at its end came to all the same: a `SweepResult`.
+    result: Any = None
 
 
 @dataclass(frozen=True, order=True)

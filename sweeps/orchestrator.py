@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any
 
 from sweeps import chatter, provenance
 from sweeps import space as space_file
-from sweeps.errors import InputError, Problem, SweepFailed
+from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
 from sweeps.resources import concurrency, fits
 from sweeps.search import verdicts
 from sweeps.space import Space
@@ -45,6 +46,7 @@ class SweepResult:
         fits: distinct preprocessing chains fitted.
         seconds: wall time.
         reason: why the sweep ended before its last trial; None if it did not.
+        notes: what the user should know besides, a line each.
     """
 
     sweep: str
@@ -57,6 +59,7 @@ class SweepResult:
     fits: int
     seconds: float
     reason: str | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -64,10 +67,14 @@ class SweepResult:
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
             shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason"):
-            if shown[key] is None:
+        for key in ("checkpoint", "reason", "notes"):
+            if not shown[key]:
                 del shown[key]
         return shown
+
+    def as_text(self) -> str:
+        """`to_json` as a file's text."""
+        return json.dumps(self.to_json(), indent=2, default=str) + "\n"
 
 
 def run(
@@ -121,17 +128,52 @@ def new_folder(root: Path, name: str, began: float) -> Path:
     raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
 
 
+def known_chains(space: Space) -> list[tuple[Any, ...]]:
+    """The distinct chains that are known before a trial is sampled: constant ones and those of the grid."""
+
+    class Unknown(Exception):
+        pass
+
+    chains = {}
+    for cell in space.cells:
+
+        def choose(dimension: Any, cell: dict[str, Any] = cell) -> Any:
+            if dimension.name in cell:
+                return cell[dimension.name]
+            if dimension.name.split(".")[0] == "preprocessor":
+                raise Unknown
+            if dimension.options:
+                return dimension.options[0].key
+            return 0.5 if dimension.lower is None else dimension.lower
+
+        with contextlib.suppress(Unknown):
+            chain = tuple(space.fill(choose)["preprocessor"])
+            chains[repr(chain)] = chain
+    return list(chains.values())
+
+
 def save_space(folder: Path, space: Space) -> None:
     """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone."""
     (folder / "space.yaml").write_text(space.text)
-    origin = {"base": str(space.data.base), "overrides": list(space.overrides)}
+    origin = {"base": str(space.data.base), "cwd": str(Path.cwd()), "overrides": list(space.overrides)}
     (folder / "origin.json").write_text(json.dumps(origin, indent=2) + "\n")
 
 
-def saved_space(folder: Path) -> Space:
-    """The space of a sweep's folder, with its paths relative to where the file was."""
-    origin = json.loads((folder / "origin.json").read_text())
-    return space_file.load(folder / "space.yaml", tuple(origin["overrides"]), base=origin["base"])
+def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
+    """The space of a sweep's folder, with its paths relative to where the file was, and the folders of the user's modules.
+
+    Raises:
+        InputError: the folder is not a sweep's.
+    """
+    try:
+        origin = json.loads((folder / "origin.json").read_text())
+        overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
+    except (OSError, ValueError, KeyError) as e:
+        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e
+    for root in (cwd, base):
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+    return space_file.load(folder / "space.yaml", overrides, base=base), (base, cwd)
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
@@ -185,21 +227,27 @@ class _Sweep:
         save_space(self.folder, self.space)
         lock = FolderLock(self.folder)
         tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.began)
-        status = "FAILED"
+        result, error, status = None, None, "FAILED"
         try:
             with self.interrupt.listening(), self._ray() as ours:
-                result = self._search(tracker, ours)
-            status = "KILLED" if result.reason == "interrupted" else "FINISHED"
-            tracker.artifact("result.json", json.dumps(result.to_json(), indent=2, default=str))
+                result, error = self._search(tracker, ours)
+            status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None else "FINISHED"
+            tracker.artifact("result.json", result.as_text())
+        except InputError:  # found before anything ran: nothing is left behind
+            shutil.rmtree(self.folder)
+            raise
         finally:
-            tracker.finish(status, {}, time.time())
-            if not tracker.close():
-                log.warning("MLflow at %s stayed away; what it did not get is in the study", tracker.uri)
+            tracker.finish(status, time.time())
+            told = tracker.close()
             lock.release()
-        result = dataclasses.replace(result, mlflow={**result.mlflow, "parent_run": tracker.parent})
-        (self.folder / "result.json").write_text(json.dumps(result.to_json(), indent=2, default=str) + "\n")
-        if result.best is None and result.reason != "interrupted":
-            raise SweepFailed(self._failure(result))
+        notes = list(result.notes)
+        if not told or tracker.error:
+            notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
+        result = dataclasses.replace(result, notes=tuple(notes), mlflow={**result.mlflow, "parent_run": tracker.parent})
+        (self.folder / "result.json").write_text(result.as_text())
+        if error is not None:
+            error.result = result
+            raise error
         return result
 
     @contextlib.contextmanager
@@ -214,13 +262,14 @@ class _Sweep:
         if self.address:
             ray.init(address=self.address, **quiet)
         else:
-            ray.init(include_dashboard=False, **quiet)
+            ray.init(address="local", include_dashboard=False, **quiet)  # "local": not one that RAY_ADDRESS or `ray start` offers
         try:
             yield self.address is None
         finally:
             ray.shutdown()
 
-    def _search(self, tracker: Any, ours: bool) -> SweepResult:
+    def _search(self, tracker: Any, ours: bool) -> tuple[SweepResult, SweepsError | None]:
+        """The search and the export; what came of it, and what is wrong with that."""
         import ray
 
         from sweeps.conductor import Conductor
@@ -231,9 +280,10 @@ class _Sweep:
         from sweeps.search.study import Ledger
 
         space, scheduler = self.space, verdicts.scheduler_of(self.space.scheduler)
-        cluster = {k: v for k, v in ray.cluster_resources().items() if not k.startswith(("node:", "accelerator_type:"))}
-        self._check_shapes(cluster)
-        keeper = prepared.start(self.roots, self.folder)
+        nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+        cluster = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
+        self._check_shapes(cluster, nodes)
+        keeper = prepared.start(self.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})))
         pool = Pool.remote(cluster, str(self.folder / "gangs"), space.limits.max_failures, ENVIRONMENT)
         try:
             facts = self._ask(keeper.load.remote(space.data, space.search.seed))
@@ -260,22 +310,31 @@ class _Sweep:
             conductor = Conductor(
                 space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress
             )
-            self._tune(conductor, concurrency(space.shapes, cluster, space.limits.max_trials))
-            for number in list(conductor.running):
-                conductor._finish(number, State.RUNNING, None)
+            conductor.prefit = pool.prefit.remote(known_chains(space))
+            try:
+                self._tune(conductor, concurrency(space.shapes, cluster, space.limits.max_trials))
+            finally:
+                conductor.close()
+            if conductor.refused is not None:
+                raise conductor.refused
             if not ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
-            return self._conclude(conductor, keeper, tracker)
+            return self._conclude(conductor, ray.get(keeper.count.remote()), tracker)
         finally:
             ray.kill(pool)
             ray.kill(keeper)
+            for scratch in ("tune", "gangs"):  # what Tune and Ray Train keep for a restore of their own
+                shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
-    def _check_shapes(self, cluster: dict[str, float]) -> None:
+    def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
         """Refuse what can never run, with both numbers."""
         problems = []
         for shape in self.space.shapes:
-            if not fits(shape.total, cluster):
-                short = [f"{v:g} {k} (there are {cluster.get(k, 0):g})" for k, v in shape.total.items() if v > cluster.get(k, 0)]
+            worker = dict(shape.per_worker)
+            short = [f"{v:g} {k} (there are {cluster.get(k, 0):g})" for k, v in shape.total.items() if not fits({k: v}, cluster)]
+            if not short and not any(fits(worker, node) for node in nodes):
+                short = [f"{v:g} {k} on one node (the largest has {max(n.get(k, 0) for n in nodes):g})" for k, v in worker.items()]
+            if short:
                 problems.append(Problem(str(self.space.path), f"scaling: {shape} needs {', '.join(short)}: it can never run"))
         if problems:
             raise InputError(problems)
@@ -319,17 +378,13 @@ class _Sweep:
             ),
         ).fit()
         self.on_progress(conductor.snapshot())
-        for scratch in ("tune", "gangs"):  # what Tune and Ray Train keep for a restore of their own
-            shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
     # ---- the end
 
-    def _conclude(self, conductor: Any, keeper: Any, tracker: Any) -> SweepResult:
-        import ray
-
+    def _conclude(self, conductor: Any, fits: int, tracker: Any) -> tuple[SweepResult, SweepsError | None]:
         from sweeps import winner
 
-        ledger, reason = conductor.ledger, conductor.reason
+        ledger = conductor.ledger
         results = ledger.results()
         states = [r.state for r in results.values()]
         counts = {
@@ -339,39 +394,40 @@ class _Sweep:
         }
         if interrupted := states.count(State.RUNNING):
             counts["interrupted"] = interrupted
-        number = ledger.winner()
-        best, bundle, checkpoint = None, None, None
-        if number is not None:
-            best, exported = winner.export_trial(
-                self.folder, space=self.space, ledger=ledger, number=number, target=self.folder, roots=self.roots
-            )
-            bundle, checkpoint = exported.bundle, exported.checkpoint
-            metrics = {"best": best["value"], **({"best.test": best["test"]} if best["test"] is not None else {})}
-            tracker.finish("FINISHED", metrics, time.time())
-            tracker.tag_parent({"sweeps.best_trial": best["trial"], "sweeps.bundle": str(bundle or "")})
-        return SweepResult(
+        result = SweepResult(
             sweep=self.folder.name,
             dir=self.folder,
             trials=counts,
-            best=best,
-            bundle=bundle,
-            checkpoint=checkpoint,
+            best=None,
+            bundle=None,
+            checkpoint=None,
             mlflow={"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent},
-            fits=ray.get(keeper.count.remote()),
-            seconds=round(time.time() - self.began, 2),
-            reason=reason,
+            fits=fits,
+            seconds=0.0,
+            reason=conductor.reason,
         )
-
-    def _failure(self, result: SweepResult) -> str:
-        """What to show when no trial came to a value: the first error, and where the rest is."""
-        from sweeps.search.study import Ledger
-
-        ledger = Ledger(self.folder, self.space, ())
-        for number, ended in sorted(ledger.results().items()):
-            if ended.error:
-                failed = f"{result.trials['failed']} trials failed and none came to a value"
-                return f"{failed}; the first, {number:04d}:\n{ended.error}\n\nfolder  {self.folder}"
-        return f"no trial came to a value ({result.reason or 'no reason on record'}): {self.folder}"
+        notes: list[str] = []
+        if conductor.failures:
+            trial, text = conductor.failures[0]
+            notes.append(f"{counts['failed']} trials failed; the first, {trial}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
+        error: SweepsError | None = None
+        number = ledger.winner()
+        if number is not None:
+            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
+            result = dataclasses.replace(result, best=done.best, bundle=done.bundle, checkpoint=done.checkpoint)
+            notes += done.notes
+            error = done.error
+            metrics = {"best": done.best["value"], **({"best.test": done.best["test"]} if done.best["test"] is not None else {})}
+            tracker.metrics(metrics, time.time())
+            tracker.tag_parent({"sweeps.best_trial": done.best["trial"], "sweeps.bundle": str(done.bundle or "")})
+        elif conductor.failures:
+            trial, text = conductor.failures[0]
+            failed = f"{counts['failed']} trials failed and none came to a value"
+            error = SweepFailed(f"{failed}; the first, {trial}:\n{text}\n\nfolder  {self.folder}")
+        elif conductor.reason != "interrupted":
+            error = SweepFailed(f"no trial came to a value ({conductor.reason or 'none was run'}); folder  {self.folder}")
+        seconds = round(time.time() - self.began, 2)
+        return dataclasses.replace(result, notes=tuple(notes), seconds=seconds), error
 
 
 def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: str | os.PathLike[str] | None = None) -> Path:
@@ -397,7 +453,7 @@ def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: s
     folder = Path(sweep).resolve()
     if not (folder / JOURNAL).is_file():
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
-    space = saved_space(folder)
+    space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space, ())
@@ -408,7 +464,9 @@ def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: s
         work = target.with_name(f".{target.name}.part")
         work.mkdir(parents=True, exist_ok=True)
         try:
-            _, done = winner.export_trial(folder, space=space, ledger=ledger, number=number, target=work, roots=roots_of(space))
+            done = winner.export_trial(folder, space, ledger, number, work, roots)
+            if done.error is not None:
+                raise done.error
             made = done.bundle or done.checkpoint
             if made is None:
                 raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))

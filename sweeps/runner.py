@@ -20,15 +20,13 @@ class Runner(tune.Trainable):
         return True
 
     def _take(self, config: dict[str, Any]) -> None:
-        self.trial = f"{config['number']:04d}"
-        self.attached = self.pool.attach.remote(self.trial)
+        self.trial, self.mine = config["trial"], None
 
     def step(self) -> dict[str, Any]:
         """Wait for the trial's next news."""
-        if self.attached is not None:
-            ray.get(self.attached)
-            self.attached = None
-        progress = ray.get(self.pool.advance.remote(self.trial))
+        if self.mine is None:
+            self.mine = ray.get(self.pool.attach.remote(self.trial))
+        progress = ray.get(self.pool.advance.remote(self.trial, self.mine))
         return {"progress": progress, "done": progress.state is not None}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from collections import defaultdict
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
 # MLflow's own limits of one log_batch call.
 BATCH_METRICS, BATCH_PARAMS, PARAM_LENGTH = 1000, 100, 6000
+# What MLflow takes no metric's or parameter's name with.
+ILLEGAL = re.compile(r"[^\w\-./: ]")
+REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 BATCH_EVERY = 0.25
 RETRY_EVERY = 2.0
 
@@ -32,6 +36,11 @@ RETRY_EVERY = 2.0
 def default_uri(root: Path) -> str:
     """MLflow 3 refuses the file store; the embedded default is SQLite in the root of all sweeps."""
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
+
+
+def legal(name: str) -> str:
+    """A name that MLflow takes: `acc@5` is `acc_5` there."""
+    return ILLEGAL.sub("_", name)
 
 
 def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
@@ -98,8 +107,12 @@ class Tracker:
     def end(self, number: int, result: Result, ended: float) -> None:
         self._say("end", number, result, ended)
 
-    def finish(self, status: str, metrics: dict[str, float], ended: float) -> None:
-        self._say("finish", status, metrics, ended)
+    def metrics(self, values: dict[str, float], at: float) -> None:
+        """Metrics of the sweep as a whole."""
+        self._say("metrics", values, at)
+
+    def finish(self, status: str, ended: float) -> None:
+        self._say("finish", status, ended)
 
     def close(self, timeout: float = 60.0) -> bool:
         """Wait until all is written; False if the server stayed away for `timeout` seconds."""
@@ -115,9 +128,14 @@ class Tracker:
 
     def _work(self) -> None:
         try:
+            import mlflow.tracking  # noqa: F401 - a second or two, while the sweep starts
+
+            events = [self._events.get()]
+            if events[0][0] in ("finish", "close"):
+                return  # it never began: nothing to tell
             self._insist(self._open)
             while True:
-                events = [self._events.get()]
+                events = events or [self._events.get()]
                 time.sleep(BATCH_EVERY if events[0][0] != "close" else 0)
                 with contextlib.suppress(queue.Empty):
                     while True:
@@ -125,6 +143,7 @@ class Tracker:
                 self._insist(functools.partial(self._write, [e for e in events if e[0] != "close"]))
                 if any(kind == "close" for kind, _ in events):
                     return
+                events = []
         except Exception as e:
             self.error = f"{type(e).__name__}: {e}"
             log.exception("MLflow: giving up")
@@ -139,7 +158,7 @@ class Tracker:
                 self.waiting = False
                 return
             except MlflowException as e:
-                if e.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST"):
+                if e.error_code in REFUSALS:
                     self.error = str(e)
                     log.error("MLflow refused: %s", e)
                     return
@@ -194,11 +213,11 @@ class Tracker:
             elif kind == "begin":
                 trial, began = what
                 run = self._child(trial, began)
-                params[run] += [Param(k, v) for k, v in parameters(trial).items()]
+                params[run] += [Param(legal(k), v) for k, v in parameters(trial).items()]
             elif kind == "reports":
                 run = self._runs[what[0]]
                 for report in what[1]:
-                    metrics[run] += [Metric(k, v, int(report.time * 1000), report.step) for k, v in report.metrics.items()]
+                    metrics[run] += [Metric(legal(k), v, int(report.time * 1000), report.step) for k, v in report.metrics.items()]
             elif kind == "end":
                 number, result, ended = what
                 run, at = self._runs[number], int(ended * 1000)
@@ -209,15 +228,27 @@ class Tracker:
                     metrics[run] += [Metric("objective", result.value, at, 0)]
                 metrics[run] += [Metric("seconds", result.seconds, at, 0)]
                 ends.append((run, STATUS[result.state], at))
+            elif kind == "metrics":
+                metrics[self.parent] += [Metric(k, v, int(what[1] * 1000), 0) for k, v in what[0].items()]
             elif kind == "finish":
-                status, values, ended = what
-                metrics[self.parent] += [Metric(k, v, int(ended * 1000), 0) for k, v in values.items()]
-                ends.append((self.parent, status, int(ended * 1000)))
+                ends.append((self.parent, what[0], int(what[1] * 1000)))
         for run in {**metrics, **params, **tags}:
             own = [RunTag(k, v) for k, v in tags[run].items()]
-            self._batch(run, metrics[run], params[run], own)
+            self._permit(self._batch, run, metrics[run], params[run], own)
         for run, status, at in ends:
-            self._client.set_terminated(run, status, at)
+            self._permit(self._client.set_terminated, run, status, at)
+
+    def _permit(self, action: Callable[..., Any], *what: Any) -> None:
+        """Do what the server may refuse for good, of one run, without harm to the others."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            action(*what)
+        except MlflowException as e:
+            if e.error_code not in REFUSALS:
+                raise
+            self.error = str(e)
+            log.error("MLflow refused: %s", e)
 
     def _child(self, trial: Trial, began: float) -> str:
         if trial.number not in self._runs:

@@ -95,10 +95,10 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """The preprocessor in short: its label where it is a dimension, else its steps' names."""
-        if "preprocessor" in self.labels:
-            return str(self.labels["preprocessor"])
-        return "+".join(step.name for step in self.preprocessor) or "none"
+        """The preprocessor in short: its label where it is a dimension, else its steps' names; with what is tuned inside it."""
+        label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
+        inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
+        return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
 
 
 @dataclass(frozen=True)

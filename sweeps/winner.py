@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sweeps import metrics, provenance, refs
+from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.prepared import Shelf
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.errors import BundleError, InputError, Problem, SweepsError, nearest
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
@@ -25,15 +25,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Exported:
-    """Where an export went; both None if the trial left no checkpoint."""
+    """What came of an export.
 
+    Attributes:
+        best: the trial as `--json` shows it.
+        bundle, checkpoint: what was written; both None if the trial left no checkpoint.
+        notes: what the user should know.
+        error: why there is no bundle, where there should be one.
+    """
+
+    best: dict[str, Any]
     bundle: Path | None = None
     checkpoint: Path | None = None
+    notes: tuple[str, ...] = ()
+    error: SweepsError | None = None
 
 
-def export_trial(
-    folder: Path, *, space: Space, ledger: Ledger, number: int, target: Path, roots: tuple[Path, ...]
-) -> tuple[dict[str, Any], Exported]:
+def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target: Path, roots: tuple[Path, ...]) -> Exported:
     """Export a trial of a sweep.
 
     Args:
@@ -42,39 +50,50 @@ def export_trial(
         number: the trial's.
         target: folder in which `bundle` (or `checkpoint`) is made.
         roots: folders of the user's modules.
-
-    Returns:
-        The trial as `--json` shows it, and what was written.
-
-    Raises:
-        BundleError: the bundle answers differently from the model in training.
     """
-    from sweeps import bundle
-
-    trial, result, shelf = ledger.trial(number), ledger.results()[number], Shelf(folder)
-    about = describe(trial, result)
+    trial, result = ledger.trial(number), ledger.results()[number]
+    done = Exported(describe(trial, result))
     if result.checkpoint is None:
-        log.warning("trial %s reported no checkpoint: nothing to export", trial.id)
-        return about, Exported()
-    source, load = Path(result.checkpoint.path), space.trainer.load
-    if load is None:
-        return about, Exported(checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
+        return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
+    if result.checkpoint.best_step != result.best_step:
+        kept, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
+        note = f"what is exported is the model of step {kept} ({value:.6g}): the loop saved none at its best step {result.best_step}"
+        done = replace(done, notes=(note,))
+    source = Path(result.checkpoint.path)
+    if space.trainer.load is None:
+        return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
+    try:
+        return _bundle(done, trial, result, folder, space, source, target / "bundle", roots)
+    except BundleError as e:
+        return replace(done, error=e)
+    except Exception as e:  # the user's `load` or `predict`
+        log.exception("export of trial %s", trial.id)
+        said = f"trial {trial.id} cannot be exported: `{space.trainer.load}` or its model raised {type(e).__name__}: {e}"
+        return replace(done, error=BundleError(said))
+
+
+def _bundle(
+    done: Exported, trial: Trial, result: Result, folder: Path, space: Space, source: Path, target: Path, roots: tuple[Path, ...]
+) -> Exported:
+    shelf, load = Shelf(folder), space.trainer.load
+    assert load is not None and result.checkpoint is not None
     facts, fitted = shelf.facts(), shelf.chain(trial.preprocessor)
+    notes, best = done.notes, dict(done.best)
     if (test := shelf.test()) is not None:
         model = refs.resolve(load)(str(source))
-        about["test"] = metrics.score(space.objective.metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
-        if about["test"] is None:
-            log.warning("objective.metric: `%s` is the loop's own; there is no test score", space.objective.metric)
+        best["test"] = metrics.score(space.objective.metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
+        if best["test"] is None:
+            notes = (*notes, f"no test score: `{space.objective.metric}` is the loop's own metric, and sweeps cannot compute it")
     stored = source / CHECK_PREDICTIONS
     made = {
-        **about,
+        **best,
         "sweep": folder.name,
         "metric": space.objective.metric,
         "goal": space.objective.goal,
-        "best_step": result.best_step,
+        "best_step": result.checkpoint.best_step,
         "seed": trial.seed,
         "space": space.text,
         "overrides": list(space.overrides),
@@ -83,7 +102,7 @@ def export_trial(
         "versions": provenance.versions(),
     }
     path = bundle.export(
-        target / "bundle",
+        target,
         checkpoint=source,
         fitted=fitted,
         load=load,
@@ -95,7 +114,7 @@ def export_trial(
         expected=np.load(stored) if stored.exists() else None,
         made=made,
     )
-    return about, Exported(bundle=path)
+    return replace(done, best=best, bundle=path, notes=notes)
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def play(tracker: Tracker) -> None:
         tracker.reports(number, reports(3))
         error = "Traceback: no" if state is State.FAIL else None
         tracker.end(number, Result(state, 0.25, 3, 3, None, error, 1.5), 1_700_000_100.0)
-    tracker.finish("FINISHED", {"best": 0.25}, 1_700_000_200.0)
+    tracker.metrics({"best": 0.25}, 1_700_000_200.0)
+    tracker.finish("FINISHED", 1_700_000_200.0)
 
 
 def check(client, tracker: Tracker) -> None:
@@ -88,6 +89,27 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     run = client.get_run(tracker._runs[0])
     assert len([p for p in run.data.params if p.startswith("params.")]) == 250
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 2500
+
+
+def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    for number in (0, 1):
+        tracker.begin(trial(number), 1.0)
+        tracker.reports(number, (Report(1, {"loss": 0.5, "acc@5": 0.9, "loss[val]": 0.1}, 2.0),))
+        tracker.end(number, Result(State.COMPLETE, 0.5), 3.0)
+    assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    for run in tracker._runs.values():
+        shown = client.get_run(run)
+        assert shown.info.status == "FINISHED" and shown.data.metrics["acc_5"] == 0.9 and shown.data.metrics["loss_val_"] == 0.1
+
+
+def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    tracker.finish("FAILED", 1.0)
+    assert tracker.close() and not (tmp_path / "mlflow.db").exists()
 
 
 def test_nothing_waits_for_mlflow(tmp_path):

@@ -229,7 +229,8 @@ def _check_afresh(bundle: Path, target: Path) -> None:
     }
     command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
     try:
-        done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS)
+        # a session of its own: a Ctrl-C in the terminal is meant for the sweep, which finishes its export
+        done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS, start_new_session=True)
     except subprocess.TimeoutExpired:
         raise BundleError(f"{target}: not written: it took over {CHECK_SECONDS:.0f} s to load and predict in a fresh process") from None
     if done.returncode:

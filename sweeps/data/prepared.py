@@ -21,7 +21,6 @@ from sweeps.data.tables import equal_parts
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    import pyarrow as pa
 
     from sweeps.space import DataSpec, Step
 
@@ -82,15 +81,20 @@ class Shelf:
 
 
 class _Keeper:
-    def __init__(self, roots: tuple[str, ...], folder: str):
-        self.shelf = Shelf(Path(folder))
+    """See the module.
+
+    Args:
+        roots: folders of the user's modules.
+        folder: the sweep's.
+        workers: every number of workers that a trial can have.
+    """
+
+    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...]):
+        self.shelf, self.workers = Shelf(Path(folder)), workers
         sys.path[:0] = [r for r in roots if r not in sys.path]
         ray.data.DataContext.get_current().enable_progress_bars = False
         self.splits: Splits
-        self.tables: dict[str, dict[str, pa.Table]] = {}
-        self.refs: dict[tuple[str, int], dict[str, Any]] = {}
-        self.valid: dict[str, Any] = {}
-        self.checks: dict[str, Any] = {}
+        self.prepared: dict[str, dict[str, Any]] = {}
         self.fits = 0
 
     def load(self, spec: DataSpec, seed: int) -> Facts:
@@ -115,38 +119,35 @@ class _Keeper:
             self.shelf.put("test", s.test)
         return facts
 
-    def prepare(self, steps: tuple[Step, ...], workers: int) -> dict[str, Any]:
-        """The data passed through a chain fitted on `train`, cut for a number of ranks.
+    def prepare(self, steps: tuple[Step, ...]) -> dict[str, Any]:
+        """The data passed through a chain fitted on `train`, cut for every number of ranks.
 
         Returns:
-            `key`; `shards`: a reference of a materialized Ray Dataset for each rank (`train`) or for all (`valid`);
-            `check`: a reference of the prepared check rows, without the label.
+            `key`; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank (`train`) or one for all
+            (`valid`); `check`: a reference of the prepared check rows, without the label.
         """
         key = data_key(self.splits.fingerprint, steps)
-        if key not in self.tables:
-            self._fit(key, steps)
-        if (key, workers) not in self.refs:
-            parts = equal_parts(self.tables[key]["train"], workers)
-            train = tuple(ray.put(ray.data.from_arrow(part)) for part in parts)
-            self.refs[key, workers] = {"train": train, "valid": (self.valid[key],)}
-        return {"key": f"{key}/{workers}", "shards": self.refs[key, workers], "check": self.checks[key]}
+        if key not in self.prepared:
+            self.prepared[key] = self._fit(key, steps)
+            self.fits += bool(steps)
+        return self.prepared[key]
 
-    def _fit(self, key: str, steps: tuple[Step, ...]) -> None:
+    def _fit(self, key: str, steps: tuple[Step, ...]) -> dict[str, Any]:
         import pyarrow as pa
 
         label = self.splits.label
         fitted = fit_chain(steps, self.splits.train, label)
-        prepared = {}
-        for name, table in (("train", self.splits.train), ("valid", self.splits.valid)):
-            frame = fitted.transform(table.to_pandas())
-            prepared[name] = pa.Table.from_pandas(frame, preserve_index=False)
-            if name == "valid":
-                head = frame.head(CHECK_ROWS)
-                self.checks[key] = ray.put(head.drop(columns=[label]) if label in head.columns else head)
-        self.valid[key] = ray.put(ray.data.from_arrow(prepared["valid"]))
-        self.tables[key] = prepared
+        train = pa.Table.from_pandas(fitted.transform(self.splits.train.to_pandas()), preserve_index=False)
+        valid = fitted.transform(self.splits.valid.to_pandas())
+        # From pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects.
+        whole = (ray.put(ray.data.from_pandas(valid)),)
+        shards = {}
+        for workers in self.workers:
+            parts = [part.to_pandas() for part in equal_parts(train, workers)]
+            shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": whole}
         self.shelf.put(key, fitted)
-        self.fits += bool(steps)
+        check = valid.head(CHECK_ROWS)
+        return {"key": key, "shards": shards, "check": ray.put(check.drop(columns=[label]) if label in check.columns else check)}
 
     def count(self) -> int:
         """Distinct chains fitted so far."""
@@ -156,6 +157,6 @@ class _Keeper:
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
 
 
-def start(roots: tuple[Path, ...], folder: Path) -> Any:
+def start(roots: tuple[Path, ...], folder: Path, workers: tuple[int, ...]) -> Any:
     """Start the keeper's actor for a sweep's folder."""
-    return Keeper.remote(tuple(map(str, roots)), str(folder))
+    return Keeper.remote(tuple(map(str, roots)), str(folder), workers)

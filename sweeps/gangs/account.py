@@ -6,11 +6,11 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.resources import Shape, fits, minus
+from sweeps.resources import EPSILON, Shape, fits, minus
 
 
 class Phase(enum.Enum):
-    """Where a gang stands. STARTING and CLOSING ones hold their resources as well."""
+    """Where a gang stands; one that starts is BUSY. In every phase it holds its resources."""
 
     IDLE = "IDLE"
     BUSY = "BUSY"
@@ -103,6 +103,6 @@ def decide(
     if fits(head.need, left):
         return Start(head)
     coming = minus(cluster, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *granted])
-    if not fits(head.need, coming) and idle:
-        return Evict(idle[0].id)
-    return Wait()
+    short = {name for name, amount in head.need.items() if amount > coming.get(name, 0.0) + EPSILON}
+    helping = [g for g in idle if any(g.shape.total.get(name) for name in short)]
+    return Evict(helping[0].id) if helping else Wait()

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import random
-import shutil
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs
 import ray
 import ray.train
 
@@ -44,11 +44,14 @@ class TrialSession:
         self.pool, self.gang, self.rank, self.job, self.order = pool, gang, rank, job, order
         self.name = f"{job.sweep}-{order.trial.id}"
         self.folder = order.folder
-        self.step = order.checkpoint.step if order.checkpoint else 0
+        self.step = 0
+        self.stopped = False
         self._lock = threading.Lock()
-        self._booked = self._told = self.step
+        self._booked = self._known = 0  # steps taken, and told
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
+        self._resumed: bool | None = None if order.checkpoint else False
+        self._asked = False  # the loop called get_checkpoint
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Take a report of the loop; at a rung wait for the verdict.
@@ -57,6 +60,11 @@ class TrialSession:
             Stopped: the trial ends at this step.
             ValueError: rank 0 did not report the objective's metric.
         """
+        if self.stopped:  # a loop with a bare `except:` has swallowed it
+            raise Stopped
+        if self._resumed is None:
+            self._resumed = ray.get(self.pool.resumed.remote(self.order.trial.id, self.rank, self._asked))
+            self.step = self.order.checkpoint.step if self._resumed and self.order.checkpoint else 0
         self.step += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = numeric(metrics)
@@ -69,27 +77,43 @@ class TrialSession:
                 self._checkpoints.append(saved)
             if self.rank == 0:
                 self._reports.append(Report(self.step, numbers, time.time()))
-        if self.step == self.job.max_t:
-            raise Stopped
-        if self.step in self.job.rungs:
-            go_on = ray.get(self.pool.at_rung.remote(self.gang, self.order.trial.id, self.order.attempt, self.news()))
-            if not go_on:
-                raise Stopped
+        if self.job.max_t is not None and self.step >= self.job.max_t:
+            self._stop()
+        if self.step in self.job.rungs and not self._tell(self.pool.at_rung):
+            self._stop()
 
-    def news(self) -> News:
-        """What was not told yet; told with this call."""
+    def _stop(self) -> None:
+        self.stopped = True
+        raise Stopped
+
+    @property
+    def finished(self) -> bool:
+        """Whether the trial came as far as the scheduler lets any trial come."""
+        return self.job.max_t is not None and self.step >= self.job.max_t
+
+    def _tell(self, method: Any, *more: Any) -> Any:
+        """Tell the pool all it has not acknowledged yet, and wait for its answer."""
         with self._lock:
             news = News(self.rank, self._booked, tuple(self._reports), tuple(self._checkpoints))
-            self._reports, self._checkpoints, self._told = [], [], self._booked
-        return news
+        answer = ray.get(method.remote(self.gang, self.order.trial.id, self.order.attempt, news, *more))
+        with self._lock:
+            self._known = news.step
+            self._reports = [r for r in self._reports if r.step > news.step]
+            self._checkpoints = [c for c in self._checkpoints if c.step > news.step]
+        return answer
 
     def tell(self) -> None:
-        """Send the news without waiting, if there is any."""
-        if self._told != self._booked:
-            self.pool.tell.remote(self.gang, self.order.trial.id, self.order.attempt, self.news())
+        """Tell the pool what is new, if anything is."""
+        if self._known != self._booked:
+            self._tell(self.pool.tell)
+
+    def end(self, index: int, ended: Ended) -> None:
+        """Tell the pool how the loop ended, and what it did not know yet."""
+        self._tell(self.pool.ended, index, ended)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         found = self.order.checkpoint
+        self._asked = True
         return ray.train.Checkpoint.from_directory(found.path) if found else None
 
     def shard(self, name: str) -> Any:
@@ -101,12 +125,13 @@ class TrialSession:
         return self._datasets[name].iterator()
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
-        """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder."""
+        """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder.
+
+        Not by `Checkpoint.to_directory`: of several ranks it lets one copy and the others wait for that one.
+        """
         target = Path(self.folder, f"checkpoint_{self.step:06d}")
-        checkpoint.to_directory(str(target))
-        with contextlib.suppress(FileNotFoundError):  # Ray's lock for concurrent downloads has no business in a bundle
-            for lock in target.glob(".lock*"):
-                lock.unlink()
+        target.mkdir(parents=True, exist_ok=True)
+        pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=checkpoint.filesystem)
         note = target / CHECKPOINT_NOTE
         best_step = json.loads(note.read_text())["best_step"] if note.exists() else self.step
         return Checkpoint(str(target), self.step, best_step)
@@ -123,7 +148,8 @@ class Teller(threading.Thread):
         while True:
             time.sleep(NEWS_EVERY)
             if (session := self.session) is not None:
-                session.tell()
+                with contextlib.suppress(ray.exceptions.RayError):  # the pool is gone, and this process soon
+                    session.tell()
 
 
 def numeric(metrics: dict[str, Any]) -> dict[str, float]:
@@ -167,7 +193,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     for root in reversed(job.roots):
         if root not in sys.path:
             sys.path.insert(0, root)
-    ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor, os.getpid())
+    ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor)
     kept: dict[str, Any] = {}
     datasets: dict[str, Any] = {}
     kept_key = None
@@ -203,7 +229,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         if distributed and not group_stands(job.backend):
             ended = replace(ended, broken=True)
         os.chdir(home)
-        ray.get(pool.ended.remote(gang, index, order.trial.id, order.attempt, session.news(), ended))
+        session.end(index, ended)
         index += 1
 
 
@@ -221,12 +247,14 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
         with seam.in_place(session, distributed):
             loop(dict(order.trial.params)) if takes_config(loop) else loop()
     except Stopped:
-        return Ended(session.rank, State.COMPLETE if session.step == job.max_t else State.PRUNED)
+        pass
     except (Exception, SystemExit) as e:
-        return Ended(session.rank, State.FAIL, trace(e))
+        if not session.stopped:
+            return Ended(session.rank, State.FAIL, trace(e))
     finally:
         trial.set_current(None)
-    return Ended(session.rank, State.COMPLETE)
+    # A loop may swallow the stop and come to its end, or to grief, all the same.
+    return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE)
 
 
 def group_stands(backend: str) -> bool:
@@ -253,8 +281,3 @@ def trace(error: BaseException) -> str:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(here):
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__)).rstrip()
-
-
-def remove(path: str) -> None:
-    """Delete a folder, if it is there."""
-    shutil.rmtree(path, ignore_errors=True)

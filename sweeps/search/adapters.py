@@ -17,17 +17,17 @@ from sweeps.trial import Verdict
 class Conductor(Protocol):
     """The driver's side of a sweep."""
 
-    def begin(self) -> int | None:
-        """Begin a trial; its number, None to ask again later.
+    def begin(self) -> str:
+        """Begin a trial; its id.
 
         Raises:
             StopIteration: no trial is to be begun any more.
         """
 
-    def hear(self, number: int, progress: Any) -> Verdict:
+    def hear(self, trial: str, progress: Any) -> Verdict:
         """Take a trial's news and say whether it goes on."""
 
-    def lost(self, number: int) -> None:
+    def lost(self, trial: str) -> None:
         """The trial's runner died too often."""
 
     def tick(self) -> None:
@@ -43,10 +43,9 @@ class StudySearcher(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         try:
-            number = self._conductor.begin()
+            return {"trial": self._conductor.begin()}
         except StopIteration:
             return Searcher.FINISHED
-        return None if number is None else {"number": number}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """The scheduler hears of it."""
@@ -66,15 +65,15 @@ class VerdictScheduler(FIFOScheduler):
         self._conductor = conductor
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
-        verdict = self._conductor.hear(trial.config["number"], result["progress"])
+        verdict = self._conductor.hear(trial.config["trial"], result["progress"])
         return TrialScheduler.STOP if verdict is Verdict.STOP else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
         if result and result.get("progress") is not None:
-            self._conductor.hear(trial.config["number"], result["progress"])
+            self._conductor.hear(trial.config["trial"], result["progress"])
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        self._conductor.lost(trial.config["number"])
+        self._conductor.lost(trial.config["trial"])
 
 
 class Clock(tune.Callback):

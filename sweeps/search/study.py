@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -116,10 +117,6 @@ class Ledger:
         self._open: dict[int, optuna.Trial] = {}
         self.ended: list[State] = []
 
-    def begun(self) -> int:
-        """Trials begun so far."""
-        return len(self.study.get_trials(deepcopy=False))
-
     def next(self) -> Trial | None:
         """Begin a trial in the cell whose turn it is; None when `limits.max_trials` are begun."""
         frozen = self.study.get_trials(deepcopy=False)
@@ -199,8 +196,11 @@ class Ledger:
             self._open[number].set_user_attr("so_far", row.record())
 
     def value_at(self, number: int, step: int) -> float:
-        """The value a running trial reported at a step."""
-        return self._rows[number].curve[step]
+        """The value a trial reported at a step; NaN if it reported none there."""
+        if number in self._rows:
+            return self._rows[number].curve.get(step, math.nan)
+        curve = self.study.get_trials(deepcopy=False)[number].user_attrs.get("so_far", {}).get("curve", ())
+        return {int(s): float(v) for s, v in curve}.get(step, math.nan)
 
     def at_rung(self, step: int, but: int) -> list[float]:
         """The values other trials had at a rung."""

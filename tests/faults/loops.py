@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 
 def kills_itself(config):
@@ -37,3 +39,65 @@ def destroys_the_group(config):
     ray.train.report({"loss": float(total)})
     if config["destroy"]:
         torch.distributed.destroy_process_group()
+
+
+def _first_time(config) -> bool:
+    """True once in the test: the mark is made before the process dies of it."""
+    mark = Path(config["latch"], "died")
+    if mark.exists():
+        return False
+    mark.touch()
+    return True
+
+
+def ddp_until_killed(config):
+    import ray.train
+    import torch
+
+    rank = ray.train.get_context().get_world_rank()
+    for _ in range(2):
+        if rank == 1 and _first_time(config):
+            os.kill(os.getpid(), signal.SIGKILL)
+        torch.distributed.all_reduce(torch.ones(1))
+        ray.train.report({"loss": 1.0})
+
+
+def boosts_until_killed(config):
+    import numpy as np
+    import ray.train
+    import xgboost
+
+    rank = ray.train.get_context().get_world_rank()
+    x = np.random.default_rng(rank).normal(size=(64, 2))
+    train = xgboost.DMatrix(x, x[:, 0])
+
+    class Report(xgboost.callback.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if rank == 1 and _first_time(config):
+                os.kill(os.getpid(), signal.SIGKILL)
+            ray.train.report({"loss": 1.0})
+            return False
+
+    xgboost.train({"nthread": 1}, train, num_boost_round=2, callbacks=[Report()])
+
+
+def saves_in_parts(config):
+    """As a sharded model is saved: every rank its own file, at the same moment."""
+    import ray.train
+    import torch
+
+    rank = ray.train.get_context().get_world_rank()
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, f"rank{rank}").write_text("x" * 100_000)
+            torch.distributed.barrier()
+            ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def dies_once(config):
+    import ray.train
+
+    for step in range(1, 5):
+        ray.train.report({"loss": 1.0})
+        if step == 2 and _first_time(config):
+            os.kill(os.getpid(), signal.SIGKILL)

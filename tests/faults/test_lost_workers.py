@@ -45,6 +45,46 @@ def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean
         driving.close()
 
 
+@pytest.mark.parametrize("loop, backend", [("ddp_until_killed", "torch"), ("boosts_until_killed", "xgboost")])
+def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ray, tmp_path, loop, backend):
+    driving = Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path)
+    try:
+        t = trial(0, {"latch": str(tmp_path)}, 2, backend)
+        driving.start(t)
+        progress, reports = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        assert [r.step for r in reports] == [1, 2]
+    finally:
+        driving.close()
+
+
+def test_every_ranks_part_of_a_checkpoint_is_kept(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:saves_in_parts", "torch"), tmp_path)
+    try:
+        for number in range(5):
+            t = trial(number, {}, 2, "torch")
+            driving.start(t)
+            progress, _ = driving.finish(t)
+            assert progress.state is State.COMPLETE, progress.error
+            assert sorted(f.name for f in Path(progress.best.path).iterdir()) == ["rank0", "rank1"]
+    finally:
+        driving.close()
+
+
+def test_a_rung_is_asked_once_though_the_trial_passes_it_again(clean_ray, tmp_path):
+    """Killed after a rung without a checkpoint, a trial starts over; the verdict stands, and no rank waits for another."""
+    driving = Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path)
+    try:
+        t = trial(0, {"latch": str(tmp_path)}, 1, "none")
+        driving.start(t)
+        asked: list[int] = []
+        progress, reports = driving.finish(t, asked=asked)
+        assert (progress.state, progress.attempts, asked) == (State.COMPLETE, 2, [1, 3])
+        assert [r.step for r in reports] == [1, 2, 3, 4]
+    finally:
+        driving.close()
+
+
 def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tmp_path):
     driving = Driving(job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1)
     try:

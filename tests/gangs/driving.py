@@ -25,12 +25,12 @@ class TinyKeeper:
         self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
         ray.data.DataContext.get_current().enable_progress_bars = False
 
-    def prepare(self, steps: tuple, workers: int) -> dict[str, Any]:
-        parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
-        shards = {
-            "train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts),
-            "valid": (ray.put(ray.data.from_pandas(self.frame)),),
-        }
+    def prepare(self, steps: tuple) -> dict[str, Any]:
+        valid = ray.put(ray.data.from_pandas(self.frame))
+        shards = {}
+        for workers in (1, 2):
+            parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
+            shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": (valid,)}
         return {"key": repr(steps), "shards": shards, "check": None}
 
 
@@ -57,24 +57,28 @@ class Driving:
     def start(self, trial: Trial) -> None:
         folder = self.folder / trial.id
         folder.mkdir(exist_ok=True)
-        ray.get(self.pool.start.remote(trial, str(folder), 0, None, None))
+        ray.get(self.pool.start.remote(trial, str(folder)))
 
     def checkpoint_step(self, trial: Trial) -> int:
         """The step of the trial's newest complete checkpoint, as the pool knows it; 0 without one."""
         return ray.get(self.pool.checkpoint_step.remote(trial.id))
 
-    def finish(self, trial: Trial, stop_at: int | None = None, timeout: float = 120) -> tuple[Progress, list[Report]]:
+    def finish(
+        self, trial: Trial, stop_at: int | None = None, timeout: float = 120, asked: list[int] | None = None
+    ) -> tuple[Progress, list[Report]]:
         """Answer rungs until the trial ends; its last Progress and all its reports."""
         reports: list[Report] = []
-        ray.get(self.pool.attach.remote(trial.id))
+        runner = ray.get(self.pool.attach.remote(trial.id))
         deadline = time.monotonic() + timeout
         while True:
-            progress = ray.get(self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic()))
+            progress = ray.get(self.pool.advance.remote(trial.id, runner), timeout=max(1, deadline - time.monotonic()))
             reports += progress.reports
             if progress.state is not None:
                 ray.get(self.pool.forget.remote(trial.id))
                 return progress, reports
             if progress.rung is not None:
+                if asked is not None:
+                    asked.append(progress.rung)
                 ray.get(self.pool.answer.remote(trial.id, progress.rung, progress.rung != stop_at))
 
     def run(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[float]]:

@@ -106,3 +106,9 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance):
             del gangs[what.id]
         else:
             gangs[what.id] = GangState(what.id, what.shape, Phase.IDLE, what.used)
+
+
+def test_a_gang_that_cannot_help_is_left_alone():
+    gangs = [GangState("cpus", shape(2), Phase.IDLE, 1), GangState("gpu", shape(1, 1, 1), Phase.BUSY, 2)]
+    request = Request(0, shape(1, 1, 1).total, shape(1, 1, 1))
+    assert decide(CLUSTER, gangs, [], [request]) == Wait()

@@ -1,0 +1,138 @@
+"""The book of one trial: what its ranks told, what its runner has heard, which checkpoints count. No Ray, no waiting.
+
+News may come twice and may overtake each other: Ray does not keep the order of calls to an asyncio actor, and a rank tells everything
+again until it knows that it arrived. So news always reach back to the last that was acknowledged, and the book takes each thing once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sweeps.gangs.messages import News, Progress
+from sweeps.trial import Checkpoint, Report, State
+
+# The step of a rank that has ended: whatever it had to persist, it has.
+ENDED = 10**12
+
+
+@dataclass
+class Book:
+    """What is known of a trial over all its attempts.
+
+    Attributes:
+        workers: ranks of its gang.
+        metric: the objective's name.
+        minimize: whether smaller is better.
+        checkpoint: the newest that every rank has done its part of; a retry goes on from it.
+        best: the one that holds the best model.
+        rung: the step at which rank 0 waits for a verdict that the driver has not given.
+        state, error: how it ended; None while it runs.
+    """
+
+    workers: int
+    metric: str
+    minimize: bool
+    attempt: int = 0
+    checkpoint: Checkpoint | None = None
+    best: Checkpoint | None = None
+    rung: int | None = None
+    state: State | None = None
+    error: str | None = None
+    dropped: list[str] = field(default_factory=list)
+    _seen: int = 0
+    _values: dict[int, float] = field(default_factory=dict)
+    _steps: dict[int, int] = field(default_factory=dict)
+    _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
+    _unheard: list[Report] = field(default_factory=list)
+    _fresh: bool = False
+    _heard_rung: int | None = None
+    _last: Progress = field(default_factory=Progress)
+
+    def begin(self) -> int:
+        """A new attempt; its number. What an earlier one had half done does not count."""
+        self.attempt += 1
+        self._steps, self._parts = {}, {}
+        return self.attempt
+
+    def take(self, attempt: int, news: News, ended: bool = False) -> bool:
+        """Book a rank's news; False if they are of an attempt or a trial that is over."""
+        if self.state is not None or attempt != self.attempt:
+            return False
+        for report in news.reports:
+            if report.step > self._seen:
+                self._seen = report.step
+                self._values[report.step] = report.metrics[self.metric]
+                self._unheard.append(report)
+        for part in news.checkpoints:
+            if self.checkpoint is None or part.step > self.checkpoint.step:
+                self._parts.setdefault(part.step, {})[news.rank] = part
+        self._steps[news.rank] = max(self._steps.get(news.rank, 0), ENDED if ended else news.step)
+        whole = [step for step in self._parts if all(self._steps.get(rank, 0) >= step for rank in range(self.workers))]
+        for step in sorted(whole):
+            parts = self._parts.pop(step)
+            self._keep(parts[min(parts)])
+        return True
+
+    def _keep(self, new: Checkpoint) -> None:
+        """Make `new` the trial's checkpoint; what neither a retry nor the export needs any more is dropped."""
+        old = {c.path for c in (self.checkpoint, self.best) if c}
+        if self.best is None or self._badness(new) <= self._badness(self.best):
+            self.best = new
+        self.checkpoint, self._fresh = new, True
+        self.dropped += sorted(old - {new.path, self.best.path})
+
+    def _badness(self, checkpoint: Checkpoint) -> float:
+        """Smaller is better; a value that is not known, or NaN, is the worst."""
+        value = self._values.get(checkpoint.best_step, float("nan"))
+        if value != value:
+            return float("inf")
+        return value if self.minimize else -value
+
+    def waits_at(self, step: int) -> None:
+        """Rank 0 has come to a rung that is not decided yet."""
+        self.rung = step
+
+    def answered(self, step: int) -> bool:
+        """The driver has decided the rung; False if nobody waits there."""
+        if self.rung != step:
+            return False
+        self.rung = self._heard_rung = None
+        return True
+
+    def finish(self, state: State, error: str | None = None) -> None:
+        """The trial is over; the first end that is booked counts."""
+        if self.state is None:
+            self.state, self.error = state, error
+
+    # ---- the runner's side
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the runner should hear at once: the end, a rung, a checkpoint."""
+        return self.state is not None or self.rung != self._heard_rung or self._fresh
+
+    @property
+    def unheard(self) -> bool:
+        """Whether there are reports that the runner has not heard of."""
+        return bool(self._unheard)
+
+    def hear(self, seconds: float) -> Progress:
+        """What the runner has not heard yet; heard with this call."""
+        self._last = Progress(
+            reports=tuple(self._unheard),
+            checkpoint=self.checkpoint if self._fresh else None,
+            best=self.best,
+            rung=self.rung if self.rung != self._heard_rung else None,
+            state=self.state,
+            error=self.error,
+            attempts=self.attempt,
+            seconds=seconds,
+        )
+        self._unheard, self._fresh, self._heard_rung = [], False, self.rung
+        return self._last
+
+    def repeat(self) -> None:
+        """A new runner has taken over: what the last one heard last may not have reached the driver."""
+        self._unheard = [*self._last.reports, *self._unheard]
+        self._fresh = self._fresh or self._last.checkpoint is not None
+        self._heard_rung = None

@@ -1,0 +1,115 @@
+"""However news are doubled, delayed and shuffled, the driver hears each report once and in order."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.gangs.booking import Book
+from sweeps.gangs.messages import News
+from sweeps.trial import Checkpoint, Report, State
+
+
+def report(step: int, loss: float = 0.0) -> Report:
+    return Report(step, {"loss": loss}, float(step))
+
+
+def saved(step: int, rank: int = 0, best: int | None = None) -> Checkpoint:
+    return Checkpoint(f"/t/checkpoint_{step:06d}", step, best or step)
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 12), st.randoms(use_true_random=False))
+def test_each_report_is_heard_once_and_in_order(steps, chance):
+    """Rank 0 tells all that is not acknowledged; any of its messages may come twice or late, the last one comes."""
+    messages, known = [], 0
+    for step in range(1, steps + 1):
+        if chance.random() < 0.5 or step == steps:
+            messages.append(News(0, step, tuple(report(s) for s in range(known + 1, step + 1))))
+            if chance.random() < 0.5:
+                known = step  # acknowledged: later messages do not repeat it, so it has arrived
+    book, heard = Book(1, "loss", True), []
+    attempt = book.begin()
+    arrived = 0
+    for message in messages:
+        assert message.reports[0].step <= arrived + 1
+        book.take(attempt, message)
+        arrived = message.step
+        for late in chance.sample(messages[: messages.index(message) + 1], k=1):
+            book.take(attempt, late)
+        if chance.random() < 0.5:
+            heard += book.hear(0.0).reports
+    heard += book.hear(0.0).reports
+    assert [r.step for r in heard] == list(range(1, steps + 1))
+
+
+def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
+    book = Book(3, "loss", True)
+    attempt = book.begin()
+    book.take(attempt, News(0, 2, (report(1), report(2)), (saved(2),)))
+    assert book.checkpoint is None
+    book.take(attempt, News(1, 2, (), (saved(2, 1),)))
+    assert book.checkpoint is None
+    book.take(attempt, News(2, 1))
+    assert book.checkpoint is None
+    book.take(attempt, News(2, 5))
+    assert book.checkpoint == saved(2) and book.urgent
+    book.take(attempt, News(1, 2, (), (saved(2, 1),)))  # told twice
+    assert book.dropped == []
+
+
+def test_what_an_attempt_left_half_done_does_not_count():
+    book = Book(2, "loss", True)
+    first = book.begin()
+    book.take(first, News(0, 1, (report(1),), (saved(1),)))
+    second = book.begin()
+    assert not book.take(first, News(1, 1))
+    book.take(second, News(1, 1))
+    assert book.checkpoint is None
+
+
+def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
+    book = Book(1, "loss", True)
+    attempt = book.begin()
+    for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
+        book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
+    assert (book.best, book.checkpoint) == (saved(2), saved(4))
+    assert book.dropped == [saved(1).path, saved(3).path]
+
+
+def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
+    book = Book(1, "loss", False)
+    attempt = book.begin()
+    book.take(attempt, News(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)))
+    book.take(attempt, News(0, 4, (report(4, 0.5),), (saved(4),)))
+    assert book.best == saved(3, best=1)
+
+
+def test_nan_never_becomes_the_best():
+    book = Book(1, "loss", True)
+    attempt = book.begin()
+    book.take(attempt, News(0, 1, (report(1, 0.5),), (saved(1),)))
+    book.take(attempt, News(0, 2, (report(2, float("nan")),), (saved(2),)))
+    assert book.best == saved(1)
+
+
+def test_a_rung_is_told_once_and_again_to_a_new_runner():
+    book = Book(1, "loss", True)
+    attempt = book.begin()
+    book.take(attempt, News(0, 1, (report(1),)))
+    book.waits_at(1)
+    assert book.hear(0.0).rung == 1 and not book.urgent
+    book.repeat()
+    again = book.hear(0.0)
+    assert again.rung == 1 and [r.step for r in again.reports] == [1]
+    assert book.answered(1) and not book.answered(1)
+    assert book.hear(0.0).rung is None
+
+
+def test_the_first_end_counts_and_nothing_after_it():
+    book = Book(1, "loss", True)
+    attempt = book.begin()
+    book.finish(State.PRUNED)
+    book.finish(State.FAIL, "late")
+    assert (book.state, book.error) == (State.PRUNED, None)
+    assert not book.take(attempt, News(0, 1, (report(1),)))
