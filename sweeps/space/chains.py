@@ -9,7 +9,7 @@ from sweeps.errors import nearest
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.spec import Chain, Template
-from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, Step
+from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, WORDS, Step
 from sweeps.space.tunable import BAD, Tunable
 
 
@@ -91,10 +91,20 @@ class Chains(Tunable):
                 self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {nearest(key, ('columns', *allowed))}")
             else:
                 params[key] = self.anything(child, at)
+                self._words(name, key, child, params[key], at)
         for key in REQUIRED.get(name, ()):
             if key not in params:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
         return Chain((Step(name, columns, params),)) if len(self.problems) == before else BAD
+
+    def _words(self, name: str, key: str, node: Node, value: Template, path: str) -> None:
+        """Check a parameter that takes one of a few words, its options too where it is a dimension."""
+        if not (words := WORDS.get((name, key))):
+            return
+        given = [option.value for option in value.options] if isinstance(value, Dimension) else [value]
+        for word in given:
+            if value is not BAD and word not in words:
+                self.wrong(node, path, f"{name} takes {', '.join(words)}, got {word}")
 
     def _columns(self, node: Node, path: str) -> Template:
         """A selector: a word or a pattern, or names and patterns; or a dimension of selectors."""

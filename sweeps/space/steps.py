@@ -40,6 +40,13 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "UniformKBinsDiscretizer": ("bins",),
 }
 
+# Parameters that take one of a few words.
+WORDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("Normalizer", "norm"): ("l1", "l2", "max"),
+    ("PowerTransformer", "method"): ("yeo-johnson", "box-cox"),
+    ("SimpleImputer", "strategy"): ("mean", "most_frequent", "constant"),
+}
+
 NONE = "none"  # the word for a chain without steps
 
 
