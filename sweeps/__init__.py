@@ -8,7 +8,8 @@ from sweeps.errors import BundleError, InputError, Interrupted, Problem, SweepFa
 
 if TYPE_CHECKING:
     from sweeps.bundle import load_bundle
-    from sweeps.orchestrator import SweepResult, run
+    from sweeps.orchestrator import run
+    from sweeps.result import SweepResult
     from sweeps.space import Space, load  # type: ignore[no-redef]
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ __all__ = [
 # Ray, MLflow and the frameworks are imported when they are used: `sweeps --help` never waits for them.
 _LAZY = {
     "Space": "sweeps.space",
-    "SweepResult": "sweeps.orchestrator",
+    "SweepResult": "sweeps.result",
     "load": "sweeps.space",
     "load_bundle": "sweeps.bundle",
     "run": "sweeps.orchestrator",

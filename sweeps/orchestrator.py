@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import json
 import logging
 import os
 import shutil
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +15,12 @@ from typing import Any
 from sweeps import chatter, provenance
 from sweeps import space as space_file
 from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
+from sweeps.folder import new_folder, roots_of, save_space, saved_space
+from sweeps.interrupt import Interrupt
 from sweeps.resources import concurrency, fits
+from sweeps.result import SweepResult
 from sweeps.search import verdicts
-from sweeps.space import Space
+from sweeps.space import Space, known_chains
 from sweeps.trial import State
 
 log = logging.getLogger(__name__)
@@ -30,51 +28,6 @@ log = logging.getLogger(__name__)
 DEFAULT_ROOT = "sweeps-runs"
 # A Tune trial must ask for something; a CPU would be taken from the workers.
 RUNNER_MEMORY = 16 * 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class SweepResult:
-    """What a sweep came to.
-
-    Attributes:
-        sweep, dir: its name and folder.
-        trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
-        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`; None if no trial has a value.
-        bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
-        checkpoint: the winner's checkpoint, exported where there is no `load`.
-        mlflow: `tracking_uri`, `experiment`, `parent_run`.
-        fits: distinct preprocessing chains fitted.
-        seconds: wall time.
-        reason: why the sweep ended before its last trial; None if it did not.
-        notes: what the user should know besides, a line each.
-    """
-
-    sweep: str
-    dir: Path
-    trials: dict[str, int]
-    best: dict[str, Any] | None
-    bundle: Path | None
-    checkpoint: Path | None
-    mlflow: dict[str, Any]
-    fits: int
-    seconds: float
-    reason: str | None = None
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        shown = dataclasses.asdict(self)
-        shown["dir"] = str(self.dir)
-        for key in ("bundle", "checkpoint"):
-            shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason", "notes"):
-            if not shown[key]:
-                del shown[key]
-        return shown
-
-    def as_text(self) -> str:
-        """`to_json` as a file's text."""
-        return json.dumps(self.to_json(), indent=2, default=str) + "\n"
 
 
 def run(
@@ -113,99 +66,6 @@ def run(
         return sweep.run()
 
 
-def new_folder(root: Path, name: str, began: float) -> Path:
-    """Make the folder of a new sweep: ROOT/NAME-DATE-TIME, with a count where that exists already."""
-    stamp = datetime.datetime.fromtimestamp(began).strftime("%Y%m%d-%H%M%S")
-    for tail in ("", *(f"-{i}" for i in range(2, 1000))):
-        folder = root / f"{name}-{stamp}{tail}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as e:
-            raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
-        return folder
-    raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
-
-
-def known_chains(space: Space) -> list[tuple[Any, ...]]:
-    """The distinct chains that are known before a trial is sampled: constant ones and those of the grid."""
-
-    class Unknown(Exception):
-        pass
-
-    chains = {}
-    for cell in space.cells:
-
-        def choose(dimension: Any, cell: dict[str, Any] = cell) -> Any:
-            if dimension.name in cell:
-                return cell[dimension.name]
-            if dimension.name.split(".")[0] == "preprocessor":
-                raise Unknown
-            if dimension.options:
-                return dimension.options[0].key
-            return 0.5 if dimension.lower is None else dimension.lower
-
-        with contextlib.suppress(Unknown):
-            chain = tuple(space.fill(choose)["preprocessor"])
-            chains[repr(chain)] = chain
-    return list(chains.values())
-
-
-def save_space(folder: Path, space: Space) -> None:
-    """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone."""
-    (folder / "space.yaml").write_text(space.text)
-    origin = {"base": str(space.data.base), "cwd": str(Path.cwd()), "overrides": list(space.overrides)}
-    (folder / "origin.json").write_text(json.dumps(origin, indent=2) + "\n")
-
-
-def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
-    """The space of a sweep's folder, with its paths relative to where the file was, and the folders of the user's modules.
-
-    Raises:
-        InputError: the folder is not a sweep's.
-    """
-    try:
-        origin = json.loads((folder / "origin.json").read_text())
-        overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
-    except (OSError, ValueError, KeyError) as e:
-        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e
-    for root in (cwd, base):
-        if str(root) not in sys.path:
-            sys.path.insert(0, str(root))
-    return space_file.load(folder / "space.yaml", overrides, base=base), (base, cwd)
-
-
-def roots_of(space: Space) -> tuple[Path, ...]:
-    """Where the user's modules are found: beside the space file first, then where the command was typed."""
-    return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
-
-
-class _Interrupt:
-    """Ctrl-C: the first asks the sweep to stop gently, the second ends the process."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: Any) -> None:
-        if self.asked:
-            # Ray's processes die with this one, their parent; nothing of the record is half written that a resume cannot mend.
-            os._exit(130)
-        self.asked = True
-
-
 class _Sweep:
     """One run, in order: Ray, data, search, export, record."""
 
@@ -217,7 +77,7 @@ class _Sweep:
         self.address: str | None = address
         self.uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         self.on_progress = on_progress or (lambda snapshot: None)
-        self.interrupt = _Interrupt()
+        self.interrupt = Interrupt()
         self.roots = roots_of(space)
 
     def run(self) -> SweepResult:

@@ -1,14 +1,13 @@
 """The pool: one actor that owns the gangs, leases them to trials and carries messages between runners and ranks.
 
-Behind `start`, `_drive` takes one trial through: prepared data, a gang, the attempts it needs. Which gang is reused, started or
-evicted is `account.decide`'s, what counts of the news is `booking.Book`'s; here are only the effects.
+Behind `start`, `_drive` takes one trial through: prepared data, a gang, the attempts it needs. Who gets which gang is the business of
+`leases`, what counts of the news that of `booking`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import shutil
 import time
@@ -19,47 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import RayTaskError
 
-from sweeps.gangs import account, local, train_run
-from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start
 from sweeps.gangs.booking import Book
+from sweeps.gangs.leases import Background, Gang, Leases, said
 from sweeps.gangs.messages import Ended, Job, News, Order, Progress
-from sweeps.resources import Shape
 from sweeps.trial import State, Trial
 
 # A runner hears of its trial at least this often while there is news, in seconds.
 PROGRESS_EVERY = 1.0
 # When one rank raised, the others get this long to raise as well before the gang counts as broken.
 RAISED_ALONE_AFTER = 2.0
-# How long a rank's process may take to show that it lives.
-SIGN_OF_LIFE = 10.0
-
-
-class _Gang:
-    def __init__(self, name: str, shape: Shape):
-        self.id, self.shape = name, shape
-        self.phase, self.used = Phase.BUSY, 0
-        self.orders: list[Order | None] = []
-        self.handles: dict[int, Any] = {}
-        self.ended: list[Ended] = []
-        self.gone: BaseException | None = None  # why; `_Closed` if it was meant to go
-        self.changed = asyncio.Condition()
-        self.closed = asyncio.Event()
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is gone because a process was lost, and not because it could never run."""
-        return self.gone is not None and not isinstance(self.gone, (RayTaskError, ImportError))
-
-    def kill(self) -> None:
-        for handle in self.handles.values():
-            with contextlib.suppress(Exception):
-                ray.kill(handle)
-
-
-class _Closed(Exception):
-    """The gang was closed or killed by the pool."""
 
 
 class _Run:
@@ -87,23 +56,20 @@ class _Pool:
 
     def __init__(self, cluster: dict[str, float], storage: str, max_failures: int, environment: dict[str, str]):
         os.environ.update(environment)
-        self.cluster, self.storage, self.max_failures = cluster, storage, max_failures
+        self.max_failures = max_failures
+        self.spawn = Background()
+        self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
+        self.leases = Leases(cluster, storage, self.spawn, self.threads)
         self.job: Job | None = None
         self.keeper: Any = None
-        self.gangs: dict[str, _Gang] = {}
         self.runs: dict[str, _Run] = {}
-        self.line: list[tuple[Request, asyncio.Future]] = []
-        self.granted: dict[int, dict[str, float]] = {}
         self.prepared: dict[str, asyncio.Future] = {}
-        self.count = itertools.count()
-        self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
         self.stopping: State | None = None
-        self.started_gangs = 0
-        self.tasks: set[asyncio.Task] = set()
 
     async def configure(self, job: Job, keeper: Any) -> None:
         """Tell the pool what the sweep runs, once the data is known."""
-        self.job, self.keeper = job, keeper
+        self.job = self.leases.job = job
+        self.keeper = keeper
 
     # ---- what the driver calls
 
@@ -125,7 +91,7 @@ class _Pool:
         if self.stopping is not None:
             run.finish(self.stopping)
         else:
-            run.task = self._spawn(self._drive(run))
+            run.task = self.spawn(self._drive(run))
 
     async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
         """The driver's verdict on a rung, for all ranks that wait there."""
@@ -163,13 +129,7 @@ class _Pool:
     async def shutdown(self, timeout: float = 10.0) -> None:
         """Close every gang, waiting for them; kill those that take longer."""
         await self.interrupt(self.stopping or State.RUNNING)
-        gangs = list(self.gangs.values())
-        for gang in gangs:
-            await self._close(gang)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(g.closed.wait() for g in gangs)), timeout)
-        for gang in self.gangs.values():
-            gang.kill()
+        await self.leases.close_all(timeout)
 
     # ---- what a runner calls
 
@@ -208,14 +168,12 @@ class _Pool:
 
     async def hello(self, gang_id: str, rank: int, handle: Any) -> None:
         """A rank is up."""
-        if gang := self.gangs.get(gang_id):
-            gang.handles[rank] = handle
-            if gang.gone:
-                gang.kill()
+        if gang := self.leases.gangs.get(gang_id):
+            gang.greet(rank, handle)
 
     async def next_order(self, gang_id: str, rank: int, index: int) -> Order | None:
         """Wait for the gang's order of this index; None when the gang is to close."""
-        gang = self.gangs.get(gang_id)
+        gang = self.leases.gangs.get(gang_id)
         if gang is None:
             return None
         async with gang.changed:
@@ -256,7 +214,7 @@ class _Pool:
     async def ended(self, gang_id: str, trial_id: str, attempt: int, news: News, index: int, ended: Ended) -> None:
         """Take a rank's last news of a trial."""
         self._book(trial_id, attempt, news, ended=True)
-        if gang := self.gangs.get(gang_id):
+        if gang := self.leases.gangs.get(gang_id):
             async with gang.changed:
                 if index == len(gang.orders) - 1:
                     gang.ended.append(ended)
@@ -279,7 +237,7 @@ class _Pool:
         try:
             while run.book.state is None and not run.stopped:
                 prepared = await asyncio.shield(self._prepared(run.trial.preprocessor))
-                gang = await self._queue(Request(next(self.count), run.trial.shape.total, run.trial.shape))
+                gang = await self.leases.gang(run.trial.shape)
                 try:
                     ended = await self._attempt(gang, run, prepared)
                 finally:
@@ -291,7 +249,7 @@ class _Pool:
                 lost += 1
                 if lost > self.max_failures:
                     limit = f"limits.max_failures: {self.max_failures}"
-                    run.finish(State.FAIL, f"a worker process died in {lost} attempts ({limit}): {_said(gang.gone)}")
+                    run.finish(State.FAIL, f"a worker process died in {lost} attempts ({limit}): {said(gang.gone)}")
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
             raise
@@ -303,7 +261,7 @@ class _Pool:
             if run.stopped:
                 self.runs.pop(run.trial.id, None)
 
-    async def _attempt(self, gang: _Gang, run: _Run, prepared: dict[str, Any]) -> Ended | None:
+    async def _attempt(self, gang: Gang, run: _Run, prepared: dict[str, Any]) -> Ended | None:
         """Run a trial on a leased gang; None if a process was lost under it. The gang is given back, or closed."""
         attempt, workers = run.book.begin(), gang.shape.workers
         run.resumed = asyncio.get_running_loop().create_future()
@@ -312,46 +270,29 @@ class _Pool:
         shards = prepared["shards"][workers]
         order = Order(run.trial, attempt, run.folder, prepared["key"], shards, prepared["check"], run.book.checkpoint)
         try:
+            await gang.order(order)
             async with gang.changed:
-                gang.ended = []
-                gang.orders.append(order)
-                gang.changed.notify_all()
                 await gang.changed.wait_for(lambda: gang.gone or any(e.error for e in gang.ended) or len(gang.ended) == workers)
                 if not gang.gone and len(gang.ended) < workers:  # a rank raised: do the others too?
                     with contextlib.suppress(asyncio.TimeoutError):
                         everyone = gang.changed.wait_for(lambda: gang.gone or len(gang.ended) == workers)
                         await asyncio.wait_for(everyone, RAISED_ALONE_AFTER)
         except asyncio.CancelledError:
-            await self._close(gang, kill=True)
+            await self.leases.close(gang, kill=True)
             raise
         failed = [e for e in gang.ended if e.state is State.FAIL]
         if len(gang.ended) < workers:
             # A rank that lost its peer in a collective raises as well: it is the trial's fault only if its peers live.
-            lost = gang.lost or await self._lost_a_rank(gang)
-            await self._close(gang, kill=True)  # the others may wait for the one that raised
+            lost = gang.lost or await gang.lost_a_rank()
+            await self.leases.close(gang, kill=True)  # the others may wait for the one that raised
             if lost:
                 return None
-            return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {_said(gang.gone)}")
+            return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {said(gang.gone)}")
         if any(e.broken for e in gang.ended):
-            await self._close(gang)
+            await self.leases.close(gang)
         else:
-            self._release(gang)
+            self.leases.release(gang)
         return failed[0] if failed else min(gang.ended, key=lambda e: e.rank)
-
-    async def _lost_a_rank(self, gang: _Gang) -> bool:
-        """Whether the process of a rank that has not ended is dead."""
-        silent = [handle for rank, handle in gang.handles.items() if rank not in {e.rank for e in gang.ended}]
-
-        async def dead(handle: Any) -> bool:
-            try:
-                await asyncio.wait_for(handle.__ray_call__.remote(_alive), SIGN_OF_LIFE)
-            except (ActorDiedError, RayActorError):
-                return True
-            except (TimeoutError, GetTimeoutError, RayError):
-                return False
-            return False
-
-        return any(await asyncio.gather(*map(dead, silent)))
 
     # ---- data
 
@@ -359,128 +300,13 @@ class _Pool:
         """The data passed through a chain; made once for all trials that share it, also when they start together."""
         key = repr(chain)
         if key not in self.prepared:
-            self.prepared[key] = self._spawn(self._prepare(chain))
+            self.prepared[key] = self.spawn(self._prepare(chain))
         return self.prepared[key]
 
     async def _prepare(self, chain: tuple) -> dict[str, Any]:
         """Ray Data runs tasks, which hang while gangs hold every CPU: so a fit stands in line for one like a gang."""
-        ticket = await self._queue(Request(next(self.count), {"CPU": min(1.0, self.cluster.get("CPU", 1.0))}))
-        try:
+        async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
             return await self.keeper.prepare.remote(chain)
-        finally:
-            self.granted.pop(ticket, None)
-            self._serve_line()
-
-    # ---- the account's effects
-
-    async def _queue(self, request: Request) -> Any:
-        """Stand in line; a gang for a trial, a ticket for a fit."""
-        got: asyncio.Future = asyncio.get_running_loop().create_future()
-        self.line.append((request, got))
-        self._serve_line()
-        try:
-            return await got
-        except asyncio.CancelledError:
-            if got.done() and not got.cancelled() and isinstance(got.result(), _Gang):
-                self._release(got.result())
-            self.line = [(r, f) for r, f in self.line if f is not got]
-            self._serve_line()
-            raise
-
-    def _serve_line(self) -> None:
-        """Do what the account says until it says wait."""
-        while True:
-            self.line = [(r, f) for r, f in self.line if not f.done()]
-            states = [GangState(g.id, g.shape, g.phase, g.used) for g in self.gangs.values()]
-            action = account.decide(self.cluster, states, list(self.granted.values()), [r for r, _ in self.line])
-            match action:
-                case Reuse(request, gang_id):
-                    gang = self.gangs[gang_id]
-                    gang.phase, gang.used = Phase.BUSY, next(self.count)
-                    self._grant(request, gang)
-                case Start(Request(shape=None) as request):
-                    self.granted[request.id] = dict(request.need)
-                    self._grant(request, request.id)
-                case Start(request):
-                    assert request.shape is not None
-                    self._grant(request, self._begin(request.shape))
-                case Evict(gang_id):
-                    self.gangs[gang_id].phase = Phase.CLOSING
-                    self._spawn(self._close(self.gangs[gang_id]))
-                case Refuse(request):
-                    self._grant(request, error=RuntimeError(self._too_large(request)))
-                case _:
-                    return
-
-    def _grant(self, request: Request, what: Any = None, error: Exception | None = None) -> None:
-        for waiting, got in self.line:
-            if waiting is request and not got.done():
-                if error is not None:
-                    got.set_exception(error)
-                else:
-                    got.set_result(what)
-
-    def _too_large(self, request: Request) -> str:
-        needs = ", ".join(f"{v:g} {k} (there are {self.cluster.get(k, 0):g})" for k, v in request.need.items())
-        return f"{request.shape} needs {needs}"
-
-    def _begin(self, shape: Shape) -> _Gang:
-        """Start a gang; `_watch` notices its end."""
-        assert self.job is not None
-        self.started_gangs += 1
-        gang = _Gang(f"gang-{self.started_gangs:03d}", shape)
-        gang.used = next(self.count)
-        self.gangs[gang.id] = gang
-        me = ray.get_runtime_context().current_actor
-        running: Any
-        if shape.workers == 1:
-            gang.handles[0], running = local.start(me, gang.id, self.job, shape)
-        else:
-            loop = asyncio.get_running_loop()
-            running = loop.run_in_executor(self.threads, train_run.run, me, gang.id, self.job, shape, self.storage)
-        self._spawn(self._watch(gang, running))
-        return gang
-
-    async def _watch(self, gang: _Gang, running: Any) -> None:
-        """Wait until a gang is gone, for good or ill, then give its resources back to the account."""
-        why: BaseException = _Closed("closed")
-        try:
-            await running
-        except Exception as e:
-            why = e
-        self.gangs.pop(gang.id, None)
-        async with gang.changed:
-            gang.gone = gang.gone or why
-            gang.changed.notify_all()
-        gang.closed.set()
-        self._serve_line()
-
-    def _release(self, gang: _Gang) -> None:
-        if gang.gone is None and gang.phase is Phase.BUSY:
-            gang.phase = Phase.IDLE
-        self._serve_line()
-
-    async def _close(self, gang: _Gang, kill: bool = False) -> None:
-        """Let a gang's loops return, or kill them where they may hang. Its resources are free once it is gone."""
-        gang.phase = Phase.CLOSING
-        if kill:
-            gang.gone = gang.gone or _Closed("killed")
-            gang.kill()
-        async with gang.changed:
-            gang.orders.append(None)
-            gang.changed.notify_all()
-
-    def _spawn(self, coroutine: Any) -> asyncio.Task:
-        """Run in the background; the loop itself keeps only a weak reference of a task."""
-        task = asyncio.ensure_future(coroutine)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
-
-
-def _alive(actor: Any) -> bool:
-    """Run in a rank's process, to see whether there is one."""
-    return True
 
 
 def _tidy(folder: str, book: Book) -> None:
@@ -489,15 +315,6 @@ def _tidy(folder: str, book: Book) -> None:
     for path in Path(folder).glob("checkpoint_*"):
         if str(path) not in keep:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _said(error: BaseException | None) -> str:
-    """An error in one line: its cause where Ray wrapped one, without Ray's colours and addresses."""
-    cause = getattr(error, "cause", None) or error
-    if isinstance(error, ActorDiedError):
-        return "the process was killed or crashed"
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")
 
 
 Pool: Any = ray.remote(_Pool).options(num_cpus=0, max_restarts=0, max_concurrency=10_000)

@@ -12,7 +12,7 @@ load                        all of it, and every problem at once
 from sweeps.space.domains import Dimension, Option
 from sweeps.space.keys import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec
 from sweeps.space.load import load
-from sweeps.space.spec import Space
+from sweeps.space.spec import Space, known_chains
 from sweeps.space.steps import Step
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "Split",
     "Step",
     "TrainerSpec",
+    "known_chains",
     "load",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -167,3 +168,27 @@ def _integers(dim: Dimension) -> range:
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
     """Every distinct shape that a scaling section can make, in the order of the file."""
     return tuple(dict.fromkeys(shape_of(filled, backend) for filled in variants(scaling)))
+
+
+def known_chains(space: Space) -> list[tuple[Step, ...]]:
+    """The distinct chains that are known before a trial is sampled: constant ones and those of the grid."""
+
+    class Unknown(Exception):
+        pass
+
+    chains = {}
+    for cell in space.cells:
+
+        def choose(dimension: Any, cell: dict[str, Any] = cell) -> Any:
+            if dimension.name in cell:
+                return cell[dimension.name]
+            if dimension.name.split(".")[0] == "preprocessor":
+                raise Unknown
+            if dimension.options:
+                return dimension.options[0].key
+            return 0.5 if dimension.lower is None else dimension.lower
+
+        with contextlib.suppress(Unknown):
+            chain = tuple(space.fill(choose)["preprocessor"])
+            chains[repr(chain)] = chain
+    return list(chains.values())

@@ -1,0 +1,53 @@
+"""What a sweep came to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepResult:
+    """What a sweep came to.
+
+    Attributes:
+        sweep, dir: its name and folder.
+        trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
+        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`; None if no trial has a value.
+        bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
+        checkpoint: the winner's checkpoint, exported where there is no `load`.
+        mlflow: `tracking_uri`, `experiment`, `parent_run`.
+        fits: distinct preprocessing chains fitted.
+        seconds: wall time.
+        reason: why the sweep ended before its last trial; None if it did not.
+        notes: what the user should know besides, a line each.
+    """
+
+    sweep: str
+    dir: Path
+    trials: dict[str, int]
+    best: dict[str, Any] | None
+    bundle: Path | None
+    checkpoint: Path | None
+    mlflow: dict[str, Any]
+    fits: int
+    seconds: float
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        shown = dataclasses.asdict(self)
+        shown["dir"] = str(self.dir)
+        for key in ("bundle", "checkpoint"):
+            shown[key] = str(shown[key]) if shown[key] else None
+        for key in ("checkpoint", "reason", "notes"):
+            if not shown[key]:
+                del shown[key]
+        return shown
+
+    def as_text(self) -> str:
+        """`to_json` as a file's text."""
+        return json.dumps(self.to_json(), indent=2, default=str) + "\n"

@@ -1,0 +1,86 @@
+"""What a person reads, without a sweep behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli
+from sweeps.conductor import Snapshot
+from sweeps.result import SweepResult
+
+
+def result(**changes) -> SweepResult:
+    fields = {
+        "sweep": "x-1",
+        "dir": Path("/runs/x-1"),
+        "trials": {"completed": 3, "pruned": 2, "failed": 0},
+        "best": {
+            "trial": "0002",
+            "value": 0.123456789,
+            "test": 0.2,
+            "params": {"eta": 0.0123456789, "kind": "a"},
+            "preprocessor": "StandardScaler",
+            "scaling": {"num_workers": 2, "resources_per_worker": {"CPU": 1.0, "GPU": 0.5}},
+        },
+        "bundle": Path("/runs/x-1/bundle"),
+        "checkpoint": None,
+        "mlflow": {"tracking_uri": "sqlite:////runs/mlflow.db", "experiment": "x", "parent_run": "abc"},
+        "fits": 2,
+        "seconds": 75.4,
+    }
+    return SweepResult(**{**fields, **changes})
+
+
+def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
+    text = cli._summary(result())
+    assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
+    assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
+    assert "sweeps predict /runs/x-1/bundle" in text and "mlflow ui --backend-store-uri sqlite:////runs/mlflow.db" in text
+
+
+def test_the_end_of_a_sweep_without_a_bundle_says_why():
+    text = cli._summary(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
+    assert "names no `load`" in text
+    text = cli._summary(result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout"))
+    assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text and "nothing to export" in text
+
+
+def test_json_has_no_key_that_says_nothing():
+    assert set(result().to_json()) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
+    assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
+
+
+def test_the_progress_line():
+    states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
+    line = cli._line(Snapshot(states, 64, ("0009", 0.0413607), 3700.0, 61.0, None))
+    assert line == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    assert cli._line(Snapshot(Counter(), 8, None, 5.0, None, None)) == "0/8 trials · 0 running · 0 pruned · 0:05"
+
+
+def test_ctrl_c_is_answered(capsys):
+    show = cli._Progress(silent=True)
+    for _ in range(2):
+        show(Snapshot(Counter(), 8, None, 5.0, None, "interrupted"))
+    assert capsys.readouterr().err.count("Ctrl-C again stops at once") == 1
+
+
+@pytest.mark.parametrize(
+    "args, code, said",
+    [
+        (["validate", "absent.yaml"], 2, "absent.yaml"),
+        (["run", "absent.yaml"], 2, "absent.yaml"),
+        (["export", "absent"], 2, "is not a sweep's folder"),
+        (["predict", "absent", "rows.csv"], 2, "rows.csv: there is no such file"),
+        (["run"], 2, "Missing argument"),
+        (["rnu"], 2, "No such command"),
+    ],
+)
+def test_bad_input_is_a_line_and_an_exit_code(args, code, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.main, args)
+    assert done.exit_code == code and said in done.output and "Traceback" not in done.output, done.output
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
