@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,9 @@ def run(
     folder = new_folder(root, space.name, began)
     sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
     chatter.set_environment()
+    if address and Path("~/.ray/auth_token").expanduser().exists():
+        # a cluster that was started with a token wants to see it; one without ignores it
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
     with chatter.into(folder / "sweep.log"):
@@ -120,7 +124,14 @@ class _Sweep:
             return
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
         if self.address:
-            ray.init(address=self.address, **quiet)
+            try:
+                host, _, port = self.address.rpartition(":")
+                if host and port.isdigit() and "/" not in host:  # Ray itself would try for minutes
+                    socket.create_connection((host, int(port)), timeout=5).close()
+                ray.init(address=self.address, **quiet)
+            except (OSError, RuntimeError, ValueError) as e:
+                why = str(e.__cause__ or e).strip().splitlines()[-1]
+                raise InputError(Problem("--address", f"{self.address}: no Ray cluster that can be joined: {why}")) from e
         else:
             ray.init(address="local", include_dashboard=False, **quiet)  # "local": not one that RAY_ADDRESS or `ray start` offers
         try:

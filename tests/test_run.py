@@ -184,13 +184,47 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
 
 
-def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(clean_ray, tmp_path):
+@pytest.mark.parametrize("chain", ["[StandardScaler]", "{choice: [[StandardScaler]]}"], ids=["known beforehand", "sampled"])
+def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(clean_ray, tmp_path, chain):
     result = sweeps.run(
         space_of(tmp_path, "plain", limits="max_trials: 4"),
         dir=tmp_path / "runs",
-        overrides=("space.preprocessor=[StandardScaler]", "limits.max_concurrent_trials=2"),
+        overrides=(f"space.preprocessor={chain}", "limits.max_concurrent_trials=2"),
     )
     assert result.fits == 1 and result.trials["completed"] == 4
+
+
+TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
+
+
+@pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
+@pytest.mark.parametrize("task", TASKS)
+def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(clean_ray, tmp_path, trainer, task):
+    import sklearn.datasets
+
+    data, metric = TASKS[task]
+    tuned = "eta: {loguniform: [0.1, 0.5]}" if trainer == "xgboost" else "lr: {loguniform: [1e-3, 1e-2]}, width: 16"
+    file = tmp_path / "task.yaml"
+    file.write_text(
+        f"""\
+trainer: {trainer}
+data: {{train: "sklearn:{data}", label: target, valid: 0.2, test: 0.2}}
+objective: {{metric: valid-{metric}, goal: minimize}}
+search: {{algorithm: random}}
+scheduler: {{max_t: 4, name: none}}
+limits: {{max_trials: 2}}
+space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
+"""
+    )
+    result = sweeps.run(file, dir=tmp_path / "runs")
+    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 1 and not result.notes
+    assert 0 < result.best["test"] < 1000
+    bundle = sweeps.load_bundle(result.bundle)
+    rows = getattr(sklearn.datasets, f"load_{data}")(as_frame=True)
+    predicted = bundle.predict(rows.data)["prediction"]
+    assert len(predicted) == len(rows.target)
+    if task != "regression":
+        assert set(predicted) <= set(rows.target)
 
 
 def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path):

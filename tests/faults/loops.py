@@ -13,31 +13,28 @@ def kills_itself(config):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def raises_on_one_rank(config):
+def misbehaves(config):
     import ray.train
     import torch
 
-    if ray.train.get_context().get_world_rank() == 1:
+    rank, how = ray.train.get_context().get_world_rank(), config["how"]
+    if how == "raises everywhere":
+        raise ValueError("every rank")
+    if how == "exits":
+        sys.exit(3)
+    if how == "raises alone" and rank == 1:
         raise ValueError("only rank 1")
-    torch.distributed.all_reduce(torch.ones(1))  # waits for rank 1 for ever
-
-
-def raises_everywhere(config):
-    raise ValueError("every rank")
-
-
-def exits(config):
-    sys.exit(3)
-
-
-def destroys_the_group(config):
-    import ray.train
-    import torch
-
+    if how == "saves in parts":
+        for _ in range(3):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, f"rank{rank}").write_text("x" * 100_000)
+                torch.distributed.barrier()
+                ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+        return
     total = torch.ones(1)
-    torch.distributed.all_reduce(total)
+    torch.distributed.all_reduce(total)  # when one raises alone, the other waits here for ever
     ray.train.report({"loss": float(total)})
-    if config["destroy"]:
+    if how == "destroys the group":
         torch.distributed.destroy_process_group()
 
 
@@ -79,19 +76,6 @@ def boosts_until_killed(config):
             return False
 
     xgboost.train({"nthread": 1}, train, num_boost_round=2, callbacks=[Report()])
-
-
-def saves_in_parts(config):
-    """As a sharded model is saved: every rank its own file, at the same moment."""
-    import ray.train
-    import torch
-
-    rank = ray.train.get_context().get_world_rank()
-    for _ in range(3):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, f"rank{rank}").write_text("x" * 100_000)
-            torch.distributed.barrier()
-            ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 def dies_once(config):

@@ -24,23 +24,26 @@ def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("workers, victims", [(1, [0]), (2, [0]), (2, [1]), (2, [0, 1])])
-def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean_ray, tmp_path, workers, victims):
+@pytest.mark.parametrize("workers, rounds", [(1, [[0]]), (2, [[0], [1], [0, 1]])], ids=["a gang of one", "a gang of two"])
+def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean_ray, tmp_path, workers, rounds):
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
     try:
-        t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
-        driving.start(t)
-        wait_until(lambda: (tmp_path / "test-0000.two").exists(), 60, "the trial to hold after two reports")
-        wait_until(lambda: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
-        pids = {rank: pid for _, rank, pid in started(tmp_path, 0)}
-        for victim in victims:
-            os.kill(pids[victim], signal.SIGKILL)
-        progress, reports = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
-        assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or told twice"
-        assert {start for start, _, _ in started(tmp_path, 0)} == {0, 2}, "it went on from its last checkpoint"
+        for number, victims in enumerate(rounds):
+            (tmp_path / "go").unlink(missing_ok=True)
+            t = trial(number, {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
+            driving.start(t)
+            wait_until(lambda t=t: (tmp_path / f"test-{t.id}.two").exists(), 60, "the trial to hold after two reports")
+            wait_until(lambda t=t: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+            pids = {rank: pid for _, rank, pid in started(tmp_path, number)}
+            for victim in victims:
+                os.kill(pids[victim], signal.SIGKILL)
+            progress, reports = driving.finish(t)
+            assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+            assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or told twice"
+            assert {start for start, _, _ in started(tmp_path, number)} == {0, 2}, "it went on from its last checkpoint"
         (tmp_path / "go").touch()
-        assert driving.run(trial(1, {"x": 0.0, "latch": str(tmp_path)}, workers, "none"))[0] is State.COMPLETE
+        last = trial(len(rounds), {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
+        assert driving.run(last)[0] is State.COMPLETE, "the gang that took over serves on"
     finally:
         driving.close()
 
@@ -54,19 +57,6 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ra
         progress, reports = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
         assert [r.step for r in reports] == [1, 2]
-    finally:
-        driving.close()
-
-
-def test_every_ranks_part_of_a_checkpoint_is_kept(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:saves_in_parts", "torch"), tmp_path)
-    try:
-        for number in range(5):
-            t = trial(number, {}, 2, "torch")
-            driving.start(t)
-            progress, _ = driving.finish(t)
-            assert progress.state is State.COMPLETE, progress.error
-            assert sorted(f.name for f in Path(progress.best.path).iterdir()) == ["rank0", "rank1"]
     finally:
         driving.close()
 
@@ -97,28 +87,29 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
         driving.close()
 
 
-@pytest.mark.parametrize(
-    "loop, said", [("raises_on_one_rank", "only rank 1"), ("raises_everywhere", "every rank"), ("exits", "SystemExit")]
-)
-def test_the_users_own_exception_is_a_failure_at_once(clean_ray, tmp_path, loop, said):
-    driving = Driving(job(f"tests.faults.loops:{loop}", "torch"), tmp_path)
-    try:
-        t = trial(0, {}, 2, "torch")
+def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
+    """One pool, one misdeed after the other: each is its own trial's, and the next trial runs as if nothing had been."""
+    driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
+
+    def run(number: int, how: str):
+        t = trial(number, {"how": how}, 2, "torch")
         driving.start(t)
-        progress, _ = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.FAIL, 1)
-        assert said in progress.error and "sweeps/gangs" not in progress.error
-    finally:
-        driving.close()
+        return driving.finish(t)
 
-
-def test_a_loop_that_destroys_the_process_group_spoils_only_its_own_gang(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:destroys_the_group", "torch"), tmp_path)
     try:
-        for number, destroy in enumerate([True, False]):
-            t = trial(number, {"destroy": destroy}, 2, "torch")
-            driving.start(t)
-            progress, reports = driving.finish(t)
+        # As sharded models are saved: every rank its own file, at the same moment.
+        for number in range(5):
+            progress, _ = run(number, "saves in parts")
+            assert progress.state is State.COMPLETE, progress.error
+            assert sorted(f.name for f in Path(progress.best.path).iterdir()) == ["rank0", "rank1"]
+        wrongs = [("raises everywhere", "every rank"), ("exits", "SystemExit"), ("raises alone", "only rank 1")]
+        for number, (how, said) in enumerate(wrongs, start=10):
+            progress, _ = run(number, how)
+            assert (progress.state, progress.attempts) == (State.FAIL, 1), "the user's own exception is a failure at once"
+            assert said in progress.error and "sweeps/gangs" not in progress.error
+        # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.
+        for number, how in enumerate(["destroys the group", "sums"], start=20):
+            progress, reports = run(number, how)
             assert progress.state is State.COMPLETE, progress.error
             assert [r.metrics["loss"] for r in reports] == [2.0]
     finally:

@@ -1,0 +1,33 @@
+"""The light Tune trial that follows a sweep's trial is killed: Tune starts another, the trial does not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+
+from tests.test_run import command, space_of
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+
+def test_a_killed_runner_costs_the_trial_nothing(tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 1")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json", start_new_session=True)
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the trial to hold")
+    children = psutil.Process(process.pid).children(recursive=True)
+    runners = [p for p in children if any("Runner" in part for part in p.cmdline())]
+    assert len(runners) == 1, [p.cmdline() for p in children]
+    os.kill(runners[0].pid, signal.SIGKILL)
+    runners[0].wait(20)
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 1, "pruned": 0, "failed": 0}
+    starts = {f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")}
+    assert starts == {"0"}, "the loop was not started again"
