@@ -42,7 +42,10 @@ def set_environment() -> None:
 
 @contextlib.contextmanager
 def into(path: Path) -> Iterator[None]:
-    """While this lasts, the loggers of the libraries write to the file and nowhere else."""
+    """While this lasts, the loggers of the libraries write to the file and nowhere else; so does what they print.
+
+    Ray prints what its raylet has to say of dead workers on stdout, where `--json` promises one object and nothing else.
+    """
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = []
@@ -58,7 +61,7 @@ def into(path: Path) -> Iterator[None]:
             other.handlers = []
     logging.captureWarnings(True)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), open(path, "a", buffering=1) as log, contextlib.redirect_stdout(log):
             yield
     finally:
         logging.captureWarnings(False)

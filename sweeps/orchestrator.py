@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,17 @@ def run(
         return sweep.run()
 
 
+def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The user's callback, which may print: standard output is turned to the log while a sweep runs, but not for it."""
+    stdout = sys.stdout
+
+    def speak(snapshot: Any) -> None:
+        with contextlib.redirect_stdout(stdout):
+            on_progress(snapshot)
+
+    return speak
+
+
 class _Sweep:
     """One run, in order: Ray, data, search, export, record."""
 
@@ -80,7 +92,7 @@ class _Sweep:
         self.began: float = began
         self.address: str | None = address
         self.uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        self.on_progress = on_progress or (lambda snapshot: None)
+        self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt()
         self.roots = roots_of(space)
 

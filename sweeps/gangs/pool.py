@@ -27,6 +27,8 @@ from sweeps.trial import State, Trial
 
 # A runner hears of its trial at least this often while there is news, in seconds.
 PROGRESS_EVERY = 1.0
+# The driver's `start` of a trial may come this much later than its runner, in seconds.
+START_WITHIN = 30.0
 # When one rank raised, the others get this long to raise as well before the gang counts as broken.
 RAISED_ALONE_AFTER = 2.0
 
@@ -135,7 +137,8 @@ class _Pool:
 
     async def attach(self, trial_id: str) -> int:
         """A runner takes up a trial that was started; its number, which `advance` wants. An earlier runner hears nothing more."""
-        while trial_id not in self.runs:  # the driver's `start` is on its way: Ray keeps no order between callers
+        give_up = time.monotonic() + START_WITHIN
+        while trial_id not in self.runs and time.monotonic() < give_up:  # `start` is on its way: Ray keeps no order between callers
             await asyncio.sleep(0.002)
         run = self.runs[trial_id]
         if run.runner:

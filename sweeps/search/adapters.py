@@ -40,15 +40,20 @@ class StudySearcher(Searcher):
     def __init__(self, conductor: Conductor):
         super().__init__()
         self._conductor = conductor
+        self._begun: dict[str, str] = {}  # Tune's name of a trial and ours
 
     def suggest(self, trial_id: str) -> Any:
         try:
-            return {"trial": self._conductor.begin()}
+            self._begun[trial_id] = self._conductor.begin()
         except StopIteration:
             return Searcher.FINISHED
+        return {"trial": self._begun[trial_id]}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
-        """The scheduler hears of it."""
+        """Of an end the scheduler hears; an error means that Tune gave up on the trial's runner."""
+        trial = self._begun.pop(trial_id, None)
+        if error and trial is not None:
+            self._conductor.lost(trial)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the study is the record."""
@@ -73,7 +78,7 @@ class VerdictScheduler(FIFOScheduler):
             self._conductor.hear(trial.config["trial"], result["progress"])
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        self._conductor.lost(trial.config["trial"])
+        """A runner died; Tune starts another if it may."""
 
 
 class Clock(tune.Callback):

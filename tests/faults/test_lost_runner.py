@@ -20,7 +20,7 @@ def test_a_killed_runner_costs_the_trial_nothing(tmp_path):
     process = command("run", file, "--dir", tmp_path / "runs", "--json", start_new_session=True)
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the trial to hold")
     children = psutil.Process(process.pid).children(recursive=True)
-    runners = [p for p in children if any("Runner" in part for part in p.cmdline())]
+    runners = [p for p in children if any(part.startswith("ray::") and part.endswith(".train") for part in p.cmdline())]
     assert len(runners) == 1, [p.cmdline() for p in children]
     os.kill(runners[0].pid, signal.SIGKILL)
     runners[0].wait(20)
