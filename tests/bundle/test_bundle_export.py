@@ -15,7 +15,7 @@ import pytest
 from sweeps.bundle import copy_checkpoint, export, load_bundle
 from sweeps.errors import BundleError, InputError
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")

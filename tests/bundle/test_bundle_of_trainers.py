@@ -19,7 +19,7 @@ from sweeps.space import Step
 sys.path.insert(0, str(Path(__file__).parents[1] / "trainers"))
 import fake_train
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
 
 SKLEARN = (
     Step("sklearn.impute:SimpleImputer", "numeric", {"strategy": "mean"}),

@@ -12,6 +12,8 @@ import pytest
 
 from trainers import torch_tabular, xgboost
 
+pytestmark = pytest.mark.integration
+
 TASKS = ("binary", "multiclass", "regression")
 XGBOOST = {"num_boost_round": 12, "subsample": 0.8}
 TORCH = {"epochs": 12, "lr": 0.02, "dropout": 0.1, "batch_size": 32}
