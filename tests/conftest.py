@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.commands import end_all
 from tests.waiting import wait_until
 
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
@@ -36,3 +37,9 @@ def clean_ray(local_ray):
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
+
+
+@pytest.fixture(autouse=True)
+def _no_command_is_left_running():
+    yield
+    end_all()

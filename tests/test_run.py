@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,35 +12,11 @@ import psutil
 import pytest
 
 import sweeps
+from tests.commands import REPO, command, space_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-REPO = Path(__file__).parent.parent
 SPACES = REPO / "search_spaces"
-
-
-def command(*args: object, **kwargs) -> subprocess.Popen:
-    """`sweeps ARGS` in a process of its own, with a Ray of its own."""
-    env = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "120"}
-    full = [sys.executable, "-m", "sweeps.cli", *map(str, args)]
-    return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **kwargs)
-
-
-def space_of(tmp_path: Path, loop: str, *, extra: str = "", limits: str = "max_trials: 4", x: str = "{uniform: [0.0, 1.0]}") -> Path:
-    """A space file around one of the user's loops, on data that scikit-learn ships."""
-    file = tmp_path / "own.yaml"
-    file.write_text(
-        f"""\
-name: own
-trainer: {{loop: "tests.user_loops:{loop}", backend: none{extra}}}
-data: {{train: "sklearn:iris", label: target, valid: 0.2}}
-objective: {{metric: loss, goal: minimize}}
-limits: {{{limits}}}
-space:
-  params: {{x: {x}, latch: {tmp_path}}}
-"""
-    )
-    return file
 
 
 def children(client, result) -> list:
@@ -229,7 +203,7 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 
 def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
-    process = command("run", file, "--dir", tmp_path / "runs", "--json", start_new_session=True)
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     (tmp_path / "go").touch()
     wait_until(lambda: list(tmp_path.glob("*-0001.two")), 60, "the second trial to begin")
@@ -253,7 +227,7 @@ def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path):
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
-    process = command("run", file, "--dir", tmp_path / "runs", "--json", start_new_session=True)
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     mine = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)

@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from tests.test_run import command, space_of
+from tests.commands import command, space_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 def test_a_killed_runner_costs_the_trial_nothing(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 1")
-    process = command("run", file, "--dir", tmp_path / "runs", "--json", start_new_session=True)
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the trial to hold")
     children = psutil.Process(process.pid).children(recursive=True)
     runners = [p for p in children if any(part.startswith("ray::") and part.endswith(".train") for part in p.cmdline())]
