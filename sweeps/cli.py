@@ -80,8 +80,8 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     from sweeps.space import load
 
     space = load(file, tuple(overrides))
-    tuned = f"{len(space.dimensions)} dimensions"
-    click.echo(f"{file}: valid; {tuned}, {len(space.cells)} cells, {space.limits.max_trials} trials")
+    counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
+    click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()))
 
 
 @main.command()
@@ -124,7 +124,7 @@ class _Progress:
         if snapshot.reason == "interrupted" and not self.stopping:
             self.stopping = True
             self.close()
-            click.echo("stopping: what runs stays resumable, what finished is exported; Ctrl-C again stops at once", err=True)
+            click.echo("stopping: what finished is kept and the best of it exported; Ctrl-C again stops at once", err=True)
         if self.silent:
             return
         line = _line(snapshot)
@@ -186,7 +186,7 @@ def _summary(result: Any) -> str:
     elif result.checkpoint:
         lines += [f"checkpoint  {_short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
     else:
-        lines += ["no checkpoint was reported: nothing to export", "", "next:"]
+        lines += ["", "next:"]
     uri = result.mlflow["tracking_uri"]
     lines.append(f"  {_typed('mlflow')} ui --backend-store-uri {uri}" if "://" in uri and not uri.startswith("http") else f"  open {uri}")
     return "\n".join(lines)

@@ -56,17 +56,17 @@ def run(
         SweepFailed: no trial came to a value; the message has the first error.
         BundleError: the winner answers differently outside the sweep.
     """
+    began = time.time()
     space = space_file.load(Path(file), tuple(overrides))
     root = Path(dir or DEFAULT_ROOT).resolve()
-    began = time.time()
-    folder = new_folder(root, space.name, began)
-    sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
     chatter.set_environment()
     if address and Path("~/.ray/auth_token").expanduser().exists():
         # a cluster that was started with a token wants to see it; one without ignores it
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
+    folder = new_folder(root, space.name, began)
+    sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
     with chatter.into(folder / "sweep.log"):
         return sweep.run()
 
@@ -146,10 +146,17 @@ class _Sweep:
                 raise InputError(Problem("--address", f"{self.address}: no Ray cluster that can be joined: {why}")) from e
         else:
             ray.init(address="local", include_dashboard=False, **quiet)  # "local": not one that RAY_ADDRESS or `ray start` offers
+        node = None if self.address else ray._private.worker._global_node
+        session = node.get_session_dir_path() if node is not None else None
         try:
             yield self.address is None
+        except BaseException:
+            session = None  # its logs may tell why
+            raise
         finally:
             ray.shutdown()
+            if session is not None:
+                shutil.rmtree(session, ignore_errors=True)
 
     def _search(self, tracker: Any, ours: bool) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""

@@ -55,11 +55,11 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
     done = Exported(describe(trial, result))
     if result.checkpoint is None:
         return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
-    if result.checkpoint.best_step != result.best_step:
-        kept, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
+    kept, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
+    if value != result.value:
         note = f"what is exported is the model of step {kept} ({value:.6g}): the loop saved none at its best step {result.best_step}"
         done = replace(done, notes=(note,))
-    source = Path(result.checkpoint.path)
+    source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
     if space.trainer.load is None:
         return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):

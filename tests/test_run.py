@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -91,6 +92,19 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
 
 
+def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
+    _, result, _ = quickstart
+    shutil.copytree(result["dir"], tmp_path / "moved")
+    hidden = Path(result["dir"]).with_name("gone")
+    Path(result["dir"]).rename(hidden)
+    try:
+        process = command("export", tmp_path / "moved", "-o", tmp_path / "bundle")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and (tmp_path / "bundle" / "MLmodel").is_file(), err
+    finally:
+        hidden.rename(result["dir"])
+
+
 def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
     result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path)
     assert sum(result.trials.values()) == 12 and not result.trials["failed"]
@@ -139,6 +153,20 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match=r"`loss` was not reported at step 1; the loop reports: accuracy, f1"):
         sweeps.run(space_of(tmp_path, "unreported"), dir=tmp_path / "runs")
+
+
+def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
+    with pytest.raises(sweeps.SweepFailed, match=r"`loss` must be a number, got 'good' at step 1"):
+        sweeps.run(space_of(tmp_path, "reports_text", limits="max_trials: 1"), dir=tmp_path / "runs")
+
+
+def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
+    with pytest.raises(sweeps.SweepFailed, match="every rank must report equally often; reports were: rank 0 3, rank 1 2"):
+        sweeps.run(
+            space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),
+            dir=tmp_path / "runs",
+            overrides=("space.scaling.num_workers=2",),
+        )
 
 
 def test_a_shape_that_can_never_fit_is_refused_with_both_numbers(clean_ray, tmp_path):

@@ -66,6 +66,19 @@ def unreported(config):
     ray.train.report({"accuracy": 1.0, "f1": 0.5})
 
 
+def reports_text(config):
+    import ray.train
+
+    ray.train.report({"loss": "good"})
+
+
+def reports_unequally(config):
+    import ray.train
+
+    for _ in range(3 if ray.train.get_context().get_world_rank() == 0 else 2):
+        ray.train.report({"loss": 1.0})
+
+
 def held(config):
     """Reports twice, says so in a file, and goes on when told."""
     import ray.train

@@ -57,5 +57,6 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         shown = ", ".join(text[:10]) + (f" and {len(text) - 10} more" if len(text) > 10 else "")
         raise ValueError(
             f"column{'s' if len(text) > 1 else ''} {shown}: not numbers, which is all this trainer reads; "
-            "encode them in `space.preprocessor`, with OrdinalEncoder, OneHotEncoder or MultiHotEncoder"
+            "name them in `columns` of an encoder in `space.preprocessor` (an encoder's default, `categorical`, leaves out dates), "
+            "or leave them out with `data.drop`"
         )

@@ -70,7 +70,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         parts = {key: _encode(part, spec.label, classes) for key, part in parts.items()}
     parts = _divide(spec, parts, rules, classes is not None, seed)
 
-    markers = {str(rule.column) for rule in rules.values() if rule is not None and rule.kind == "column"} - {spec.label}
+    markers = {str(rule.column) for rule in rules.values() if rule is not None and rule.kind == "column"}
+    markers = (markers | set(spec.drop)) - {spec.label}
     parts = {key: part.drop_columns(sorted(markers)) for key, part in parts.items()}
     train = parts["train"]
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
@@ -93,6 +94,11 @@ def _check_columns(spec: DataSpec, parts: Mapping[str, pa.Table], rules: Mapping
     have = parts["train"].column_names
     if spec.label is not None and spec.label not in have:
         problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest(spec.label, have)}"))
+    for name in spec.drop:
+        if name == spec.label:
+            problems.append(Problem("data.drop", f"`{name}` is the label"))
+        elif name not in have:
+            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest(name, have)}"))
     for key, rule in rules.items():
         if rule is not None and rule.column is not None and rule.column not in have:
             problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest(rule.column, have)}"))

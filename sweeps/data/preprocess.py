@@ -251,7 +251,7 @@ def _suited(step: Applied, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tupl
     value = step.params.get("fill_value")
     what = strategy = str(step.params.get("strategy", "mean"))
     if step.name == "SimpleImputer":
-        number = strategy == "mean" or (strategy == "constant" and not isinstance(value, str))
+        number = strategy in ("mean", "most_frequent") or (strategy == "constant" and not isinstance(value, str))
         text = strategy != "mean" and (strategy != "constant" or isinstance(value, str))
         fits = [n for n in inputs if (number and is_number(frame[n])) or (text and is_categorical(frame[n]))]
         what = f"fill_value {value!r}" if strategy == "constant" else f"strategy {strategy}"

@@ -80,13 +80,14 @@ class News:
 class Ended:
     """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
 
-    `broken` says that the rank can run no other trial after it.
+    `broken` says that the rank can run no other trial after it; `reports` counts those of the attempt.
     """
 
     rank: int
     state: State
     error: str | None = None
     broken: bool = False
+    reports: int = 0
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,9 @@ class _Pool:
             await self.leases.close(gang)
         else:
             self.leases.release(gang)
+        if not failed and len({e.reports for e in gang.ended}) > 1:
+            counts = ", ".join(f"rank {e.rank} {e.reports}" for e in sorted(gang.ended, key=lambda e: e.rank))
+            return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
         return failed[0] if failed else min(gang.ended, key=lambda e: e.rank)
 
     # ---- data

@@ -46,6 +46,7 @@ class TrialSession:
         self.folder = order.folder
         self.step = 0
         self.stopped = False
+        self.reports = 0  # made in this attempt
         self._lock = threading.Lock()
         self._booked = self._known = 0  # steps taken, and told
         self._reports: list[Report] = []
@@ -66,11 +67,14 @@ class TrialSession:
             self._resumed = ray.get(self.pool.resumed.remote(self.order.trial.id, self.rank, self._asked))
             self.step = self.order.checkpoint.step if self._resumed and self.order.checkpoint else 0
         self.step += 1
+        self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = numeric(metrics)
-        if self.rank == 0 and self.job.metric not in numbers:
+        if self.rank == 0 and (metric := self.job.metric) not in numbers:
+            if metric in metrics:
+                raise ValueError(f"the objective's metric `{metric}` must be a number, got {metrics[metric]!r} at step {self.step}")
             named = ", ".join(sorted(map(str, metrics))) or "nothing"
-            raise ValueError(f"the objective's metric `{self.job.metric}` was not reported at step {self.step}; the loop reports: {named}")
+            raise ValueError(f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {named}")
         with self._lock:
             self._booked = self.step
             if saved is not None:
@@ -224,7 +228,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             _kept=kept,
         )
         teller.session = session
-        ended = run_one(session, current, distributed)
+        ended = replace(run_one(session, current, distributed), reports=session.reports)
         teller.session = None
         if distributed and not group_stands(job.backend):
             ended = replace(ended, broken=True)

@@ -107,6 +107,7 @@ class DataSpec:
         test: never seen by the search.
         task: None to infer it from the label.
         base: the folder that relative paths are resolved against; the space file's.
+        drop: columns that are no features.
     """
 
     train: str
@@ -115,6 +116,7 @@ class DataSpec:
     test: Split | None
     task: str | None
     base: Path
+    drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,7 @@ class DataKeys:
     label: Text | None = None
     test: Any = None
     task: Task | None = None
+    drop: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ class _Loader:
                 self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
         if keys is None:
             return None
-        return DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder)
+        return DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop)
 
     def _source(self, node: Node, path: str, text: str) -> None:
         """Check what can be known of a source without opening it: names and references; files are for who reads them."""

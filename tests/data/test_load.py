@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,8 @@ from tests.data.test_split import rule
 HALF = rule("fraction", fraction=0.5)
 
 
-def spec(train, base=Path(), label=None, valid=HALF, test=None, task=None):
-    return SimpleNamespace(train=str(train), label=label, valid=valid, test=test, task=task, base=Path(base))
+def spec(train, base=Path(), label=None, valid=HALF, test=None, task=None, drop=()):
+    return SimpleNamespace(train=str(train), label=label, valid=valid, test=test, task=task, base=Path(base), drop=drop)
 
 
 def refused(*args, **kwargs) -> str:
@@ -83,6 +84,14 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
     assert str(found.train.schema.field("y").type) == ("double" if classes is None else "int64")
     whole = pa.concat_tables([found.train, found.valid]).sort_by("x").column("y").to_pylist()
     assert (whole if classes is None else [classes[code] for code in whole]) == many
+
+
+def test_columns_that_are_dropped_are_no_features(module, tmp_path):
+    rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
+    assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
+    for drop, text in ((("idd",), "no column `idd`; did you mean `id`?"), (("y",), "`y` is the label")):
+        with pytest.raises(InputError, match=f"data.drop: .*{re.escape(text)}"):
+            frame_of(module, tmp_path, rows, label="y", drop=drop)
 
 
 @pytest.mark.parametrize(

@@ -283,3 +283,11 @@ def test_a_key_is_of_the_content():
     assert data_key("f", one) == data_key("f", (step("StandardScaler", ["a", "b"], x={"k": [1, 2]}),))
     others = [data_key("g", one), data_key("f", ()), data_key("f", [step("StandardScaler", ("a",))]), data_key("f", [*one, *one])]
     assert len({data_key("f", one), *others}) == 5
+
+
+def test_most_frequent_fills_numbers_too(local_ray):
+    frame = pd.DataFrame({"n": [1.0, 2.0, 2.0, None], "c": ["a", None, "b", "b"], "y": [0, 1, 0, 1]})
+    fitted = fit_chain([step("SimpleImputer", strategy="most_frequent")], pa.Table.from_pandas(frame), "y")
+    filled = fitted.transform(frame)
+    assert filled["n"].tolist() == [1.0, 2.0, 2.0, 2.0] and filled["c"].tolist() == ["a", "b", "b", "b"]
+    assert fitted.transform(pd.DataFrame({"n": [None], "c": [None]})).iloc[0].tolist() == [2.0, "b"]

@@ -123,7 +123,7 @@ def test_text_columns_are_named_with_what_helps(name, tmp_path):
     current, shards = fake_train.make("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(city="Paris", street="Rue")
-    with pytest.raises(ValueError, match=r"columns city, street: not numbers.*OrdinalEncoder, OneHotEncoder"):
+    with pytest.raises(ValueError, match=r"columns city, street: not numbers.*`columns` of an encoder"):
         fake_train.run(module.train_func, params, current(), shards, tmp_path)
 
 
