@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
-test: $(READY)  ## everything, warnings and all
+test: $(READY)  ## everything; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "not integration and not faults"
-	$(BIN)/python -m pytest -m "integration or faults"
+	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile
 
 test-unit: $(READY)  ## what touches no Ray: under a minute
 	$(BIN)/python -m pytest -m "not integration and not faults"

@@ -180,7 +180,7 @@ def test_bad_data_is_the_users_error(clean_ray, tmp_path):
 
 
 def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 15s, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 10s, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
@@ -199,8 +199,10 @@ def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together
 TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
 
 
-@pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
-@pytest.mark.parametrize("task", TASKS)
+# binary with xgboost is the quickstart, multiclass with torch_tabular the digits
+@pytest.mark.parametrize(
+    "trainer, task", [("xgboost", "multiclass"), ("xgboost", "regression"), ("torch_tabular", "binary"), ("torch_tabular", "regression")]
+)
 def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(clean_ray, tmp_path, trainer, task):
     import sklearn.datasets
 
