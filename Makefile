@@ -11,7 +11,7 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 
 test: $(READY)  ## everything; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "not integration and not faults"
-	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile --no-loadscope-reorder tests/test_run.py tests
 
 test-unit: $(READY)  ## what touches no Ray: under a minute
 	$(BIN)/python -m pytest -m "not integration and not faults"

@@ -26,6 +26,14 @@ def children(client, result) -> list:
     return client.search_runs([experiment.experiment_id], where)
 
 
+@pytest.fixture(autouse=True)
+def _one_mlflow(tmp_path_factory, monkeypatch):
+    """One database for the sweeps of this file that name none: making one takes two seconds."""
+    root = tmp_path_factory.getbasetemp() / "mlflow"
+    root.mkdir(exist_ok=True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
+
+
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     root = tmp_path_factory.mktemp("quickstart")
@@ -180,7 +188,7 @@ def test_bad_data_is_the_users_error(clean_ray, tmp_path):
 
 
 def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 10s, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 15s, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
     assert result.checkpoint is not None, "the best of what there is leaves all the same"

@@ -95,6 +95,7 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
 def test_a_chain_of_rays_preprocessors(tmp_path):
     import ray
 
+    ray.shutdown()  # another file's: this one must be gone when the bundle is loaded
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         kept = trained(trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
