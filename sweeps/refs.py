@@ -143,8 +143,8 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     return None
 
 
-def literal(module: str, name: str) -> Any:
+def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
     """The value of a top-level literal of a module, read from its source; None where there is none."""
-    path = source_of(module)
+    path = source_of(module, roots)
     known = _names(path) if path else None
     return known[1].get(name) if known else None

@@ -1,7 +1,30 @@
-"""Data of a sweep: read, split, prepared. Ray is imported only where rows are read or a preprocessor of Ray's is fitted."""
+"""Data of a sweep: looked at, read, split, prepared. Ray is imported only where rows are read or a preprocessor of Ray's is fitted."""
 
-from sweeps.data.load import Splits, load_splits
-from sweeps.data.preprocess import Fitted, data_key, fit_chain
-from sweeps.data.tables import equal_parts
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.data.load import Splits, load_splits
+    from sweeps.data.preprocess import Fitted, data_key, fit_chain
+    from sweeps.data.tables import equal_parts
 
 __all__ = ["Fitted", "Splits", "data_key", "equal_parts", "fit_chain", "load_splits"]
+
+# Most of these import pandas; `look`, which answers in a fraction of a second, is here too and needs none of them.
+_LAZY = {
+    "Fitted": "preprocess",
+    "Splits": "load",
+    "data_key": "preprocess",
+    "equal_parts": "tables",
+    "fit_chain": "preprocess",
+    "load_splits": "load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(f"sweeps.data.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'sweeps.data' has no attribute '{name}'")

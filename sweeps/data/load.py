@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.data import split as splitting
+from sweeps.data.rules import align, check_columns, label_of, markers
 from sweeps.data.sources import read
 from sweeps.data.tables import fingerprint
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Split
-
-# An integer label with more distinct values than this is a number, not a class, unless `data.task` says otherwise
-_MOST_INTEGER_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -57,22 +54,21 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label will not do, or a split would be empty.
     """
-    parts = {"train": read(spec.train, spec.base, "data.train")}
+    parts = {"train": read(spec.train, spec.base, "data.train", spec.args)}
     rules: dict[str, Split | None] = {"valid": spec.valid, "test": spec.test}
     for key, rule in rules.items():
         if rule is not None and rule.kind == "path":
-            parts[key] = read(str(rule.path), spec.base, f"data.{key}")
-    _check_columns(spec, parts, rules)
-    parts = _align(parts)
+            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args)
+    if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
+        raise InputError(problems)
+    parts = align(parts)
     task, classes = None, None
     if spec.label is not None:
-        task, classes = _label_of(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
+        task, classes = label_of(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode(part, spec.label, classes) for key, part in parts.items()}
     parts = _divide(spec, parts, rules, classes is not None, seed)
 
-    markers = {str(rule.column) for rule in rules.values() if rule is not None and rule.kind == "column"}
-    markers = (markers | set(spec.drop)) - {spec.label}
-    parts = {key: part.drop_columns(sorted(markers)) for key, part in parts.items()}
+    parts = {key: part.drop_columns(sorted((markers(spec) | set(spec.drop)) - {spec.label})) for key, part in parts.items()}
     train = parts["train"]
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
         only = classes[train.column(spec.label)[0].as_py()]
@@ -89,91 +85,6 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     )
 
 
-def _check_columns(spec: DataSpec, parts: Mapping[str, pa.Table], rules: Mapping[str, Split | None]) -> None:
-    problems = []
-    have = parts["train"].column_names
-    if spec.label is not None and spec.label not in have:
-        problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest(spec.label, have)}"))
-    for name in spec.drop:
-        if name == spec.label:
-            problems.append(Problem("data.drop", f"`{name}` is the label"))
-        elif name not in have:
-            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest(name, have)}"))
-    for key, rule in rules.items():
-        if rule is not None and rule.column is not None and rule.column not in have:
-            problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest(rule.column, have)}"))
-        if key in parts:
-            missing, extra = set(have) - set(parts[key].column_names), set(parts[key].column_names) - set(have)
-            texts = [f"{word} {_ticked(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
-            if texts:
-                problems.append(Problem(f"data.{key}", f"its columns differ from data.train's: {'; '.join(texts)}"))
-    if problems:
-        raise InputError(problems)
-
-
-def _ticked(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
-
-
-def _align(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The same columns in the same order and types everywhere, integers giving way to floats."""
-    if len(parts) == 1:
-        return dict(parts)
-    names = parts["train"].column_names
-    problems, columns = [], {}
-    for name in names:
-        kinds = {key: p.schema.field(name).type for key, p in parts.items() if p.column(name).null_count < p.num_rows}
-        try:
-            merged = pa.unify_schemas([pa.schema({name: k}) for k in kinds.values()], promote_options="permissive") if kinds else None
-            kind = merged.field(name).type if merged else parts["train"].schema.field(name).type
-            columns[name] = {
-                key: p.column(name).cast(kind) if key in kinds else pa.chunked_array([pa.nulls(p.num_rows, kind)])
-                for key, p in parts.items()
-            }
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
-            other = _spoken(kinds.get("train"))
-            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_spoken(found)}, but {other} in data.train"))
-    if problems:
-        raise InputError(problems)
-    return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}
-
-
-def _spoken(kind: pa.DataType | None) -> str:
-    return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
-
-
-def _label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
-    """The task and, for a classification, the sorted classes over all sources."""
-    for key, column in columns.items():
-        if column.null_count:
-            missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
-            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; remove those rows first"))
-    kind = columns["train"].type
-    integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
-    discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
-    if not (integer or floating or discrete):
-        raise InputError(Problem("data.label", f"`{label}` has type {kind}; a label holds numbers, text or booleans"))
-    values = pc.unique(pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind))
-    count = len(values)
-    if count < 2:
-        raise InputError(Problem("data.label", f"`{label}` has one class, {values[0].as_py()!r}; at least two are needed"))
-    task = asked
-    if task is None:
-        zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
-        if discrete or (integer and count <= _MOST_INTEGER_CLASSES) or zero_one:
-            task = "binary" if count == 2 else "multiclass"
-        else:
-            task = "regression"
-    if task == "regression":
-        if pa.types.is_large_string(kind):
-            raise InputError(Problem("data.task", f"regression needs a number, but `{label}` holds text, such as {values[0].as_py()!r}"))
-        return task, None
-    if task == "binary" and count != 2:
-        raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
-    return task, tuple(sorted(values.to_pylist()))
-
-
 def _encode(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
     column = table.column(label)
     if classes is None:
@@ -187,6 +98,8 @@ def _divide(
     spec: DataSpec, parts: dict[str, pa.Table], rules: Mapping[str, Split | None], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
     """Take from train what `valid` and `test` do not read elsewhere."""
+    from sweeps.data import split as splitting
+
     todo = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
     if not todo:
         return parts

@@ -123,8 +123,8 @@ class _Keeper:
         """The data passed through a chain fitted on `train`, cut for every number of ranks.
 
         Returns:
-            `key`; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank (`train`) or one for all
-            (`valid`); `check`: a reference of the prepared check rows, without the label.
+            `key`; `bytes` of the prepared rows; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank
+            (`train`) or one for all (`valid`); `check`: a reference of the prepared check rows, without the label.
         """
         key = data_key(self.splits.fingerprint, steps)
         if key not in self.prepared:
@@ -147,7 +147,13 @@ class _Keeper:
             shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": whole}
         self.shelf.put(key, fitted)
         check = valid.head(CHECK_ROWS)
-        return {"key": key, "shards": shards, "check": ray.put(check.drop(columns=[label]) if label in check.columns else check)}
+        size = train.nbytes + int(valid.memory_usage(index=False).sum())
+        return {
+            "key": key,
+            "bytes": size,
+            "shards": shards,
+            "check": ray.put(check.drop(columns=[label]) if label in check.columns else check),
+        }
 
     def count(self) -> int:
         """Distinct chains fitted so far."""
@@ -157,6 +163,6 @@ class _Keeper:
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
 
 
-def start(roots: tuple[Path, ...], folder: Path, workers: tuple[int, ...]) -> Any:
-    """Start the keeper's actor for a sweep's folder."""
-    return Keeper.remote(tuple(map(str, roots)), str(folder), workers)
+def start(roots: tuple[str, ...], folder: Path, workers: tuple[int, ...], where: Any = "DEFAULT") -> Any:
+    """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
+    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers)

@@ -16,8 +16,16 @@ CSV_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-_TRUE = pa.array(["True", "TRUE", "true"])
-_BOOLS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
+
+
+def _words(*words: str) -> pa.Array:
+    """Text as Arrow holds it. (`pa.array` would import pandas, and so take a third of the second in which bad data is answered.)"""
+    offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
+
+
+_TRUE = _words("True", "TRUE", "true")
+_BOOLS = _words("True", "TRUE", "true", "False", "FALSE", "false")
 
 
 def tidy(table: pa.Table) -> pa.Table:

@@ -95,7 +95,7 @@ class Chains(Tunable):
         for key in REQUIRED.get(name, ()):
             if key not in params:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
-        return Chain((Step(name, columns, params),)) if len(self.problems) == before else BAD
+        return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else BAD
 
     def _words(self, name: str, key: str, node: Node, value: Template, path: str) -> None:
         """Check a parameter that takes one of a few words, its options too where it is a dimension."""

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from sweeps.errors import Problem, nearest
 from sweeps.space.domains import DOMAINS
 from sweeps.space.keys import REQUIRED
-from sweeps.space.nodes import Mark, Node
+from sweeps.space.nodes import Mark, Node, meant
 
 T = TypeVar("T")
 
@@ -92,6 +92,9 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
     if any(place and place[0] == key for place in tuned):
         return  # said already: it is a domain
     child, ctx = node.value[key], error.get("ctx", {})
+    for step in error["loc"][1:]:  # to the item of a list
+        if child.is_list and isinstance(step, int):
+            child, where = child.value[step], f"{where}.{step}"
     got = f"got {child.show()}"
     kind = error["type"]
     if kind == "literal_error":
@@ -100,13 +103,15 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
         hint = f"; {hint}" if hint.startswith("did") else ""
         text = f"must be {', '.join(valid[:-1])} or {valid[-1]}, {got}{hint}"
     elif kind.startswith("int_"):
-        text = f"must be an integer, {got}"
+        text = f"must be an integer, {got}{meant(child.value)}"
     elif kind == "greater_than_equal":
         text = f"must be at least {ctx['ge']}, {got}"
     elif kind == "less_than":
         text = f"must be below {ctx['lt']}, {got}"
     elif kind == "string_type":
         text = f"must be text, {got}" + ("" if child.is_map or child.is_list else "; quote it")
+    elif kind == "tuple_type":
+        text = f"must be a list, {got}"
     elif kind == "string_too_short":
         text = "must not be empty"
     else:

@@ -14,6 +14,8 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
+from sweeps.space.nodes import meant
+
 Key = None | bool | int | float | str
 Number = int | float
 
@@ -209,10 +211,10 @@ def faults(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None,
         noun = "an integer" if rule.integer else "a number"
         if isinstance(arg, bool) or not isinstance(arg, int if rule.integer else (int, float)):
             wrong = True
-            yield i, f"{kind} {form}: {rule.args[i]} must be {noun}, got {_say(arg)}"
+            yield i, f"{kind} {form}: {rule.args[i]} must be {noun}, got {_say(arg)}{meant(arg)}"
         elif not math.isfinite(arg) if isinstance(arg, float) else abs(arg) > INT_LIMIT:
             wrong = True
-            yield i, f"{kind} {form}: {rule.args[i]} must be finite and within 64 bits, got {_say(arg)}"
+            yield i, f"{kind} {form}: {rule.args[i]} must be {'finite' if isinstance(arg, float) else 'within 64 bits'}, got {_say(arg)}"
     if wrong:
         return
     given = dict(zip(rule.args, args, strict=False))
@@ -245,4 +247,6 @@ def _say(value: Any) -> str:
         return f"'{text}' (text)"
     if isinstance(value, dict):
         return "a mapping"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     return "a list" if isinstance(value, list) else str(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -85,6 +85,7 @@ class Split:
         kind: "fraction", "path", "column", "time" or "group".
         fraction: of the whole, for fraction, time (the last) and group.
         path: a path, a URI, `sklearn:NAME` or `module:function`.
+        args: the keyword arguments of a function.
         column: the column to split by, for column, time and group.
         value: rows whose column has this value, for column.
     """
@@ -94,6 +95,7 @@ class Split:
     path: str | None = None
     column: str | None = None
     value: Any = None
+    args: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class DataSpec:
         task: None to infer it from the label.
         base: the folder that relative paths are resolved against; the space file's.
         drop: columns that are no features.
+        args: the keyword arguments of a function in `train`.
     """
 
     train: str
@@ -117,6 +120,7 @@ class DataSpec:
     task: str | None
     base: Path
     drop: tuple[str, ...] = ()
+    args: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,12 +165,14 @@ class Limits:
         timeout: seconds; None for no limit.
         max_concurrent_trials: None for as many as fit.
         max_failures: retries a trial whose worker processes are lost.
+        trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
     """
 
     max_trials: AtLeast1 = 0
     timeout: Annotated[float | None, BeforeValidator(seconds)] = None
     max_concurrent_trials: Annotated[int | None, BeforeValidator(_auto)] = None
     max_failures: AtLeast0 = 2
+    trial_timeout: Annotated[float | None, BeforeValidator(seconds)] = None
 
 
 @dataclass(frozen=True)

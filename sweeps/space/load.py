@@ -30,7 +30,7 @@ from sweeps.space.keys import (
     Split,
     TrainerSpec,
 )
-from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.nodes import Mark, Node, places, scalar
 from sweeps.space.sections import Reader
 from sweeps.space.spec import Space
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
@@ -169,6 +169,7 @@ class _Loader:
             dimensions=reader.dimensions,
             cells=tuple(spec.cells_of(sections)),
             shapes=spec.shapes_of(sections.get("scaling", {}), trainer.backend),
+            places=places(self.root, self.source),
         )
 
     def name(self, path: Path) -> str:
@@ -216,6 +217,10 @@ class _Loader:
 
     def data(self) -> DataSpec | None:
         node, at = self.node("data"), self.at("data")
+        args: dict[str, Any] = {}
+        if node.is_map and (called := self._call(node.value.get("train"), "data.train")):
+            name, args = called
+            node = replace(node, value={**node.value, "train": name})
         keys = check(DataKeys, node, "data", at, self.problems)
         if not node.is_map:
             return None
@@ -231,7 +236,10 @@ class _Loader:
                 self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
         if keys is None:
             return None
-        return DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop)
+        if keys.label in keys.drop:
+            dropped = node.value["drop"].value[keys.drop.index(keys.label)]
+            self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
+        return DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args)
 
     def _source(self, node: Node, path: str, text: str) -> None:
         """Check what can be known of a source without opening it: names and references; files are for who reads them."""
@@ -242,8 +250,24 @@ class _Loader:
         elif _REF.match(text) and (fault := refs.problem(text, self.roots)):
             self.problems.add(node.mark, path, fault)
 
+    def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
+        """A source as `{module:function: {argument: value}}`: the function's name and its arguments; None if it is written otherwise."""
+        if node is None or not node.is_map or len(node.value) != 1:
+            return None
+        name, inside = next(iter(node.value.items()))
+        if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:") or not (inside.is_map or inside.value is None):
+            return None
+        note_domains(inside, path, self.problems)
+        for key in inside.value or {}:
+            if not isinstance(key, str) or not key.isidentifier():
+                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a name of Python, got {key}")
+        return Node(name, node.keys[name], raw=name), inside.plain() or {}
+
     def _split(self, node: Node, key: str, at: Mark) -> Split | None:
         path = f"data.{key}"
+        if called := self._call(node, path):
+            self._source(called[0], path, called[0].value)
+            return Split("path", path=called[0].value, args=called[1])
         value = node.value
         if value is None or note_domains(node, path, Problems()):
             return None  # absent; or noted with the rest of `data`

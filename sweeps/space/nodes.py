@@ -104,6 +104,54 @@ class Node:
             yield self.raw or "null"
 
 
+_SEPARATED = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?\Z")
+_BASE_60 = re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+\Z")
+_OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("no", "n", "off"), "false")}
+
+
+def meant(text: Any, boolean: bool = False) -> str:
+    """The tail of a message about text where a number or a boolean belongs: what it is under YAML 1.1, or without its quotes.
+
+    >>> meant("1_000"), meant("8"), meant("eight"), meant("yes", boolean=True)
+    ('; write 1000', '; write it without quotes', '', '; write true')
+    """
+    if not isinstance(text, str):
+        return ""
+    if boolean:
+        word = text.lower()
+        if word in _OLD_BOOLEANS:
+            return f"; write {_OLD_BOOLEANS[word]}"
+        return "; write it without quotes" if word in ("true", "false") else ""
+    if _SEPARATED.match(text) and "_" in text:
+        return f"; write {text.replace('_', '')}"
+    if _BASE_60.match(text):
+        return "; YAML 1.2 has no numbers to base 60"
+    return "; write it without quotes" if _INT.match(text) or _FLOAT.match(text) else ""
+
+
+def places(root: Node, source: str) -> dict[str, str]:
+    """Where everything in a file stands: `file:line:column` by dotted path, list items by their number.
+
+    Paths are those of problems and dimensions: what stands under `space:` is without `space.`; the sections there have both.
+    A mapping stands where its key does, all else where its value begins; "" is the beginning of the file.
+    """
+    found = {"": str(Mark(source, 1, 1))}
+
+    def walk(node: Node, path: str) -> None:
+        children = node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()
+        for key, child in children:
+            mark = node.keys[key] if child.is_map and node.is_map else child.mark
+            where = f"{path}.{key}" if path else str(key)
+            found[where] = str(mark)
+            if path == "space":
+                found[str(key)] = str(mark)
+                where = str(key)
+            walk(child, where)
+
+    walk(root, "")
+    return found
+
+
 def scalar(text: str) -> bool | int | float | str | None:
     """What a plain scalar means under the core schema of YAML 1.2.
 

@@ -9,11 +9,12 @@ from typing import Any
 from sweeps.errors import nearest
 from sweeps.space.chains import Chains
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
-from sweeps.space.nodes import Node
+from sweeps.space.nodes import Node, meant
 from sweeps.space.spec import Template
 from sweeps.space.tunable import BROKEN, Read
 
 SECTIONS = ("preprocessor", "scaling", "params")
+MOST_WORKERS = 1_000_000
 SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
@@ -109,12 +110,14 @@ class Reader(Chains):
                 return self.wrong(node, path, f"must be at least {low}, got {node.show()}")
             return dim
         if text := test(node.plain()):
-            return self.wrong(node, path, f"{text}, got {node.show()}")
+            return self.wrong(node, path, f"{text}, got {node.show()}{meant(node.value, boolean=low is None)}")
         return node.value
 
 
 def _workers(value: Any) -> str | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if good and value > MOST_WORKERS:
+        return f"must be at most {MOST_WORKERS}"
     return None if good else "must be an integer of at least 1"
 
 

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Space:
             grid is there only together with that option; one inside an option of a choice is always there, as which option is
             chosen is not known yet, and unused where another is.
         shapes: every distinct shape that a trial can have.
+        places: where everything in the file stands, by dotted path; see `place`.
     """
 
     name: str
@@ -67,6 +68,20 @@ class Space:
     dimensions: tuple[Dimension, ...]
     cells: tuple[dict[str, Any], ...]
     shapes: tuple[Shape, ...]
+    places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def place(self, key: str) -> str:
+        """Where a key of the file stands, as `file:line:column` or `--set ...`; of an absent one, what is nearest around it.
+
+        Args:
+            key: a dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`; `space.` before it may be left out.
+        """
+        for path in (key.removeprefix("space."), key):
+            while path:
+                if path in self.places:
+                    return self.places[path]
+                path = path.rpartition(".")[0]
+        return self.places.get("", str(self.path))
 
     def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
         """One configuration, define-by-run: every dimension that is met is asked for, in the order of the file.
@@ -114,6 +129,29 @@ def children(template: Template) -> Iterable[Template]:
     if isinstance(template, dict):
         return template.values()
     return template if isinstance(template, (list, tuple)) else ()
+
+
+def references(space: Space) -> list[str]:
+    """Every `module:attr` that a space names, without repeats: the trainer's, the data's, the steps'."""
+    from sweeps import refs
+
+    sources = [space.data.train, *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
+    found = [space.trainer.loop, space.trainer.load, *sources]
+
+    def walk(template: Template) -> None:
+        if isinstance(template, Step):
+            found.append(template.name)
+        inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
+        for child in inside:
+            walk(child)
+
+    walk(space.sections.get("preprocessor", ()))
+    named = []
+    for name in found:
+        with contextlib.suppress(refs.RefError):
+            refs.parse(name or "")
+            named.append(str(name))
+    return list(dict.fromkeys(named))
 
 
 def count_cells(template: Template) -> int:

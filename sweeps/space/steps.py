@@ -59,11 +59,13 @@ class Step:
         columns: None for the step's default; "numeric", "categorical", "all" or a glob pattern; or a tuple of names and
             patterns.
         params: every other key.
+        path: of its arguments in the file, for messages; "" for a step that was filled in.
     """
 
     name: str
     columns: Any = None
     params: dict[str, Any] = field(default_factory=dict)
+    path: str = field(default="", compare=False, repr=False)
 
     @property
     def short(self) -> str:

@@ -70,7 +70,9 @@ def read_text(path: Path, source: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
         before = data[: e.start].decode("utf-8")
-        raise stop(f"is not UTF-8 text (byte 0x{data[e.start]:02x})", *_line_column(before)) from None
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise stop("is UTF-16; save it as UTF-8") from None
+        raise stop(f"is not UTF-8 text (byte 0x{data[e.start]:02x}); save it as UTF-8", *_line_column(before)) from None
     if bad := _UNPRINTABLE.search(text):
         what = f"the control character U+{ord(bad[0]):04X}"
         raise stop(f"holds {what}, which YAML does not allow; is this a text file?", *_line_column(text[: bad.start()]))
@@ -137,6 +139,10 @@ class _Builder:
         except MarkedYAMLError as e:
             at = e.problem_mark or e.context_mark
             where = self.mark(at) if at is not None else Mark(self.source, 1, 1)
+            if at is not None and e.context_mark is not None and at.index >= len(text.rstrip()):
+                where = self.mark(e.context_mark)  # not the end of the file, but what is open there
+                if "<stream end>" in str(e.problem) and self.stack:
+                    where = self.stack[-1].node.mark
             raise InputError(Problem(str(where), _yaml_words(e))) from None
         except (YAMLError, ValueError, RecursionError) as e:
             where = Mark(self.source) if self.override else Mark(self.source, 1, 1)
@@ -234,9 +240,15 @@ def _tag(tag: Any) -> str:
 def _yaml_words(e: MarkedYAMLError) -> str:
     """ruamel's two-part message on one line, with the usual reasons in plainer words."""
     problem = " ".join(str(e.problem or e.context or "").split())
-    if "'\\t'" in problem:
-        return "not valid YAML: a tab cannot indent or stand before a key or value; use spaces"
-    if "<block end>" in problem:
-        return "not valid YAML: the indentation is wrong, or a `- ` or a `key:` is missing"
     context = " ".join(str(e.context or "").split())
-    return "not valid YAML: " + (f"{context}: {problem}" if context and context != problem else problem)
+    if "'\\t'" in problem:
+        text = "a tab cannot indent or stand before a key or value; use spaces"
+    elif "<stream end>" in problem or "end of stream" in problem:
+        text = "a quote is not closed" if "quoted" in context else "a `[` or `{` is not closed"
+    elif "<block end>" in problem:
+        text = "the indentation is wrong, or a `- ` or a `key:` is missing"
+    elif "mapping values are not allowed" in problem:
+        text = "a `key:` cannot stand here; the indentation is wrong, or a text that holds `: ` needs quotes"
+    else:
+        text = f"{context}: {problem}" if context and context != problem else problem
+    return f"not valid YAML: {text}"

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,13 +16,15 @@ import pytest
 
 from sweeps.data import load_splits
 from sweeps.errors import InputError
+from sweeps.space import load
+from sweeps.space.keys import DataSpec
 from tests.data.test_split import rule
 
 HALF = rule("fraction", fraction=0.5)
 
 
 def spec(train, base=Path(), label=None, valid=HALF, test=None, task=None, drop=()):
-    return SimpleNamespace(train=str(train), label=label, valid=valid, test=test, task=task, base=Path(base), drop=drop)
+    return DataSpec(str(train), label, valid, test, task, Path(base), drop)
 
 
 def refused(*args, **kwargs) -> str:
@@ -149,7 +150,8 @@ def test_sources_that_are_not_there(tmp_path):
         ("a.parquet", b"PAR1 and no more", "cannot be read"),
         ("a.csv.gz", b"a,b\n1,2\n", "it is not compressed with gzip"),
         ("a.csv", b"", "it is empty"),
-        ("a.csv", b"PK\x03\x04\x00\x00\x00", "it is not text"),
+        ("a.csv", b"PK\x03\x04\x00\x00\x00", "it is a workbook or a zip archive, not text"),
+        ("a.csv", b"a,b\n1,\x00\n", "it is not text"),
         ("a.csv", b"a,a\n1,2\n", "two columns are named `a`"),
         ("a.xlsx", b"PK..", "unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq"),
     ],
@@ -271,3 +273,22 @@ class TestFiles:
             if "TotalCharges" in found:
                 assert (found["TotalCharges"].str.strip() == "").sum() == 11
         assert np.isclose(found["median_house_value"].sum(), expected["median_house_value"].sum())
+
+
+def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
+    (tmp_path / "own_rows.py").write_text(
+        "import pandas as pd\n"
+        "def rows(n, of='a', **more):\n"
+        "    return pd.DataFrame({'x': range(n), 'y': [of, *sorted(more)] * (n // (1 + len(more)))})\n"
+    )
+    (tmp_path / "space.yaml").write_text(
+        "trainer: xgboost\nobjective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\n"
+        'data: {train: {"own_rows:rows": {n: 40, of: c, d: 1}}, label: y, valid: {"own_rows:rows": {n: 20, of: c, d: 2}}}\n'
+    )
+    spec = load(tmp_path / "space.yaml").data
+    assert (spec.train, spec.args) == ("own_rows:rows", {"n": 40, "of": "c", "d": 1})
+    splits = load_splits(spec)
+    assert (splits.train.num_rows, splits.valid.num_rows, splits.classes) == (40, 20, ("c", "d"))
+    for args, said in (("{m: 1}", "TypeError"), ("{n: {grid: [1, 2]}}", "a grid under data"), ("{a-b: 1}", "must be a name of Python")):
+        with pytest.raises(InputError, match=said):
+            load_splits(load(tmp_path / "space.yaml", [f'data.train={{"own_rows:rows": {args}}}']).data)

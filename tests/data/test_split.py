@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign
+from sweeps.space.keys import Split
 
 
 def rule(kind, **fields):
-    return SimpleNamespace(**{"kind": kind, "fraction": None, "path": None, "column": None, "value": None} | fields)
+    return Split(kind, **fields)
 
 
 def split(n, valid=None, test=None, columns=None, strata=None, seed=0):

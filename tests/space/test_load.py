@@ -388,3 +388,46 @@ def test_loading_imports_no_framework_and_is_quick() -> None:
         if best < 0.25:
             break
     assert best < 0.25
+
+
+PLACED = """\
+trainer: {loop: json:load}
+data:
+  train: d.csv
+  valid: {time: day, last: 0.2}
+  drop: [a, b]
+objective: {metric: m, goal: minimize}
+space:
+  scaling: {num_workers: 2}
+  params:
+    eta: 0.1
+    layers: [{width: 3}]
+  preprocessor:
+    - StandardScaler: {columns: [x, y]}
+"""
+
+
+def test_every_key_knows_its_place(write) -> None:
+    space = load(write(PLACED), ("limits.max_trials=3", "space.params.eta=0.2"))
+    found = {
+        "trainer": "1:1",  # a mapping stands where its key does
+        "trainer.loop": "1:17",  # all else where its value begins
+        "data.label": "2:1",  # what is absent, where it should stand
+        "data.train": "3:10",
+        "data.valid": "4:3",
+        "data.valid.time": "4:17",
+        "data.drop.1": "5:13",
+        "scaling": "8:3",
+        "space.scaling": "8:3",
+        "scaling.num_workers": "8:26",
+        "scaling.use_gpu": "8:3",
+        "space.params.layers.0.width": "11:22",
+        "preprocessor.0.StandardScaler.columns.1": "13:37",
+        "scheduler.max_t": "1:1",
+        "space.absent": "7:1",
+    }
+    assert {key: space.place(key).removeprefix("space.yaml:") for key in found} == found
+    assert space.place("limits.max_trials") == "--set limits.max_trials=3" and space.place("params.eta") == "--set space.params.eta=0.2"
+    assert space == load(Path("space.yaml").absolute(), ("limits.max_trials=3", "space.params.eta=0.2")), "places do not count"
+    step = space.sections["preprocessor"].items[0]
+    assert step.path == "preprocessor.0.StandardScaler" and "path" not in repr(step)

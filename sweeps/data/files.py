@@ -1,0 +1,168 @@
+"""Files of a source: which there are. Needs neither Ray nor pandas."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from sweeps import refs
+from sweeps.errors import InputError, Problem, nearest
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
+_SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files that a source names.
+
+    Attributes:
+        source: as written, for messages.
+        place: the key of the space file, for messages.
+        system: Arrow's file system.
+        paths: sorted, at least one.
+        folder: if the source is a folder.
+        base: what messages name files from.
+    """
+
+    source: str
+    place: str
+    system: Any
+    paths: tuple[str, ...]
+    folder: str | None
+    base: str = ""
+
+    @property
+    def hive(self) -> tuple[str, ...]:
+        """Columns that the folders' names give, as in `year=2020/`; only below a folder that was named."""
+        if self.folder is None:
+            return ()
+        parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
+        return tuple(dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part))
+
+    def shown(self, path: str) -> str:
+        """A file as messages name it."""
+        return self.source if len(self.paths) == 1 else path.removeprefix(self.base)
+
+
+def refuse(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
+    """Raise a problem of a source, on one line: it may quote what a broken file holds."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
+
+
+def is_reference(source: str) -> bool:
+    """Whether a source is `module:function`."""
+    try:
+        refs.parse(source)
+    except refs.RefError:
+        return False
+    return True
+
+
+def first_line(e: BaseException) -> str:
+    """An error's message, without what follows its first line."""
+    return (str(e).strip().splitlines() or [type(e).__name__])[0]
+
+
+# ---- which files there are
+
+
+def find(source: str, base: Path, place: str) -> Files:
+    """The files of a path, folder, glob or URI.
+
+    Args:
+        source: as written.
+        base: relative paths are looked up here first, then in the working directory.
+        place: the key of the space file, for messages.
+
+    Raises:
+        InputError: nothing is there, or it cannot be listed.
+    """
+    if "://" in source:
+        return _remote(source, place)
+    from pyarrow import fs
+
+    paths, folder = _local(source, base, place)
+    return Files(source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/")
+
+
+def _local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
+    """The files that a path, folder or glob names, sorted; and the folder, if it is one."""
+    tried = [base / source, Path(source)]
+    try:
+        for path in tried:
+            if path.is_file():
+                return [str(path.absolute())], None
+            if path.is_dir():
+                found = [p for p in path.rglob("*") if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)]
+                files = sorted(str(p.absolute()) for p in found if suffix(p.name))
+                if not files:
+                    refuse(place, f"folder `{source}` holds no data file; valid suffixes: {', '.join(SUFFIXES)}")
+                return files, str(path.absolute())
+            if path.exists():  # a pipe or a device may never end
+                refuse(place, f"`{source}` is not a regular file")
+        if glob.has_magic(source):
+            for path in tried:
+                files = sorted(str(Path(p).absolute()) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+                if files:
+                    return files, None
+            refuse(place, f"no file matches `{source}`")
+        siblings = sorted(p.name for p in tried[0].parent.iterdir()) if tried[0].parent.is_dir() else []
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        refuse(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
+    hint = nearest(Path(source).name, siblings)
+    if not any(path.parent.is_dir() for path in tried):
+        refuse(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
+    refuse(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
+
+
+def check_scheme(source: str, place: str) -> str:
+    """The scheme of a URI, which must be one that can be read; nothing is connected to."""
+    scheme = source.partition("://")[0]
+    if scheme not in _SCHEMES:
+        refuse(place, f"`{source}`: unknown scheme `{scheme}`; {nearest(scheme, _SCHEMES)}")
+    return scheme
+
+
+def _remote(source: str, place: str) -> Files:
+    """The files of a URI."""
+    from pyarrow import fs
+
+    check_scheme(source, place)
+    try:
+        system, path = fs.FileSystem.from_uri(source.replace("*", "%2A").replace("[", "%5B") if "*" in source else source)
+        path = path.replace("%2A", "*").replace("%5B", "[")
+        if glob.has_magic(path):
+            fixed = str(PurePosixPath(*_until_magic(PurePosixPath(path).parts)))
+            found = system.get_file_info(fs.FileSelector(fixed, recursive=True, allow_not_found=True))
+            files = sorted(i.path for i in found if i.is_file and fnmatch.fnmatchcase(i.path, path))
+            return Files(source, place, system, tuple(files), None) if files else refuse(place, f"no file matches `{source}`")
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            refuse(place, f"`{source}` does not exist")
+        if info.is_file:
+            return Files(source, place, system, (path,), None)
+        found = system.get_file_info(fs.FileSelector(path, recursive=True))
+        files = sorted(i.path for i in found if i.is_file and suffix(i.base_name) and i.base_name[0] not in "._")
+        return Files(source, place, system, tuple(files), path) if files else refuse(place, f"folder `{source}` holds no data file")
+    except (OSError, pa.ArrowException, ValueError) as e:
+        refuse(place, f"`{source}` cannot be read: {first_line(e)}", e)
+
+
+def _until_magic(parts: tuple[str, ...]) -> Iterator[str]:
+    for part in parts:
+        if glob.has_magic(part):
+            return
+        yield part
+
+
+def suffix(name: str) -> str | None:
+    """The suffix of a data file; None for another."""
+    return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)

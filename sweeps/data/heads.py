@@ -1,0 +1,234 @@
+"""What files of rows hold, as far as their heads say; and single columns of them. Needs neither Ray nor pandas."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sweeps.data.files import SUFFIXES, Files, first_line, refuse, suffix
+from sweeps.data.tables import CSV_MISSING, infer_types, tidy
+
+_LFS = b"version https://git-lfs"
+# A quoted field may hold a whole document; a row longer than a block cannot be read
+CSV_BLOCK = 32 << 20
+# Smaller ones are quicker to read: for a head and for one column, if a row fits
+_HEAD_BLOCK = 64 << 10
+_COLUMN_BLOCK = 4 << 20
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the beginning of a file says.
+
+    Attributes:
+        names: of its columns; "" for a CSV column without one.
+        rows: whether there is any.
+    """
+
+    names: tuple[str, ...]
+    rows: bool
+
+
+def heads(files: Files, most: int | None = None) -> tuple[Head, ...]:
+    """The heads of the files, which must be of one kind and have the same columns.
+
+    Args:
+        files: of one source.
+        most: look at no more than so many of them.
+
+    Raises:
+        InputError: a file is not what its name says, or differs from the first; or none has rows.
+    """
+    kinds = {(suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
+    if len(kinds) > 1:
+        refuse(files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind")
+    found: dict[str, Head] = {}
+    for path in files.paths[:most]:
+        try:
+            found[path] = head(files.system, path)
+        except (OSError, pa.ArrowException, ValueError) as e:
+            refuse(files.place, f"`{files.shown(path)}` cannot be read: {first_line(e)}", e)
+    start = files.paths[0]
+    first = set(found[start].names)
+    for path, other in found.items():
+        if set(other.names) != first:
+            lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
+            texts = [f"lacks {_listed(lacks)}"] * bool(lacks) + [f"has {_listed(more)} more"] * bool(more)
+            text = f"`{files.shown(path)}` {' and '.join(texts)}, against `{files.shown(start)}`"
+            refuse(files.place, f"{text}; all files of a source need the same columns")
+    if len(found) == len(files.paths) and not any(other.rows for other in found.values()):
+        refuse(files.place, f"`{files.source}` has no rows")
+    return tuple(found.values())
+
+
+def _listed(names: list[str]) -> str:
+    return ("column " if len(names) == 1 else "columns ") + ", ".join(f"`{n}`" for n in names)
+
+
+def head(system: Any, path: str) -> Head:
+    """What the beginning of a file says.
+
+    Raises:
+        ValueError: it is not what its name says; `OSError` and Arrow's errors too.
+    """
+    with system.open_input_stream(path, compression=None) as stream:
+        start = stream.read(4096)
+    if start.startswith(_LFS):
+        raise ValueError("it is a Git LFS pointer, not the data; run `git lfs pull`")
+    kind = suffix(path)
+    if kind is None:
+        raise ValueError(f"unsupported suffix; valid: {', '.join(SUFFIXES)}")
+    if not start:
+        raise ValueError("it is empty")
+    if kind in (".parquet", ".pq"):
+        import pyarrow.parquet as pq
+
+        if start[:4] not in (b"PAR1", b"PARE"):
+            raise ValueError("it is not a Parquet file")
+        with system.open_input_file(path) as opened:
+            meta = pq.read_metadata(opened)
+        return Head(tuple(meta.schema.to_arrow_schema().names), meta.num_rows > 0)
+    if kind.endswith(".gz"):
+        if start[:2] != b"\x1f\x8b":
+            raise ValueError("it is not compressed with gzip, as its name says")
+        with system.open_input_stream(path) as stream:
+            start = stream.read(4096)
+        if not start:
+            raise ValueError("it is empty")
+    _check_text(start)
+    if not start.strip() and len(start) < 4096:
+        raise ValueError("it is blank")
+    try:
+        return _csv_head(system, path, _HEAD_BLOCK)
+    except pa.ArrowInvalid:  # a row may be longer
+        return _csv_head(system, path, CSV_BLOCK)
+
+
+# How other kinds of files begin, and what to say of them
+_KINDS = {
+    b"PAR1": "it is a Parquet file, not text",
+    b"PK\x03\x04": "it is a workbook or a zip archive, not text",
+    b"\x1f\x8b": "it is compressed with gzip, which its name does not say",
+    b"\xff\xfe": "it is UTF-16; write it as UTF-8",
+    b"\xfe\xff": "it is UTF-16; write it as UTF-8",
+}
+
+
+def _check_text(start: bytes) -> None:
+    for begin, text in _KINDS.items():
+        if start.startswith(begin):
+            raise ValueError(text)
+    if b"\0" in start:
+        raise ValueError("it is not text")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError as e:
+        raise ValueError(f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); write it as UTF-8") from None
+
+
+def _csv_head(system: Any, path: str, block: int) -> Head:
+    from pyarrow import csv
+
+    with system.open_input_stream(path) as stream:
+        reader = csv.open_csv(stream, **csv_options(path, block=block))
+        names = reader.schema.names
+        rows = any(batch.num_rows for batch in reader)
+    twice = [n for n in names if names.count(n) > 1]
+    if twice:
+        raise ValueError(f"two columns are named `{twice[0]}`")
+    return Head(tuple(names), rows)
+
+
+def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
+    """Arrow's options to read CSV as pandas does.
+
+    Args:
+        path: its suffix says what separates columns.
+        names: columns to leave as text, as types are found on all rows; None to leave that to Arrow.
+        only: columns to read; all if none is given.
+        block: bytes at once; no row may be longer.
+    """
+    from pyarrow import csv
+
+    return {
+        "read_options": csv.ReadOptions(use_threads=False, block_size=block),
+        "parse_options": csv.ParseOptions(newlines_in_values=True, delimiter="\t" if ".tsv" in path.lower()[-7:] else ","),
+        "convert_options": csv.ConvertOptions(
+            column_types={name: pa.string() for name in names or ()},
+            include_columns=list(only),
+            null_values=list(CSV_MISSING),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+        ),
+    }
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """Names of columns, an index that was written without one called as in pandas."""
+    return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+
+
+# ---- some of their columns
+
+
+def weight(files: Files, columns: Sequence[str]) -> int:
+    """About how many bytes of text or of values reading these columns takes. Of CSV that is all of the files."""
+    total = 0
+    for path in files.paths:
+        kind = suffix(path) or ""
+        if kind in (".parquet", ".pq"):
+            import pyarrow.parquet as pq
+
+            with files.system.open_input_file(path) as opened:
+                meta = pq.read_metadata(opened)
+            for group in map(meta.row_group, range(meta.num_row_groups)):
+                parts = map(group.column, range(group.num_columns))
+                total += sum(p.total_uncompressed_size for p in parts if {p.path_in_schema, p.path_in_schema.split(".")[0]} & {*columns})
+        else:
+            size = files.system.get_file_info(path).size
+            total += size * (_GZIP_RATIO if kind.endswith(".gz") else 1)
+    return total
+
+
+# Text of numbers and words in gzip; the true ratio stands in no place that can be trusted
+_GZIP_RATIO = 5
+
+
+def read_columns(files: Files, columns: Sequence[str]) -> pa.Table:
+    """Some columns of all rows, of the types that they have when everything is read (`tables`).
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    tables = []
+    text = suffix(files.paths[0]) not in (".parquet", ".pq")
+    for path in files.paths:
+        try:
+            if text:
+                tables.append(_csv_columns(files.system, path, columns))
+            else:
+                with files.system.open_input_file(path) as opened:
+                    tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
+        except (OSError, pa.ArrowException, ValueError) as e:
+            refuse(files.place, f"`{files.shown(path)}` cannot be read: {first_line(e)}", e)
+    filled = [t for t in tables if t.num_rows] or tables[:1]
+    whole = pa.concat_tables([t.select(list(columns)).replace_schema_metadata(None) for t in filled], promote_options="permissive")
+    return tidy(infer_types(whole) if text else whole)
+
+
+def _csv_columns(system: Any, path: str, columns: Sequence[str]) -> pa.Table:
+    from pyarrow import csv
+
+    for block in (_COLUMN_BLOCK, CSV_BLOCK):
+        try:
+            with system.open_input_stream(path) as stream:
+                return csv.read_csv(stream, **csv_options(path, columns, columns, block))
+        except pa.ArrowInvalid as e:
+            error = e
+    raise error

@@ -1,0 +1,158 @@
+"""A look at the data before Ray starts: what can be known of it in a fraction of a second is refused then.
+
+Files are found, their heads read, and of small ones the label. A URI is not connected to and a `module:function` not called:
+what is wrong there, and with the rows of large files, the sweep finds out when it reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from sweeps.data.files import Files
+    from sweeps.space import DataSpec, Space
+
+# Of a source with more files the others are left to the sweep
+MOST_HEADS = 100
+# More than so many bytes are left to the sweep; see `heads.weight`. Arrow reads one column of CSV at 250 MB a second, and all else
+# that the command does before takes half a second
+MOST_BYTES = 64_000_000
+
+# What places a problem has before it is known where in a file that is
+_KEY = re.compile(r"(space\.)?(data|preprocessor|scaling|params|objective)(\.|\Z)")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a source.
+
+    Attributes:
+        names: of its columns, as the sweep will call them.
+        files: None for a set that scikit-learn ships.
+    """
+
+    names: tuple[str, ...]
+    files: Files | None = None
+
+
+def look(space: Space) -> None:
+    """Refuse data that the sweep would refuse, as far as that can be known at once.
+
+    Args:
+        space: its `data` and the columns that the steps of its `preprocessor` name are checked.
+
+    Raises:
+        InputError: with every problem, each at its place in the space file.
+    """
+    spec = space.data
+    problems: list[Problem] = []
+    seen: dict[str, Seen | None] = {}
+    for key, source in _sources(spec).items():
+        try:
+            seen[key] = _see(source, spec, f"data.{key}")
+        except InputError as e:
+            problems += e.problems
+            seen[key] = None
+    known = {key: found for key, found in seen.items() if found is not None}
+    if "train" in known:
+        from sweeps.data.named import problems_of
+        from sweeps.data.rules import check_columns, markers
+
+        have = known["train"].names
+        problems += check_columns(spec, {key: found.names for key, found in known.items()})
+        gone = {name for name in have if name == spec.label or name in spec.drop or name in markers(spec)}
+        features = [name for name in have if name not in gone]
+        problems += problems_of(space.sections.get("preprocessor", ()), features, spec.label, spec.train, gone)
+    if not problems and len(known) == len(seen):
+        try:
+            _read(spec, known)
+        except InputError as e:
+            problems += e.problems
+    if problems:
+        raise placed(space, problems)
+
+
+def placed(space: Space, problems: Iterable[Problem]) -> InputError:
+    """Problems of a key, such as `data.label`, at the place where the key stands in the file; others as they are."""
+    told = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
+    return InputError(sorted(told, key=_order))
+
+
+def look_at_root(root: Path) -> None:
+    """Refuse a root of sweeps in which no folder can be made. It is made only when a sweep is.
+
+    Raises:
+        InputError: it is no folder, or one that may not be written.
+    """
+    there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
+    if not there.is_dir():
+        raise InputError(Problem("--dir", f"{root}: " + ("is a file" if there == root else f"`{there}` is a file") + ", not a folder"))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(Problem("--dir", f"{root}: `{there}` may not be written"))
+
+
+def _order(problem: Problem) -> tuple[Any, ...]:
+    """By place in the file; what an override says comes last."""
+    at = re.search(r":(\d+):(\d+)\Z", problem.place)
+    return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
+
+
+def _sources(spec: DataSpec) -> dict[str, str]:
+    rules = {"valid": spec.valid, "test": spec.test}
+    return {"train": spec.train} | {key: str(r.path) for key, r in rules.items() if r is not None and r.kind == "path"}
+
+
+def _see(source: str, spec: DataSpec, place: str) -> Seen | None:
+    """What is known of a source; None if it is not for this look.
+
+    Raises:
+        InputError: it is not there, or not what it says.
+    """
+    if source.startswith("sklearn:"):
+        from sweeps.data.toys import columns
+
+        return Seen((*columns(source.removeprefix("sklearn:")), "target"))
+    from sweeps.data.files import check_scheme, find, is_reference
+
+    uri = "://" in source
+    if (uri and check_scheme(source, place) != "file") or (not uri and is_reference(source)):
+        return None
+    from sweeps.data.heads import heads, named
+
+    files = find(source, spec.base, place)
+    return Seen((*named(heads(files, MOST_HEADS)[0].names), *files.hive), files)
+
+
+def _read(spec: DataSpec, known: Mapping[str, Seen]) -> None:
+    """Check the values of the label and of a column that says which split a row is in, where they can be read at once.
+
+    Raises:
+        InputError: they will not do.
+    """
+    from sweeps.data import rules
+    from sweeps.data.heads import read_columns, weight
+
+    wanted = sorted({spec.label} | rules.markers(spec) if spec.label is not None else rules.markers(spec))
+    parts = {}
+    for key, seen in known.items():
+        if seen.files is None or set(wanted) & set(seen.files.hive) or any(n.startswith("Unnamed: ") for n in wanted):
+            return
+        parts[key] = seen.files
+    if not wanted or sum(weight(files, wanted) for files in parts.values()) > MOST_BYTES:
+        return
+    tables = rules.align({key: read_columns(files, wanted) for key, files in parts.items()})
+    problems = rules.check_markers(spec, tables["train"])
+    if spec.label is not None:
+        try:
+            rules.label_of(spec.label, spec.task, {key: table.column(spec.label) for key, table in tables.items()})
+        except InputError as e:
+            problems += e.problems
+    if problems:
+        raise InputError(problems)

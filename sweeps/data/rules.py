@@ -1,0 +1,139 @@
+"""What a `data` section asks of its columns and of its label. Needs neither Ray nor pandas, so that it can be known early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeps.errors import InputError, Problem, nearest
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
+
+# An integer label with more distinct values than this is a number, not a class, unless `data.task` says otherwise
+_MOST_INTEGER_CLASSES = 20
+
+
+def markers(spec: DataSpec) -> set[str]:
+    """Columns whose values say which split a row is in."""
+    return {str(rule.column) for rule in (spec.valid, spec.test) if rule is not None and rule.kind == "column"}
+
+
+def nearest_column(name: str, names: Iterable[str]) -> str:
+    """The tail of a message about an absent column: the nearest there is, or what there is, a dozen at most."""
+    names = list(names)
+    if same := [n for n in names if n.lower() == name.lower()]:
+        return f"did you mean `{same[0]}`?"
+    hint = nearest(name, names)
+    return hint if hint.startswith("did") or len(names) <= 12 else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+
+
+def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Hold what a section names against the columns that there are.
+
+    Args:
+        spec: the section.
+        columns: the names in "train", and in "valid" and "test" where these are other sources.
+    """
+    problems = []
+    have = columns["train"]
+    if spec.label is not None and spec.label not in have:
+        problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest_column(spec.label, have)}"))
+    for name in spec.drop:
+        if name == spec.label:
+            problems.append(Problem("data.drop", f"`{name}` is the label"))
+        elif name not in have:
+            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, have)}"))
+    for key, rule in (("valid", spec.valid), ("test", spec.test)):
+        if rule is not None and rule.column is not None and rule.column not in have:
+            problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, have)}"))
+        if key in columns:
+            missing, extra = set(have) - set(columns[key]), set(columns[key]) - set(have)
+            texts = [f"{word} {_ticked(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
+            if texts:
+                problems.append(Problem(f"data.{key}", f"its columns differ from data.train's: {'; '.join(texts)}"))
+    return problems
+
+
+def _ticked(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def align(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The same columns in the same order and types everywhere, integers giving way to floats."""
+    if len(parts) == 1:
+        return dict(parts)
+    names = parts["train"].column_names
+    problems, columns = [], {}
+    for name in names:
+        kinds = {key: p.schema.field(name).type for key, p in parts.items() if p.column(name).null_count < p.num_rows}
+        try:
+            merged = pa.unify_schemas([pa.schema({name: k}) for k in kinds.values()], promote_options="permissive") if kinds else None
+            kind = merged.field(name).type if merged else parts["train"].schema.field(name).type
+            columns[name] = {
+                key: p.column(name).cast(kind) if key in kinds else pa.chunked_array([pa.nulls(p.num_rows, kind)])
+                for key, p in parts.items()
+            }
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
+            other = _spoken(kinds.get("train"))
+            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_spoken(found)}, but {other} in data.train"))
+    if problems:
+        raise InputError(problems)
+    return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}
+
+
+def _spoken(kind: pa.DataType | None) -> str:
+    return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
+
+
+def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
+    """The task and, for a classification, the sorted classes over all sources."""
+    for key, column in columns.items():
+        if column.null_count:
+            missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
+            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; remove those rows first"))
+    kind = columns["train"].type
+    integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
+    discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
+    if not (integer or floating or discrete):
+        raise InputError(Problem("data.label", f"`{label}` has type {kind}; a label holds numbers, text or booleans"))
+    values = pc.unique(pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind))
+    count = len(values)
+    if count < 2:
+        raise InputError(Problem("data.label", f"`{label}` has one class, {values[0].as_py()!r}; at least two are needed"))
+    task = asked
+    if task is None:
+        zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
+        if discrete or (integer and count <= _MOST_INTEGER_CLASSES) or zero_one:
+            task = "binary" if count == 2 else "multiclass"
+        else:
+            task = "regression"
+    if task == "regression":
+        if pa.types.is_large_string(kind):
+            raise InputError(Problem("data.task", f"regression needs a number, but `{label}` holds text, such as {values[0].as_py()!r}"))
+        return task, None
+    if task == "binary" and count != 2:
+        raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
+    return task, tuple(sorted(values.to_pylist()))
+
+
+def check_markers(spec: DataSpec, train: pa.Table) -> list[Problem]:
+    """Whether any row has the value that `{column: ..., value: ...}` asks for.
+
+    Args:
+        spec: the section.
+        train: has at least the columns of `markers`.
+    """
+    problems = []
+    for key, rule in (("valid", spec.valid), ("test", spec.test)):
+        if rule is None or rule.kind != "column":
+            continue
+        values = pc.unique(train.column(str(rule.column))).to_pylist()
+        if not any(value == rule.value or str(value) == str(rule.value) for value in values):
+            some = ", ".join(sorted({f"`{value}`" for value in values[:8]}))
+            problems.append(Problem(f"data.{key}", f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}"))
+    return problems

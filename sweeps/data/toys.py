@@ -1,0 +1,24 @@
+"""The columns of the sets that scikit-learn ships, known without importing it; a test holds them against it."""
+
+from __future__ import annotations
+
+_CELL = (
+    *("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry"),
+    "fractal dimension",
+)
+_COLUMNS = {
+    "breast_cancer": (*(f"mean {n}" for n in _CELL), *(f"{n} error" for n in _CELL), *(f"worst {n}" for n in _CELL)),
+    "diabetes": ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"),
+    "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
+    "iris": ("sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"),
+    "wine": (
+        *("alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "total_phenols", "flavanoids", "nonflavanoid_phenols"),
+        *("proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines", "proline"),
+    ),
+}
+NAMES = tuple(_COLUMNS)
+
+
+def columns(name: str) -> tuple[str, ...]:
+    """The features of a set; its label is `target` in each."""
+    return _COLUMNS[name]

@@ -1,0 +1,135 @@
+"""Every bad input that is tried, with its answer: the table that `tests/test_bad_input.py` holds true and `docs/bad_input.md` shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Content = str | bytes | Callable[[], bytes]
+
+# The space file that each case changes in one place, a key a line; and the rows it names.
+BASE = {
+    "trainer": "xgboost",
+    "data": "{train: rows.csv, label: y, valid: 0.25}",
+    "objective": "{metric: valid-logloss, goal: minimize}",
+    "limits": "{max_trials: 4}",
+    "space": "{params: {eta: {loguniform: [1e-3, 0.3]}}}",
+}
+ROWS = "age,plan,y\n" + "".join(f"{i},{'ab'[i % 2]},{('no', 'yes')[i // 2 % 2]}\n" for i in range(8))
+# Importing this leaves a mark.
+MARKS = "open('imported', 'w')\n\n\ndef train(config): ...\ndef load(folder): ...\ndef rows(): ...\ndef clip(frame): ...\n"
+
+
+def furnish(folder: Path) -> None:
+    """What lies in the folder of every case: an empty folder, a pipe and a module."""
+    (folder / "folder").mkdir(parents=True)
+    os.mkfifo(folder / "pipe")
+    (folder / "marks.py").write_text(MARKS)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bad input.
+
+    Attributes:
+        name: what is wrong, in a few words.
+        shown: the input, in short.
+        answer: the lines of the answer.
+        text: of `space.yaml`.
+        files: what else lies beside it, by name; a function where the content takes making.
+        verbs: commands that all answer this.
+        args: what is typed behind the verb.
+        sound: the space file as such is valid: `validate`, which opens no data, has nothing to say.
+    """
+
+    name: str
+    shown: str
+    answer: tuple[str, ...]
+    text: str | bytes
+    files: Mapping[str, Content] = field(default_factory=dict)
+    verbs: tuple[str, ...] = ("validate", "run")
+    args: tuple[str, ...] = ("space.yaml",)
+    sound: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Lay out the files of the case."""
+        for name, content in {"rows.csv": ROWS, "space.yaml": self.text, **self.files}.items():
+            made = content() if callable(content) else content
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(made.encode() if isinstance(made, str) else made)
+
+
+def top(**changes: str | None) -> str:
+    """The space file with some keys changed, added at the end, or left out."""
+    return "".join(f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None)
+
+
+def answered(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Answers are written without the file's name where they begin with a line and a column."""
+    return tuple(f"space.yaml:{line}" if line[:1].isdigit() else line for line in lines)
+
+
+def line(name: str, text: str, *answer: str) -> Case:
+    """One line of the file is another."""
+    key, _, value = text.partition(": ")
+    return Case(name, text, answered(answer), top(**{key: value}))
+
+
+def params(name: str, text: str, *answer: str) -> Case:
+    """Other parameters."""
+    return line(name, f"space: {{params: {{{text}}}}}", *answer)
+
+
+def without(name: str, key: str, *answer: str) -> Case:
+    """One line of the file is not there."""
+    return Case(name, f"no `{key}:`", answered(answer), top(**{key: None}))
+
+
+def whole(name: str, shown: str, text: str | bytes, *answer: str) -> Case:
+    """Another file altogether."""
+    return Case(name, shown, answered(answer), text)
+
+
+def typed(name: str, verbs: str, args: list[str], *answer: str) -> Case:
+    """Another command line, the same behind each verb."""
+    words = [f"'{word}'" if " " in word else word for word in args]
+    return Case(name, " ".join(["sweeps", verbs.split()[0], *words]), answered(answer), top(), verbs=tuple(verbs.split()), args=tuple(args))
+
+
+def data(name: str, text: str, *answer: str, files: Mapping[str, Content] | None = None) -> Case:
+    """Other data."""
+    return Case(name, f"data: {text}", answered(answer), top(data=text), files or {}, ("run",), sound=True)
+
+
+def file(name: str, path: str, content: Content, *answer: str) -> Case:
+    """Other rows."""
+    text = top(data=f"{{train: {path}, label: y, valid: 0.25}}")
+    shown = f"{path}: {short(content)}" if isinstance(content, (str, bytes)) else path
+    return Case(name, shown, answered(answer), text, {path: content}, ("run",), sound=True)
+
+
+def steps(name: str, text: str, *answer: str, rows: str = BASE["data"]) -> Case:
+    """Other steps, maybe over other rows."""
+    shown = f"space: {text}" if rows == BASE["data"] else f"data: {rows}⏎space: {text}"
+    return Case(name, shown, answered(answer), top(data=rows, space=text), {}, ("run",), sound=True)
+
+
+def short(content: str | bytes) -> str:
+    """The beginning of a file's content, on one line."""
+    text = content if isinstance(content, str) else "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in content[:12])
+    text = text.replace("\n", "⏎").replace("\t", "⇥")
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def parquet(rows: str = ROWS) -> bytes:
+    """Rows of CSV as Parquet."""
+    import io
+
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(rows.encode())), sink)
+    return sink.getvalue()

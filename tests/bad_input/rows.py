@@ -1,0 +1,260 @@
+"""Bad input: data that `run` refuses before Ray starts."""
+
+from __future__ import annotations
+
+import gzip
+
+from tests.bad_input import ROWS, Case, data, file, parquet, steps
+
+TABLE: dict[str, tuple[Case, ...]] = {
+    "Data: where it is": (
+        data(
+            "no such file",
+            "{train: row.csv, label: y, valid: 0.25}",
+            "2:15: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
+        ),
+        data(
+            "no such file, like none",
+            "{train: data/2019.parquet, label: y, valid: 0.25}",
+            "2:15: data.train: `data/2019.parquet` does not exist; there is no folder `data`",
+        ),
+        data("a glob without a match", '{train: "*.parquet", label: y, valid: 0.25}', "2:15: data.train: no file matches `*.parquet`"),
+        data(
+            "a folder without data",
+            "{train: folder, label: y, valid: 0.25}",
+            "2:15: data.train: folder `folder` holds no data file; valid suffixes: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+        ),
+        data(
+            "a glob of other files",
+            '{train: "*.py", label: y, valid: 0.25}',
+            "2:15: data.train: `*.py` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+        ),
+        data("a pipe", "{train: pipe, label: y, valid: 0.25}", "2:15: data.train: `pipe` is not a regular file"),
+        data(
+            "unknown scheme",
+            '{train: "http://host/rows.csv", label: y, valid: 0.25}',
+            "2:15: data.train: `http://host/rows.csv`: unknown scheme `http`; valid: file, gs, s3, hdfs, abfs, abfss",
+        ),
+        data(
+            "valid is not there",
+            "{train: rows.csv, label: y, valid: valdi.csv}",
+            "2:42: data.valid: `valdi.csv` does not exist; did you mean `valid.csv`?",
+            files={"valid.csv": ROWS},
+        ),
+        data(
+            "train and test are not there",
+            "{train: a.csv, label: y, valid: 0.25, test: b.csv}",
+            "2:15: data.train: `a.csv` does not exist; did you mean `rows.csv`?",
+            "2:51: data.test: `b.csv` does not exist; did you mean `rows.csv`?",
+        ),
+    ),
+    "Data: what it is": (
+        file("an empty file", "bad.csv", "", "2:15: data.train: `bad.csv` cannot be read: it is empty"),
+        file("a header without rows", "bad.csv", "age,plan,y\n", "2:15: data.train: `bad.csv` has no rows"),
+        file("blank lines", "bad.csv", "\n\n\n", "2:15: data.train: `bad.csv` cannot be read: it is blank"),
+        file(
+            "a Git LFS pointer",
+            "bad.tsv.gz",
+            "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 497131\n",
+            "2:15: data.train: `bad.tsv.gz` cannot be read: it is a Git LFS pointer, not the data; run `git lfs pull`",
+        ),
+        file(
+            "text that is called gzip",
+            "bad.csv.gz",
+            ROWS,
+            "2:15: data.train: `bad.csv.gz` cannot be read: it is not compressed with gzip, as its name says",
+        ),
+        file(
+            "gzip that breaks off",
+            "bad.csv.gz",
+            lambda: gzip.compress((ROWS * 400).encode())[:-40],
+            "2:15: data.train: `bad.csv.gz` cannot be read: Truncated compressed stream",
+        ),
+        file("CSV that is called Parquet", "bad.parquet", ROWS, "2:15: data.train: `bad.parquet` cannot be read: it is not a Parquet file"),
+        file(
+            "Parquet that breaks off",
+            "bad.parquet",
+            b"PAR1\x15\x04\x15",
+            "2:15: data.train: `bad.parquet` cannot be read: Parquet file size is 7 bytes, smaller than the minimum file footer (8 bytes)",
+        ),
+        file(
+            "Parquet that is called CSV", "bad.csv", parquet, "2:15: data.train: `bad.csv` cannot be read: it is a Parquet file, not text"
+        ),
+        file(
+            "a workbook that is called CSV",
+            "bad.csv",
+            b"PK\x03\x04\x14\x00\x06\x00",
+            "2:15: data.train: `bad.csv` cannot be read: it is a workbook or a zip archive, not text",
+        ),
+        file("UTF-16", "bad.csv", ROWS.encode("utf-16"), "2:15: data.train: `bad.csv` cannot be read: it is UTF-16; write it as UTF-8"),
+        file(
+            "latin-1",
+            "bad.csv",
+            ROWS.replace("plan", "größe").encode("latin-1"),
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6); write it as UTF-8",
+        ),
+        file(
+            "binary that is called CSV",
+            "bad.csv",
+            b"age,plan,y\n\x00\x01\x02",
+            "2:15: data.train: `bad.csv` cannot be read: it is not text",
+        ),
+        file(
+            "gzip that is called CSV",
+            "bad.csv",
+            lambda: gzip.compress(ROWS.encode()),
+            "2:15: data.train: `bad.csv` cannot be read: it is compressed with gzip, which its name does not say",
+        ),
+        file(
+            "a plain file where a folder of one suffix is asked",
+            "rows",
+            ROWS,
+            "2:15: data.train: `rows` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+        ),
+        file(
+            "another suffix",
+            "bad.xlsx",
+            ROWS,
+            "2:15: data.train: `bad.xlsx` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+        ),
+        file(
+            "a row that is too long",
+            "bad.csv",
+            ROWS + "9,a,no,more\n",
+            "2:15: data.train: `bad.csv` cannot be read: CSV parse error: Row #10: Expected 3 columns, got 4: 9,a,no,more",
+        ),
+        file("a column twice", "bad.csv", "age,age,y\n1,2,no\n", "2:15: data.train: `bad.csv` cannot be read: two columns are named `age`"),
+        data(
+            "two kinds of files",
+            "{train: folder, label: y, valid: 0.25}",
+            "2:15: data.train: `folder` mixes .csv and .parquet files; use one kind",
+            files={"folder/a.csv": ROWS, "folder/b.parquet": parquet},
+        ),
+        data(
+            "files with different columns",
+            '{train: "?.csv", label: y, valid: 0.25}',
+            "2:15: data.train: `b.csv` lacks column `plan` and has column `paln` more, against `a.csv`; all "
+            "files of a source need the same columns",
+            files={"a.csv": ROWS, "b.csv": ROWS.replace("plan", "paln")},
+        ),
+    ),
+    "Data: its columns": (
+        data(
+            "no such label",
+            "{train: rows.csv, label: Y_, valid: 0.25}",
+            "2:32: data.label: `rows.csv` has no column `Y_`; valid: age, plan, y",
+        ),
+        data(
+            "no such label, by its case",
+            "{train: rows.csv, label: Y, valid: 0.25}",
+            "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
+        ),
+        data(
+            "no such label in a set of scikit-learn",
+            '{train: "sklearn:iris", label: species, valid: 0.25}',
+            "2:38: data.label: `sklearn:iris` has no column `species`; valid: sepal length (cm), sepal width "
+            "(cm), petal length (cm), petal width (cm), target",
+        ),
+        data(
+            "no such label in Parquet",
+            "{train: rows.parquet, label: z, valid: 0.25}",
+            "2:36: data.label: `rows.parquet` has no column `z`; valid: age, plan, y",
+            files={"rows.parquet": parquet},
+        ),
+        file(
+            "a label of one class",
+            "bad.csv",
+            ROWS.replace("yes", "no"),
+            "2:31: data.label: `y` has one class, 'no'; at least two are needed",
+        ),
+        file(
+            "a label with missing values",
+            "bad.csv",
+            ROWS.replace("yes", ""),
+            "2:31: data.label: `y` has 4 missing values in data.train; remove those rows first",
+        ),
+        data(
+            "a label of text for a regression",
+            "{train: rows.csv, label: y, valid: 0.25, task: regression}",
+            "2:54: data.task: regression needs a number, but `y` holds text, such as 'no'",
+        ),
+        data(
+            "three classes for two",
+            "{train: three.csv, label: y, valid: 0.25, task: binary}",
+            "2:55: data.task: binary needs 2 classes, but `y` has 3",
+            files={"three.csv": "x,y\n1,a\n2,b\n3,c\n4,a\n"},
+        ),
+        data(
+            "no such column to drop",
+            "{train: rows.csv, label: y, valid: 0.25, drop: [aeg]}",
+            "2:54: data.drop: `rows.csv` has no column `aeg`; did you mean `age`?",
+        ),
+        data(
+            "no such column to split by",
+            "{train: rows.csv, label: y, valid: {time: day, last: 0.2}}",
+            "2:35: data.valid: `rows.csv` has no column `day`; valid: age, plan, y",
+        ),
+        data(
+            "no row of this split",
+            "{train: rows.csv, label: y, valid: {column: plan, value: valid}}",
+            "2:35: data.valid: no row has 'valid' in column `plan`, which holds `a`, `b`",
+        ),
+        data(
+            "other columns in valid",
+            "{train: rows.csv, label: y, valid: valid.csv}",
+            "2:42: data.valid: its columns differ from data.train's: missing `plan`; extra `paln`",
+            files={"valid.csv": ROWS.replace("plan", "paln")},
+        ),
+        data(
+            "another type of label in valid",
+            "{train: rows.csv, label: y, valid: valid.csv}",
+            "2:42: data.valid: column `y` holds int64, but text in data.train",
+            files={"valid.csv": "age,plan,y\n1,a,0\n2,b,1\n"},
+        ),
+        steps(
+            "a step of an absent column",
+            "{preprocessor: {StandardScaler: {columns: aeg}}}",
+            "5:50: preprocessor.StandardScaler.columns: `rows.csv` has no column `aeg`; did you mean `age`?",
+        ),
+        steps(
+            "in an option",
+            "{preprocessor: {grid: [none, {StandardScaler: {columns: [age, height]}}]}}",
+            "5:70: preprocessor.grid.1.StandardScaler.columns.1: `rows.csv` has no column `height`; valid: age, plan",
+        ),
+        steps(
+            "a pattern without a match",
+            '{preprocessor: {StandardScaler: {columns: "pixel_*"}}}',
+            "5:50: preprocessor.StandardScaler.columns: no column of `rows.csv` matches `pixel_*`; valid: age, plan",
+        ),
+        steps(
+            "a step of the label",
+            "{preprocessor: {OneHotEncoder: {columns: [plan, y]}}}",
+            "5:56: preprocessor.OneHotEncoder.columns.1: `y` is the label, which is never prepared",
+        ),
+        steps(
+            "a step of a dropped column",
+            "{preprocessor: {StandardScaler: {columns: age}}}",
+            "5:50: preprocessor.StandardScaler.columns: `age` is no feature: data.drop or a split takes it",
+            rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
+        ),
+        steps(
+            "a LabelEncoder of a feature",
+            "{preprocessor: {LabelEncoder: {columns: plan}}}",
+            "5:48: preprocessor.LabelEncoder.columns: LabelEncoder: `plan` is not the label (`y`); use OrdinalEncoder for a feature",
+        ),
+        steps(
+            "columns that an option of another step makes, misspelt",
+            "{preprocessor: [{SimpleImputer: {columns: age, output_columns: [filled]}}, {StandardScaler: {columns: flled}}]}",
+            "5:110: preprocessor.1.StandardScaler.columns: `rows.csv` has no column `flled`; did you mean `filled`?",
+        ),
+        steps(
+            "several at once",
+            "{preprocessor: {StandardScaler: {columns: heigth}}}",
+            "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
+            "2:35: data.valid: `rows.csv` has no column `patient`; valid: age, plan, y",
+            "2:77: data.drop: `rows.csv` has no column `id`; valid: age, plan, y",
+            "5:50: preprocessor.StandardScaler.columns: `rows.csv` has no column `heigth`; valid: age, plan, y",
+            rows="{train: rows.csv, label: Y, valid: {group: patient, part: 0.2}, drop: [id]}",
+        ),
+    ),
+}

@@ -1,0 +1,170 @@
+"""Bad input: what is no space file, and what is typed wrong."""
+
+from __future__ import annotations
+
+from tests.bad_input import Case, line, top, typed, whole
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
+
+TABLE: dict[str, tuple[Case, ...]] = {
+    "Files that are no space file": (
+        whole(
+            "a tab",
+            "data:⏎⇥train: rows.csv",
+            "data:\n\ttrain: rows.csv\n",
+            "2:1: not valid YAML: a tab cannot indent or stand before a key or value; use spaces",
+        ),
+        whole(
+            "a bad indent",
+            "limits:⏎  max_trials: 4⏎ timeout: 1m",
+            "limits:\n  max_trials: 4\n timeout: 1m\n",
+            "3:2: not valid YAML: the indentation is wrong, or a `- ` or a `key:` is missing",
+        ),
+        whole(
+            "an indent that is too deep",
+            "limits: 4⏎  timeout: 1m",
+            "limits: 4\n  timeout: 1m\n",
+            "2:10: not valid YAML: a `key:` cannot stand here; the indentation is wrong, or a text that holds `: ` needs quotes",
+        ),
+        whole(
+            "a bracket that is not closed", "space: {params: {⏎", "space: {params: {\n", "1:17: not valid YAML: a `[` or `{` is not closed"
+        ),
+        whole("a quote that is not closed", "name: 'x⏎", "name: 'x\n", "1:7: not valid YAML: a quote is not closed"),
+        line(
+            "a Python object",
+            "name: !!python/object/apply:os.system [id]",
+            "6:7: tag `!!python/object/apply:os.system`: a space file has no tags; it is plain data",
+        ),
+        line("a tag", "name: !mine x", "6:7: tag `!mine`: a space file has no tags; it is plain data"),
+        whole(
+            "an alias bomb",
+            "a0: &a0 [x, ...], a1: &a1 [*a0, *a0, ...], and on",
+            BOMB,
+            "5:10: more than 20000 values (aliases count as what they stand for); a space file is small",
+        ),
+        whole("an alias of itself", "a: &x [*x]", "a: &x [*x]\n", "1:8: `*x` stands inside what it stands for"),
+        whole("an alias of nothing", "a: *x", "a: *x\n", "1:4: `*x`: no anchor `&x` before it"),
+        whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not YAML 1.2; write the keys out"),
+        whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: nested more than 50 deep"),
+        whole(
+            "very many values",
+            "a: [1,1,1,1,1,...",
+            "a: [" + "1," * 100_000 + "]",
+            "1:40003: more than 20000 values (aliases count as what they stand for); a space file is small",
+        ),
+        whole("two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file is one document"),
+        whole("UTF-16", "as PowerShell writes it", ("\ufeff" + top()).encode("utf-16-le"), "1:1: is UTF-16; save it as UTF-8"),
+        whole("latin-1", "# Größe", ("# Größe\n" + top()).encode("latin-1"), "1:5: is not UTF-8 text (byte 0xf6); save it as UTF-8"),
+        whole(
+            "binary",
+            "\\x7fELF\\x02\\x01...",
+            b"\x7fELF\x02\x01\x01\x00\x00",
+            "1:1: holds the control character U+007F, which YAML does not allow; is this a text file?",
+        ),
+        whole("random bytes", "every byte once", bytes(range(256)), "3:115: is not UTF-8 text (byte 0x80); save it as UTF-8"),
+        whole("an empty file", "", "", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
+        whole("comments alone", "# later", "# later\n", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
+        whole(
+            "a list",
+            "- a",
+            "- a\n",
+            "1:1: a space file is a mapping with keys name, trainer, data, objective, search, scheduler, limits, space, got [a]",
+        ),
+        whole(
+            "words",
+            "hello",
+            "hello\n",
+            "1:1: a space file is a mapping with keys name, trainer, data, objective, search, scheduler, limits, space, got hello",
+        ),
+        whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
+        whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB; a space file is small"),
+        typed("no such file", "validate run", ["absent.yaml"], "absent.yaml:1:1: no such file"),
+        typed("a directory", "validate run", ["folder"], "folder:1:1: is a directory, not a space file"),
+        typed("a pipe", "validate run", ["pipe"], "pipe:1:1: is not a regular file"),
+    ),
+    "The command line": (
+        typed(
+            "--set without a value",
+            "validate run",
+            ["space.yaml", "--set", "limits.max_trials"],
+            "--set limits.max_trials: must be key.path=value, such as limits.max_trials=8",
+        ),
+        typed(
+            "--set of an unknown key",
+            "validate run",
+            ["space.yaml", "--set", "limits.max_trils=4"],
+            "--set limits.max_trils=4: limits.max_trils: unknown key; did you mean `max_trials`?",
+        ),
+        typed(
+            "--set of a bad value",
+            "validate run",
+            ["space.yaml", "--set", "limits.max_trials=zero"],
+            "--set limits.max_trials=zero: limits.max_trials: must be an integer, got zero",
+        ),
+        typed(
+            "--set of bounds that are reversed",
+            "validate run",
+            ["space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"],
+            "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper, got [1, 0]",
+        ),
+        typed(
+            "--set of what is no YAML",
+            "validate run",
+            ["space.yaml", "--set", "search.seed=[1"],
+            "--set search.seed=[1: not valid YAML: a `[` or `{` is not closed",
+        ),
+        typed(
+            "--set below a word",
+            "validate run",
+            ["space.yaml", "--set", "trainer.loop=a:b"],
+            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set trainer as a whole",
+        ),
+        typed(
+            "--set of nothing",
+            "validate run",
+            ["space.yaml", "--set", "=1"],
+            "--set =1: must be key.path=value, such as limits.max_trials=8",
+        ),
+        typed(
+            "--set of data that is not there",
+            "run",
+            ["space.yaml", "--set", "data.train=row.csv"],
+            "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
+        ),
+        typed("--dir that is a file", "run", ["space.yaml", "--dir", "rows.csv"], "--dir: rows.csv: is a file, not a folder"),
+        typed(
+            "--dir in a file", "run", ["space.yaml", "--dir", "rows.csv/runs"], "--dir: rows.csv/runs: `rows.csv` is a file, not a folder"
+        ),
+        typed(
+            "unknown option",
+            "run",
+            ["space.yaml", "--dri", "x"],
+            "sweeps run: No such option '--dri'. Did you mean '--dir'?  (sweeps run --help)",
+        ),
+        typed(
+            "no file",
+            "run",
+            [],
+            "sweeps run: Missing argument 'FILE'.  (sweeps run --help)",
+        ),
+        typed(
+            "unknown verb",
+            "rnu",
+            ["space.yaml"],
+            "sweeps: No such command 'rnu'. Did you mean 'run'?  (sweeps --help)",
+        ),
+        typed(
+            "--address nobody listens to",
+            "run",
+            ["space.yaml", "--address", "127.0.0.1:1"],
+            "--address: 127.0.0.1:1: no Ray cluster that can be joined: [Errno 111] Connection refused",
+        ),
+        typed(
+            "--address of a Ray Client",
+            "run",
+            ["space.yaml", "--address", "ray://head:10001"],
+            "--address: ray://head:10001: sweeps drives a cluster from one of its nodes: run it there, or by `ray job submit`, "
+            "with --address auto",
+        ),
+    ),
+}

@@ -1,0 +1,323 @@
+"""What is known of data before Ray starts: never more than the sweep would say, and without reading more than it must."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.data import files, heads, look, toys
+from sweeps.data.named import problems_of
+from sweeps.errors import InputError, Problem
+from sweeps.space import Space, load
+from sweeps.space.load import SKLEARN
+from sweeps.space.spec import Chain
+from sweeps.space.steps import Step
+from tests.bad_input import ROWS, furnish, rows, top
+
+SPACES = Path(__file__).parents[2] / "search_spaces"
+
+Loaded = Callable[..., Space]
+
+
+@pytest.fixture
+def space(tmp_path, monkeypatch) -> Loaded:
+    """Load the base of the bad input with other data, in a folder with `rows.csv`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS)
+
+    def do(data: str = "{train: rows.csv, label: y, valid: 0.25}", *overrides: str, **changes: str) -> Space:
+        (tmp_path / "space.yaml").write_text(top(data=data, **changes))
+        return load("space.yaml", overrides)
+
+    return do
+
+
+def said(space: Space) -> list[str]:
+    with pytest.raises(InputError) as e:
+        look.look(space)
+    return [str(problem) for problem in e.value.problems]
+
+
+# ---- columns that steps name
+
+
+def chain(*steps: Step) -> Chain:
+    return Chain(steps)
+
+
+def refused(*steps: Step) -> list[str]:
+    return [problem.text.partition(";")[0] for problem in problems_of(chain(*steps), ("age", "plan"), "y", "rows.csv", ("id",))]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        Step("SimpleImputer", "age", {"output_columns": ["made"]}),
+        Step("FeatureHasher", "all", {"num_features": 4, "output_column": "made"}),
+        Step("Concatenator", "all", {"output_column_name": "made"}),
+        Step("sklearn.decomposition:PCA"),
+        Step("my_mod:features", "age"),
+    ],
+    ids=lambda step: step.name,
+)
+def test_a_column_that_an_earlier_step_may_make_is_not_refused(before):
+    assert refused(before, Step("StandardScaler", ("made", "age"))) == []
+    assert refused(Step("StandardScaler", "made"), before) == ["`rows.csv` has no column `made`"]
+
+
+@pytest.mark.parametrize("step", ["OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer"])
+def test_columns_made_of_values_begin_with_their_column(step):
+    made = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
+    assert refused(made, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
+    assert refused(made, Step("StandardScaler", ("paln_a", "planb"))) == [
+        "`rows.csv` has no column `paln_a`",
+        "`rows.csv` has no column `planb`",
+    ]
+
+
+def test_names_that_no_model_reads_are_made_plain():
+    made = problems_of(chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv")
+    assert made == []
+
+
+def test_words_and_patterns_are_no_names():
+    assert refused(Step("StandardScaler", "numeric"), Step("OneHotEncoder", ("categorical", "p*")), Step("MinMaxScaler", "all")) == []
+    assert refused(Step("StandardScaler", "pixel_*")) == ["no column of `rows.csv` matches `pixel_*`"]
+
+
+def test_what_is_no_feature_is_said_to_be_none():
+    assert refused(Step("StandardScaler", ("y", "id"))) == [
+        "`y` is the label, which is never prepared",
+        "`id` is no feature: data.drop or a split takes it",
+    ]
+    assert refused(Step("LabelEncoder", "plan")) == ["LabelEncoder: `plan` is not the label (`y`)"]
+    assert refused(Step("LabelEncoder"), Step("LabelEncoder", "y"), Step("LabelEncoder", None, {"label_column": "y"})) == []
+
+
+OPTIONS = """\
+preprocessor:
+  - grid:
+      - none
+      - SimpleImputer: {columns: age, output_columns: {choice: [[one], [two]]}}
+  - StandardScaler: {columns: {grid: [age, [one, two], three]}}
+  - choice: [OneHotEncoder, "sklearn.preprocessing:PolynomialFeatures"]
+  - MinMaxScaler: {columns: [plan_a, four]}
+"""
+
+
+def test_every_option_is_looked_at_and_what_any_may_make_is_there(space):
+    body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
+    loaded = space(space="\n" + body, limits="{max_trials: 99}")
+    assert said(loaded) == [
+        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: `rows.csv` has no column `three`; valid: age, one, plan, two"
+    ]
+
+
+NAMES = ("age", "plan", "made")
+STEPS = st.one_of(
+    st.builds(Step, st.just("StandardScaler"), st.sampled_from(NAMES)),
+    st.builds(Step, st.just("SimpleImputer"), st.sampled_from(NAMES), st.just({"output_columns": ["made"]})),
+    st.builds(Step, st.just("my_mod:f"), st.sampled_from(NAMES)),
+)
+
+
+@given(st.lists(STEPS, max_size=6))
+def test_one_name_is_refused_exactly_before_anything_may_have_made_it(steps):
+    may, expected = False, 0
+    for step in steps:
+        expected += step.columns == "made" and not may
+        may = may or step.name != "StandardScaler"
+    assert len(refused(*steps)) == expected
+
+
+# ---- the data
+
+
+@pytest.mark.parametrize("name", ["quickstart", "digits_mlp"])
+def test_the_spaces_that_ship_pass(name):
+    look.look(load(SPACES / f"{name}.yaml"))
+
+
+def test_the_columns_of_toy_sets_are_scikit_learns():
+    from sklearn import datasets
+
+    assert set(toys.NAMES) == set(SKLEARN)
+    for name in toys.NAMES:
+        assert (*toys.columns(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
+
+
+def test_all_is_told_at_once_in_the_order_of_the_file(space):
+    loaded = space(
+        "{train: rows.csv, label: Y, valid: valdi.csv, drop: [id]}",
+        "data.test=nowhere.parquet",
+        space="{preprocessor: {StandardScaler: {columns: heigth}}}",
+    )
+    assert [line.split(": ")[1:3] for line in said(loaded)] == [
+        ["data.label", "`rows.csv` has no column `Y`; did you mean `y`?"],
+        ["data.valid", "`valdi.csv` does not exist"],
+        ["data.drop", "`rows.csv` has no column `id`; valid"],
+        ["preprocessor.StandardScaler.columns", "`rows.csv` has no column `heigth`; valid"],
+        ["data.test", "`nowhere.parquet` does not exist"],
+    ]
+
+
+def test_many_columns_are_not_all_listed(space):
+    assert said(space('{train: "sklearn:digits", label: klass, valid: 0.2}'))[0].endswith(
+        "no column `klass`; it has pixel_0_0, pixel_0_1, pixel_0_2, pixel_0_3, pixel_0_4, pixel_0_5, pixel_0_6, pixel_0_7, "
+        "pixel_1_0, pixel_1_1, ... (65 in all)"
+    )
+
+
+def test_what_cannot_be_known_at_once_is_left_to_the_sweep(space, tmp_path):
+    (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
+    for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
+        look.look(
+            space(f'{{train: "{train}", label: nothing, valid: 0.2, drop: [x]}}', space="{preprocessor: {StandardScaler: {columns: z}}}")
+        )
+        assert said(space(f'{{train: "{train}", valid: absent.csv}}')) == [
+            "space.yaml:2:" + str(26 + len(train)) + ": data.valid: `absent.csv` does not exist"
+        ]
+
+
+def test_a_file_by_its_uri_is_looked_at(space, tmp_path):
+    assert "has no column `Y`" in said(space(f'{{train: "file://{tmp_path}/rows.csv", label: Y, valid: 0.2}}'))[0]
+
+
+def test_large_files_are_read_by_the_sweep_alone(space, monkeypatch, tmp_path):
+    (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
+    one = space("{train: one.csv, label: y, valid: 0.2}")
+    assert "one class" in said(one)[0]
+    monkeypatch.setattr(look, "MOST_BYTES", 20)
+    look.look(one)
+
+
+def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
+    for i in range(4):
+        (tmp_path / f"part{i}.csv").write_text(ROWS if i < 3 else "")
+    many = space('{train: "part*.csv", valid: 0.2}')
+    assert "`part3.csv` cannot be read: it is empty" in said(many)[0]
+    monkeypatch.setattr(look, "MOST_HEADS", 3)
+    look.look(many)
+
+
+def test_a_file_without_rows_among_others_is_no_problem(space, tmp_path):
+    (tmp_path / "empty.csv").write_text("age,plan,y\n")
+    look.look(space('{train: "*.csv", label: y, valid: 0.2}'))
+
+
+def test_folders_name_columns_too(space, tmp_path):
+    for year in (2019, 2020):
+        (tmp_path / "d" / f"year={year}").mkdir(parents=True)
+        (tmp_path / "d" / f"year={year}" / "rows.csv").write_text(ROWS)
+    scaled = "{preprocessor: {StandardScaler: {columns: [age, year]}}}"
+    look.look(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
+    look.look(space("{train: d, label: year, valid: 0.2}"))
+    look.look(space("{train: d, label: y, valid: 0.2}", space=scaled))
+    assert "no column `year`" in said(space("{train: d/year=2019, label: y, valid: 0.2}", space=scaled))[0]
+
+
+@pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
+def test_a_split_by_value_finds_what_the_sweep_finds(space, tmp_path, value):
+    from sweeps.data.split import assign
+
+    (tmp_path / "parts.csv").write_text("age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9)))
+    frame = pd.read_csv(tmp_path / "parts.csv")
+    for column in ("part", "flag"):
+        loaded = space(f"{{train: parts.csv, valid: {{column: {column}, value: {value}}}}}")
+        try:
+            assign(9, valid=loaded.data.valid, test=None, columns={column: frame[column].to_numpy()}, strata=None, seed=0)
+        except ValueError as e:
+            assert said(loaded)[0].partition(": data.valid: ")[2] == str(e)
+        else:
+            look.look(loaded)
+
+
+@pytest.mark.parametrize("name", ["a.b", "größe", "with, comma", ""])
+def test_labels_of_any_name(space, tmp_path, name):
+    frame = pd.DataFrame({"x": range(6), name: ["u", "v"] * 3})
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    frame.to_parquet(tmp_path / "odd.parquet")
+    label = name or "Unnamed: 1"
+    look.look(space(f"{{train: odd.csv, label: '{label}', valid: 0.2}}"))
+    if name:
+        look.look(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
+        frame[name] = "u"
+        frame.to_parquet(tmp_path / "odd.parquet")
+        assert "one class, 'u'" in said(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))[0]
+
+
+def test_a_row_longer_than_a_block(space, tmp_path):
+    long = '"' + "x\n" * 100_000 + '"'
+    (tmp_path / "long.csv").write_text(f"text,y\n{long},no\n{long * 1},yes\n")
+    look.look(space("{train: long.csv, label: y, valid: 0.5}"))
+
+
+@pytest.mark.parametrize(("columns", "size"), [(["y"], 1), (["x", "y"], 2)])
+def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, columns, size):
+    frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
+    frame.to_csv(tmp_path / "a.csv")
+    frame.to_parquet(tmp_path / "a.parquet")
+    weigh = lambda name: heads.weight(files.find(name, tmp_path, "data.train"), columns)  # noqa: E731
+    assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
+    assert 350_000 * size < weigh("a.parquet") < 700_000 * size
+
+
+def test_the_root_must_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    look.look_at_root(tmp_path)
+    look.look_at_root(tmp_path / "not" / "yet")
+    for path, text in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "x", f"`{tmp_path}/file` is a file")):
+        with pytest.raises(InputError, match=text):
+            look.look_at_root(path)
+    assert not (tmp_path / "not").exists()
+
+
+def test_problems_that_are_found_later_get_their_place_too(space):
+    loaded = space()
+    error = look.placed(
+        loaded, [Problem("space.preprocessor", "it fails"), Problem("data.label", "it fails"), Problem("--address", "away")]
+    )
+    assert [str(p) for p in error.problems] == [
+        "space.yaml:2:32: data.label: it fails",
+        "space.yaml:5:1: space.preprocessor: it fails",
+        "--address: away",
+    ]
+
+
+def test_it_imports_nothing_heavy(space, tmp_path):
+    space()
+    code = (
+        "import sys; from sweeps.space import load; from sweeps.data.look import look; look(load('space.yaml'))\n"
+        "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, monkeypatch):
+    from sweeps.data import load_splits
+
+    count = 0
+    for i, case in enumerate(case for cases in rows.TABLE.values() for case in cases):
+        if "space: " in case.shown:  # of steps: no business of the reader's
+            continue
+        folder = tmp_path / str(i)
+        furnish(folder)
+        monkeypatch.chdir(folder)
+        case.write(folder)
+        with pytest.raises(InputError) as e:
+            load_splits(load("space.yaml").data)
+        mine = {line.partition(": ")[2] for line in case.answer}
+        theirs = {f"{p.place}: {p.text}" for p in e.value.problems}
+        assert theirs <= mine, case.name
+        count += 1
+    assert count > 30

@@ -1,0 +1,149 @@
+"""Every bad input of the table: its exact answer, exit code 2, no traceback, nothing left behind, nothing heavy imported."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli, orchestrator
+from tests.bad_input import Case, furnish, parquet, top
+from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
+from tests.commands import REPO
+
+CASES = [pytest.param(case, id=f"{title}: {case.name}") for title, cases in TABLE.items() for case in cases]
+HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to type in, with a pipe, an empty folder and a module; a sweep that would begin is a failure."""
+
+    def begun(*args):
+        raise AssertionError("a sweep has begun")
+
+    monkeypatch.setattr(orchestrator, "new_folder", begun)
+    monkeypatch.setattr(orchestrator, "_Sweep", begun)
+    monkeypatch.chdir(tmp_path)
+    furnish(tmp_path)
+    return tmp_path
+
+
+def listing(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*")}
+
+
+def typed(*args: str):
+    """What `sweeps ARGS` answers, in this process; and the CPU seconds it took."""
+    start = time.process_time()
+    done = CliRunner().invoke(cli.main, args, prog_name="sweeps", env={"COLUMNS": "120"})
+    return done, time.process_time() - start
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_answer(case: Case, folder):
+    case.write(folder)
+    before, modules = listing(folder), set(sys.modules)
+    for verb in case.verbs:
+        done, seconds = typed(verb, *case.args)
+        assert tuple(done.output.splitlines()) == case.answer
+        assert done.exit_code == 2 and "Traceback" not in done.output
+        assert seconds < 1
+    if case.sound:
+        done, _ = typed("validate", *case.args)
+        assert done.exit_code == 0, f"`validate` opens no data, but says: {done.output}"
+    assert listing(folder) == before, "nothing is left behind, and no code of the user's was run"
+    assert not [name for name in HEAVY if name in set(sys.modules) - modules]
+
+
+def test_the_table_is_as_large_as_it_says():
+    assert len(CASES) > 150
+    ids = [param.id for param in CASES]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_is_the_table():
+    assert FILE.is_file() and FILE.read_text(encoding="utf-8") == page(), f"docs/bad_input.md is out of date; renew it: {COMMAND}"
+
+
+def test_what_the_cases_change_is_valid(folder):
+    Case("", "", (), top(), {"valid.csv": "age,plan,y\n", "rows.parquet": parquet}).write(folder)
+    done, _ = typed("validate", "space.yaml")
+    assert done.exit_code == 0
+    with pytest.raises(AssertionError, match="a sweep has begun"):
+        CliRunner().invoke(cli.main, ["run", "space.yaml"], catch_exceptions=False)
+
+
+def test_validating_runs_no_code_of_the_users(folder):
+    text = top(
+        trainer="{loop: marks:train, load: marks:load}",
+        data='{train: "marks:rows", valid: 0.25}',
+        space="{preprocessor: marks:clip, params: {eta: {uniform: [0, 1]}}}",
+    )
+    (folder / "space.yaml").write_text(text)
+    before = listing(folder)
+    assert typed("validate", "space.yaml")[0].exit_code == 0
+    for verb in ("validate", "run"):
+        wrong = typed(verb, "space.yaml", "--set", "trainer.load=marks:laod", "--set", "space.preprocessor=marks:clp")[0]
+        assert wrong.exit_code == 2 and "did you mean `load`?" in wrong.output and "did you mean `clip`?" in wrong.output
+    assert listing(folder) == before, "marks.py was imported"
+
+
+def test_a_metric_that_is_never_reported_is_said_at_the_first_report():
+    from sweeps.gangs.rank import TrialSession
+
+    job = SimpleNamespace(sweep="s", metric="loss", max_t=None, rungs=frozenset())
+    order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    with pytest.raises(ValueError) as e:
+        TrialSession(None, "g", 0, job, order, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
+    assert str(e.value) == METRIC
+    assert f"def {METRIC_TEST}(" in (REPO / "tests" / "test_run.py").read_text()
+
+
+# ---- with a stop-watch, as a user types it
+
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 497131\n"
+WATCHED = {
+    "sweeps --help": (["--help"], 0, 0.3),
+    "sweeps validate, nothing wrong": (["validate", "space.yaml"], 0, 0.3),
+    "sweeps validate, a bad bound": (["validate", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"], 2, 0.3),
+    "sweeps run, a bad bound": (["run", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"], 2, 1.0),
+    "sweeps run, no such label": (["run", "space.yaml", "--set", "data.label=Y"], 2, 1.0),
+    "sweeps run, not what its name says": (["run", "space.yaml", "--set", "data.train=pointer.tsv.gz"], 2, 1.0),
+    "sweeps run, one class in a million rows": (["run", "space.yaml", "--set", "data.train=many.csv"], 2, 1.0),
+    "sweeps run, no such file": (["run", "absent.yaml"], 2, 1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("watched")
+    Case("", "", (), top(), {"pointer.tsv.gz": LFS, "many.csv": "age,y\n" + "12,no\n" * 1_000_000}).write(folder)
+    return folder
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
+def test_by_the_stop_watch(args, code, limit, watched):
+    """The seconds of CPU, the least of three runs: what others do on this machine does not count against the limit."""
+    before, spent = listing(watched), []
+    for _ in range(3):
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+        env = {**os.environ, "PYTHONPATH": str(REPO)}
+        command = [sys.executable, "-m", "sweeps.cli", *args]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=watched, env=env, timeout=15)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == (code == 2)
+        spent.append(end.ru_utime - begin.ru_utime + end.ru_stime - begin.ru_stime)
+        if spent[-1] < limit:
+            break
+    assert min(spent) < limit
+    assert listing(watched) == before
