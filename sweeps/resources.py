@@ -66,7 +66,10 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
     if not fits(shape.total, cluster):
         return 0
     counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
-    return max(1, min(counts)) if counts else 1_000_000
+    part = dict(shape.per_worker).get("GPU", 0.0)
+    if 0 < part < 1:  # a worker's part lies on one GPU: of 0.6 two GPUs hold two, not three
+        counts.append(int(cluster["GPU"] + EPSILON) * int((1 + EPSILON) // part) // shape.workers)
+    return min(counts) if counts else 1_000_000
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:

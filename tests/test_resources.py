@@ -37,3 +37,14 @@ def test_fractions_that_add_up_to_the_cluster_fit(fraction, n):
     cluster = {"GPU": fraction * n}
     left = minus(cluster, [{"GPU": fraction}] * (n - 1))
     assert fits({"GPU": fraction}, left)
+
+
+def test_a_part_of_a_gpu_lies_on_one_gpu():
+    def of(gpu: float, workers: int = 1):
+        return shape_of({"num_workers": workers, "resources_per_worker": {"GPU": gpu}}, "")
+
+    assert at_once(of(0.6), {"CPU": 8, "GPU": 2}) == 2
+    assert at_once(of(0.6, 3), {"CPU": 8, "GPU": 2}) == 0
+    assert at_once(of(0.25, 3), {"CPU": 8, "GPU": 2}) == 2
+    assert at_once(of(1 / 3), {"CPU": 8, "GPU": 1}) == 3
+    assert at_once(of(2), {"CPU": 8, "GPU": 4}) == 2

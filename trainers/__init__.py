@@ -1,9 +1,10 @@
 """What runs inside a trial: one file a framework, each an ordinary Ray Train loop with its loader.
 
-A trainer `NAME.py` is three things:
+A trainer `NAME.py` is these things:
 
     BACKEND                 the process group its ranks need: "torch", "xgboost", "lightgbm" or "none"; read without an import
     train_func(config)      the loop; `config` is the trial's `params`, all else it asks of Ray Train and `sweeps.trial.current()`
+    CHECKPOINT_BYTES        optional: how large a checkpoint can be, as arithmetic in a text; read without an import
     load(folder)            the model of a checkpoint: an object with `predict(DataFrame) -> array`
 
 `predict` takes prepared features and gives float64: P(second class) of shape (n,) for two classes, probabilities of shape

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BACKEND = "torch"
+# Bytes of a checkpoint at most: the best weights, the latest, and two moments of each; see trainers/xgboost.py.
+CHECKPOINT_BYTES = (
+    "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
+    " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
+)
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 METRICS = {

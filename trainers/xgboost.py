@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BACKEND = "xgboost"
+# Bytes of a checkpoint at most: two models of full trees. `sweeps plan` reckons it without importing this file; the names are those of
+# `params`, each at its largest and 0 if absent, and max_t, rows, features, outputs (the classes if more than two, else 1).
+CHECKPOINT_BYTES = (
+    "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
+    " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
+)
 
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
 METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}

@@ -1,0 +1,251 @@
+"""Ray for as long as a sweep lasts: one of its own, the one this process has, or a cluster, to which the user's code is shipped."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps import machine, refs
+from sweeps.errors import InputError, Problem
+from sweeps.folder import ORIGIN
+from sweeps.space import Space
+from sweeps.space.spec import references
+
+log = logging.getLogger(__name__)
+
+# A folder of code is small. What is left out: data, what others made, and what is hidden.
+MOST_BYTES = 50 * 2**20
+LARGEST_FILE = 2 * 2**20
+LEFT_OUT = ("__pycache__", "node_modules", "site-packages", "sweeps-runs", "mlruns", "mlartifacts", "venv", "build", "dist")
+DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
+ANSWER_WITHIN = 60.0
+SPARE_CPUS = 1
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The Ray that a sweep runs on.
+
+    Attributes:
+        ours: it was started for this sweep, and ends with it.
+        roots: folders in which the workers look for the user's modules; none where the code was shipped to them.
+        nodes: the resources of each node.
+        total: the resources of all nodes.
+
+    Ours counts one CPU more than there are, which `nodes` and `total` leave out: the tasks of a fit find room there while gangs hold all
+    others. Who computes when is the pool's account alone.
+    """
+
+    ours: bool
+    roots: tuple[str, ...]
+    nodes: tuple[dict[str, float], ...]
+    total: dict[str, float]
+
+
+@contextlib.contextmanager
+def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | None) -> Iterator[Joined]:
+    """Ray, for as long as this lasts.
+
+    Args:
+        space: what will run; says which modules of the user's are needed.
+        folder: the sweep's, which every node must see.
+        roots: folders of the user's modules.
+        address: of a cluster; without one, the Ray this process is connected to, else one of our own.
+
+    Raises:
+        InputError: there is no such cluster, the code is too large to ship, or a node does not see the folder.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield _joined(False, roots)
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
+        if address:
+            reach(address)
+            shipped = environment(space, roots, Path(stage))
+            try:
+                ray.init(address=address, runtime_env=shipped, **quiet)
+            except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
+                why = (str(e.__cause__ or e).strip().splitlines() or [type(e).__name__])[-1]
+                raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {why}")) from e
+        else:
+            cpus = int(machine.detect()["CPU"]) + SPARE_CPUS
+            # "local": not one that RAY_ADDRESS or `ray start` offers
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+    node = None if address else ray._private.worker._global_node
+    session = node.get_session_dir_path() if node is not None else None
+    try:
+        if address:
+            check_storage(folder)
+        yield _joined(address is None, () if address else roots)
+    except BaseException:
+        session = None  # its logs may tell why
+        raise
+    finally:
+        ray.shutdown()
+        if session is not None:
+            shutil.rmtree(session, ignore_errors=True)
+
+
+def _joined(ours: bool, roots: Iterable[Path]) -> Joined:
+    import ray
+
+    nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
+    total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
+    if ours:
+        total["CPU"] -= SPARE_CPUS
+        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS} for node in nodes)
+    return Joined(ours, tuple(map(str, roots)), nodes, total)
+
+
+def reach(address: str) -> None:
+    """Say at once that nobody listens; Ray itself would try for minutes.
+
+    Raises:
+        InputError: nobody does, or it is the address of a Ray Client.
+    """
+    if address.startswith("ray://"):
+        text = f"{address}: sweeps drives a cluster from one of its nodes: run it there, or by `ray job submit`, with --address auto"
+        raise InputError(Problem("--address", text))
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError as e:
+            raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {e}")) from e
+
+
+# ---- the user's code
+
+
+def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
+    """Ray's runtime environment that brings to every worker what this process would import: sweeps itself and the user's modules.
+
+    Args:
+        space: names the modules.
+        roots: folders they are found in; those that hold none of them are not shipped.
+        stage: an empty folder, in which the user's code is laid out.
+
+    Raises:
+        InputError: the code is larger than `MOST_BYTES`.
+    """
+    for root in reversed(roots_needed(references(space), tuple(roots))):
+        lay_out(root, stage)
+    size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
+    if size > MOST_BYTES:
+        text = (
+            f"the code beside the space file is {size / 2**20:.0f} MB, more than {MOST_BYTES >> 20} MB can be shipped; move it to a folder"
+        )
+        raise InputError(Problem("--address", f"{text} of its own, or install it on the cluster"))
+    own = [str(file.parent) for name in ("sweeps", "trainers") if (file := refs.source_of(name)) is not None]
+    return {"working_dir": str(stage), "py_modules": own, "excludes": ["__pycache__"]}
+
+
+def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
+    """The folders in which modules of these references lie; none for a module that is installed."""
+    needed = []
+    for name in names:
+        top = refs.parse(name)[0].split(".")[0]
+        for root in roots:
+            if (root / top).with_suffix(".py").is_file() or (root / top / "__init__.py").is_file():
+                needed.append(root)
+                break
+    return [root for root in roots if root in needed]
+
+
+def lay_out(root: Path, stage: Path) -> None:
+    """Copy a folder of code, without data, hidden files and what others made."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if not _is_code(Path(folder, name))}
+
+    shutil.copytree(root, stage, ignore=left_out, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+
+
+def _is_code(path: Path) -> bool:
+    name = path.name
+    if name.startswith(".") or name in LEFT_OUT or name.endswith((".egg-info", *DATA)):
+        return False
+    if path.is_dir():
+        markers = ("pyvenv.cfg", ORIGIN, "mlflow.db", "MLmodel")  # an environment, a sweep, a root of sweeps, a bundle
+        return not any((path / marker).exists() for marker in markers)
+    return path.is_file() and path.stat().st_size <= LARGEST_FILE
+
+
+# ---- shared storage
+
+
+def check_storage(folder: Path) -> None:
+    """See that every node has the sweep's folder: checkpoints are written by the workers and read by the driver.
+
+    Raises:
+        InputError: naming each node that does not.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    expected = (folder / ORIGIN).read_bytes()
+    asked = {}
+    look = ray.remote(num_cpus=0, max_retries=0)(_sees)
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked[look.options(scheduling_strategy=there).remote(str(folder / ORIGIN), expected)] = node["NodeManagerAddress"]
+    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
+    seen: dict[str, bool | None] = {asked[ref]: None for ref in silent}
+    for ref in answered:
+        try:
+            seen[asked[ref]] = ray.get(ref)
+        except ray.exceptions.RayError as e:
+            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the shipped code: {_last_line(e)}")) from e
+    if problems := unseen(folder, seen):
+        raise InputError(problems)
+
+
+def _sees(file: str, expected: bytes) -> bool:
+    """On a node: whether the file is there, and the same."""
+    try:
+        return Path(file).read_bytes() == expected
+    except OSError:
+        return False
+
+
+def unseen(folder: Path, seen: dict[str, bool | None]) -> list[Problem]:
+    """What is wrong with the storage, from whether each node sees the folder; None for one that did not answer."""
+    problems = []
+    for node, there in seen.items():
+        if there is None:
+            problems.append(Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s"))
+        elif not there:
+            text = f"{folder.parent} is not the same folder on node {node}; with --address it must lie on storage that every node shares"
+            problems.append(Problem("--dir", text))
+    return problems
+
+
+def _last_line(error: BaseException) -> str:
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+
+
+def at_driver() -> Any:
+    """Where the actors of a sweep run that read the data and write its folder: on the driver's own node, as long as it lives."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+
+
+def prepare_authentication() -> None:
+    """Before Ray is imported: a cluster that was started with a token wants to see it; one without ignores it."""
+    named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if named or Path("~/.ray/auth_token").expanduser().exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")

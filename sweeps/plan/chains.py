@@ -1,0 +1,121 @@
+"""How many distinct chains of preprocessing will be fitted: each is fitted once, however many trials use it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.plan.cells import pinnings, uneven
+from sweeps.space import Dimension, Space, Step
+from sweeps.space.spec import Template, children, fill
+
+# Chains of one cell that are written out to see which are alike; more are only counted.
+WRITTEN_OUT = 512
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Chains that will be fitted; one without steps is none.
+
+    Attributes:
+        least, most: chains; equal where the search has nothing to choose in them.
+        continuous: a dimension inside a chain that takes any number, so that each trial may have a chain of its own; None without one.
+    """
+
+    least: int
+    most: int
+    continuous: str | None
+
+
+def fits(space: Space, counts: Sequence[int]) -> Fits:
+    """The chains that the trials of a sweep will have fitted.
+
+    Args:
+        space: what is searched.
+        counts: trials of each cell.
+    """
+    known: set[str] = set()
+    possible: set[str] = set()
+    more, sampled, some = 0.0, 0, False
+    for template, trials in pinnings(space, "preprocessor", counts):
+        number = count(template)
+        if number > WRITTEN_OUT:
+            more, sampled, some = more + number, sampled + trials, some or not may_be_empty(template)
+            continue
+        chains = [tuple(chain) for chain in fillings(template)]
+        keys = {repr(chain) for chain in chains if chain}
+        possible |= keys
+        if len(chains) == 1:
+            known |= keys
+        else:
+            sampled += trials
+            some = some or all(chains)
+    trials = sum(counts)
+    if sampled and uneven(space.sections):
+        sampled = trials
+    most = min(len(possible) + more, len(known) + sampled, trials)
+    free = next((d.name for d in dimensions(space.sections.get("preprocessor")) if not d.options and values(d) is None), None)
+    return Fits(max(len(known), 1 if some else 0), int(most), free)
+
+
+def may_be_empty(template: Template) -> bool:
+    """Whether a chain can come out without a step."""
+    if isinstance(template, Dimension):
+        return any(may_be_empty(option.value) for option in template.options)
+    return not isinstance(template, Step) and all(map(may_be_empty, children(template)))
+
+
+def dimensions(template: Template) -> Iterator[Dimension]:
+    """Every dimension in a template."""
+    inside = children(template)
+    if isinstance(template, Dimension):
+        yield template
+        inside = [option.value for option in template.options]
+    for child in inside:
+        yield from dimensions(child)
+
+
+def values(dim: Dimension) -> Sequence[Any] | None:
+    """The keys of every value that a dimension takes; None where it takes any number between bounds."""
+    if dim.options:
+        return [option.key for option in dim.options]
+    if dim.lower is None or dim.highest is None:
+        return None
+    if dim.is_integer:
+        return range(int(dim.lower), int(dim.highest) + 1, int(dim.q or 1))
+    if dim.q is None:
+        return None
+    steps = range(min(round((dim.highest - dim.lower) / dim.q) + 1, 2**31))
+    return [dim.lower + i * dim.q for i in steps] if len(steps) <= WRITTEN_OUT else steps
+
+
+def count(template: Template) -> float:
+    """How many ways there are to fill a template; infinitely many where a number is free."""
+    if not isinstance(template, Dimension):
+        return math.prod(map(count, children(template)))
+    if template.options:
+        return sum(count(option.value) for option in template.options)
+    keys = values(template)
+    return math.inf if keys is None else len(keys)
+
+
+def fillings(template: Template) -> Iterator[Any]:
+    """Every way to fill a template that has finitely many."""
+    todo: list[tuple[int, ...]] = [()]
+    while todo:
+        way = todo.pop()
+        taken: list[int] = []
+
+        def choose(dim: Dimension, way: tuple[int, ...] = way, taken: list[int] = taken) -> Any:
+            keys = values(dim)
+            assert keys is not None
+            if len(taken) < len(way):
+                taken.append(way[len(taken)])
+            else:  # the first time this way comes here: the other options are ways of their own
+                todo.extend((*taken, i) for i in range(1, len(keys)))
+                taken.append(0)
+            return keys[taken[-1]]
+
+        yield fill(template, choose)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.plan.cells import expected, rounds, uneven, visits
+from sweeps.resources import shape_of
+from sweeps.search.cells import next_cell
+from tests.plan.drawing import drawn
+
+grids = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=12, unique=True)
+
+
+@given(grids, st.integers(0, 50))
+def test_cells_are_visited_as_the_search_visits_them(pairs, more):
+    cells = [{"scaling.num_workers": workers, "params.depth": depth} for workers, depth in pairs]
+    trials = len(cells) + more
+    counts, order = [0] * len(cells), []
+    for _ in range(trials):
+        order.append(next_cell(cells, counts))
+        counts[order[-1]] += 1
+    assert visits(cells, trials) == counts
+    assert list(itertools.islice(itertools.chain.from_iterable(rounds(cells)), trials)) == order
+
+
+SCALINGS = {
+    "constant": "scaling: {num_workers: 2}",
+    "grid": "scaling: {num_workers: {grid: [1, 2, 3]}, use_gpu: {grid: [true, false]}}\nparams: {a: {grid: [1, 2]}}",
+    "choice": "scaling: {num_workers: {choice: [1, 2]}}",
+    "range in a cell": "scaling: {num_workers: {randint: [1, 4]}, use_gpu: {grid: [true, false]}}",
+    "mappings": "scaling:\n  grid:\n    - {num_workers: {choice: [1, 2]}}\n    - {num_workers: 4, resources_per_worker: {CPU: 2}}",
+    "a grid in a choice": "scaling:\n  choice:\n    - {num_workers: {grid: [1, 2]}}\n    - {num_workers: 4}",
+    "no scaling": "params: {a: {grid: [1, 2]}}",
+}
+
+
+@pytest.mark.parametrize("body", SCALINGS.values(), ids=SCALINGS)
+def test_shapes_get_as_many_trials_as_is_said(make, body):
+    space = make(body, trials=14)
+    told = {e.shape: e for e in expected(space, visits(space.cells, 14))}
+    assert list(told) == list(space.shapes)
+    for seed in range(20):
+        shapes = Counter(shape_of(filled["scaling"], "xgboost") for filled in drawn(space, random.Random(seed)))
+        for shape, e in told.items():
+            assert e.least <= shapes[shape] <= e.most, (shape, e)
+
+
+def test_trials_of_a_shape_are_exact_where_the_scaling_is_a_grid(make):
+    space = make(SCALINGS["grid"], trials=14)
+    told = expected(space, visits(space.cells, 14))
+    assert all(e.least == e.most for e in told)
+    assert sorted(e.most for e in told) == [2, 2, 2, 2, 2, 4]
+    space = make(SCALINGS["mappings"], trials=14)
+    assert [(e.least, e.most) for e in expected(space, visits(space.cells, 14))] == [(0, 7), (0, 7), (7, 7)]
+
+
+def test_a_grid_inside_a_choice_is_known_for_one(make):
+    assert uneven(make(SCALINGS["a grid in a choice"]).sections)
+    assert not uneven(make(SCALINGS["mappings"]).sections)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sweeps.plan.cells import visits
+from sweeps.plan.chains import Fits, count, fillings, fits
+from tests.plan.drawing import drawn
+
+CHAINS = {
+    "none": ("params: {a: 1}", (0, 0)),
+    "constant": ("preprocessor: [SimpleImputer, StandardScaler]", (1, 1)),
+    "grid": ("preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {a: {grid: [1, 2]}}", (2, 2)),
+    "grid with none": ("preprocessor: {grid: [none, MinMaxScaler]}", (1, 1)),
+    "choice": ("preprocessor: {choice: [StandardScaler, MinMaxScaler, MaxAbsScaler]}", (1, 3)),
+    "choice with none": ("preprocessor: {choice: [none, MinMaxScaler]}", (0, 1)),
+    "alike": ("preprocessor:\n  - {grid: [none, StandardScaler]}\n  - {grid: [StandardScaler, none]}", (2, 2)),
+    "integers": ("preprocessor: {UniformKBinsDiscretizer: {bins: {randint: [2, 6]}}}", (1, 4)),
+    "steps of q": ("preprocessor: {PowerTransformer: {power: {quniform: [0.5, 2, 0.5]}}}", (1, 4)),
+    "more than trials": ("preprocessor: {UniformKBinsDiscretizer: {bins: {randint: [2, 500]}}}", (1, 12)),
+    "more than can be written out": ("preprocessor: {UniformKBinsDiscretizer: {bins: {randint: [2, 5000]}}}", (1, 12)),
+    "continuous": ("preprocessor: {PowerTransformer: {power: {uniform: [0.5, 2]}}}", (1, 12)),
+    "continuous in a cell": (
+        "preprocessor:\n  grid:\n    - StandardScaler\n    - {PowerTransformer: {power: {uniform: [0.5, 2]}}}\n    - none",
+        (1, 5),
+    ),
+    "normal": ("preprocessor: {PowerTransformer: {power: {qrandn: [1, 0.2, 0.1]}}}", (1, 12)),
+    "a grid in a choice": ("preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n    - StandardScaler", (1, 3)),
+    "a column": ("preprocessor: {StandardScaler: {columns: {choice: [numeric, all, [a, b]]}}}", (1, 3)),
+}
+
+
+@pytest.mark.parametrize("body, bounds", CHAINS.values(), ids=CHAINS)
+def test_as_many_chains_are_fitted_as_is_said(make, body, bounds):
+    space = make(body)
+    told = fits(space, visits(space.cells, 12))
+    assert (told.least, told.most) == bounds
+    for seed in range(20):
+        chains = {repr(filled["preprocessor"]) for filled in drawn(space, random.Random(seed)) if filled["preprocessor"]}
+        assert told.least <= len(chains) <= told.most
+
+
+def test_what_makes_the_number_open_is_named(make):
+    space = make(CHAINS["continuous in a cell"][0])
+    assert fits(space, visits(space.cells, 12)) == Fits(1, 5, "preprocessor.grid.1.PowerTransformer.power")
+    space = make(CHAINS["integers"][0])
+    assert fits(space, visits(space.cells, 12)).continuous is None
+
+
+def test_every_filling_comes_once(make):
+    section = make(
+        "params:\n  a: {choice: [1, 2]}\n  b:\n    choice:\n      - {c: {randint: [0, 3]}, d: {grid: [x, y]}}\n      - 5"
+    ).sections["params"]
+    found = [repr(filled) for filled in fillings(section)]
+    assert len(found) == len(set(found)) == count(section) == 2 * (3 * 2 + 1)

@@ -1,0 +1,156 @@
+"""The whole plan: as text, as JSON, and that it starts nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from sweeps.plan import plan, render
+from sweeps.space import load
+
+SPACES = Path(sweeps.__file__).parent.parent / "search_spaces"
+
+WIDE = """\
+preprocessor:
+  - SimpleImputer: {strategy: {choice: [mean, most_frequent]}}
+  - choice:
+    - none
+    - PowerTransformer: {power: {uniform: [0.5, 2]}}
+scaling:
+  num_workers: {randint: [1, 40]}
+  use_gpu: {grid: [true, false]}
+params:
+  objective: {grid: ["binary:logistic", "binary:hinge", "an objective of a very long name, which no line can hold to its end"]}
+  many: {grid: [1, 2, 3, 4, 5]}
+  words: {choice: [alpha, beta, gamma, delta, epsilon, zeta, eta, theta, iota, kappa, lambda, mu, nu, xi, omicron, pi, rho, sigma, tau]}
+  normal: {qrandn: [0, 1, 0.5]}
+  nothing: {choice: [null, true, false]}
+"""
+
+
+def test_the_first_lesson():
+    told = render(plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources").splitlines()
+    disk = next(i for i, line in enumerate(told) if line.startswith("disk"))
+    assert (
+        "\n".join(told[:disk])
+        == """\
+quickstart on 2 CPU (--resources)
+
+dimensions  preprocessor         grid        StandardScaler, MinMaxScaler
+            scaling.num_workers  grid        1, 2
+            params.eta           loguniform  0.001 to 0.3
+            params.subsample     uniform     0.5 to 1
+            params.max_depth     randint     1 to 8
+
+trials      16 in 4 cells, 4 each
+
+cells       preprocessor    num_workers  trials
+            StandardScaler  1                 4
+            StandardScaler  2                 4
+            MinMaxScaler    1                 4
+            MinMaxScaler    2                 4
+
+shapes      1 worker × 1 CPU   8 trials  2 side by side
+            2 workers × 1 CPU  8 trials  1 side by side
+
+at once     2 trials: as many as fit of the smallest shape
+gangs       about 8 started: shapes do not fit side by side, and one makes room
+            for another
+fits        2 preprocessors, each fitted once
+steps       125 at least, 800 at most; about 300 simulated with random values
+            asha compares trials at 5, 15, 45 and ends them at 50"""
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(make, width):
+    spaces = [load(file) for file in sorted(SPACES.glob("*.yaml"))]
+    spaces += [make(WIDE, trials=200, limits="timeout: 1h"), make("params: {a: 1}", trials=1, scheduler="{}")]
+    for space in spaces:
+        for free in (None, 10**9):
+            text = render(plan(space, {"CPU": 64.0, "GPU": 64.0}, free=free), width)
+            assert max(map(len, text.splitlines())) <= width, text
+            assert "\n\n\n" not in text and not any(line.endswith(" ") for line in text.splitlines())
+
+
+def test_what_the_search_chooses_is_told_as_a_range(make):
+    text = render(plan(make(WIDE, trials=200), {"CPU": 64.0, "GPU": 64.0}))
+    for part in (
+        "200 in 30 cells (2 use_gpu × 3 objective × 5 many), 6 or 7",
+        "0 to 95 trials",
+        "… 67 more",
+        "39 workers × 1 CPU  ",
+        "gangs       not known",
+        "fits        1 to 200 preprocessors",
+        "PowerTransformer.power",
+        "mean 0, sd 1, by 0.5",
+        "null, true, false",
+        "… 19 in all",
+    ):
+        assert part in text, (part, text)
+
+
+def test_the_smallest_sweep_there_is(make):
+    text = render(plan(make("params: {a: 1}", trials=1, scheduler="{}"), {"CPU": 2.0}))
+    assert "none: trials differ by their seeds alone" in text
+    assert "until each loop ends: there is no scheduler.max_t" in text
+    assert "none: no preprocessing" in text
+    assert "\ncells" not in text
+
+
+def test_a_limit_above_what_fits_is_told(make):
+    text = render(plan(make("params: {a: 1}", limits="max_concurrent_trials: 9"), {"CPU": 2.0}))
+    assert "at once     9 trials (limits.max_concurrent_trials); 2 fit, the rest waits" in text
+
+
+def test_too_little_space_is_told(make, tmp_path, monkeypatch):
+    (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = render(plan(make("params: {a: 1}", trainer='{loop: "sized:train_func"}'), {"CPU": 2.0}, free=2 * 10**9))
+    assert "disk        at most 24 GB of checkpoints, the latest and the best of 12 trials;" in text
+    assert "WARNING: only 2.0 GB are free" in text
+
+
+def test_a_grid_inside_a_choice_is_told_for_what_it_is(make):
+    text = render(plan(make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}))
+    assert "12 in 2 cells, 6 each or about: a grid inside a choice" in text
+
+
+@pytest.mark.parametrize("scheduler", ["{name: asha, max_t: 9}", "{name: none, max_t: 9}", "{}"])
+def test_as_json_it_is_plain_data(make, scheduler):
+    made = plan(make(WIDE, trials=200, scheduler=scheduler), {"CPU": 64.0, "GPU": 64.0}, free=10**9)
+    found = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    assert found["trials"] == sum(cell["trials"] for cell in found["cells"]) == 200
+    assert [d["name"] for d in found["dimensions"]] == [d.name for d in made.space.dimensions]
+    assert len(found["shapes"]) == len(made.space.shapes)
+    assert found["disk"]["free"] == 10**9
+    assert (found["steps"] is None) is (scheduler == "{}")
+
+
+def test_it_starts_nothing(tmp_path):
+    code = f"""\
+import os, sys
+from pathlib import Path
+from sweeps.machine import detect
+from sweeps.plan import plan, render
+from sweeps.plan.disk import free_at
+from sweeps.space import load
+for file in {[str(f) for f in sorted(SPACES.glob("*.yaml"))]!r}:
+    made = plan(load(file), {{**detect(), 'CPU': 8.0}}, free=free_at(Path('sweeps-runs')))
+    assert render(made) and made.to_json()
+heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} & set(sys.modules)
+assert not heavy, heavy
+assert not [name for name in sys.modules if name.startswith('trainers')]
+tasks = Path('/proc/self/task')
+assert not any((task / 'children').read_text().strip() for task in tasks.iterdir()) if tasks.exists() else True
+assert sum(os.times()[:2]) < 2, os.times()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())

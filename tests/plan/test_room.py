@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.errors import InputError
+from sweeps.plan import never_fits, never_fits_here, plan
+from sweeps.plan.room import _short
+from sweeps.resources import Shape, at_once
+
+
+def texts(space, cluster, nodes=()):
+    problems = never_fits(space, cluster, nodes)
+    assert all(p.place == space.place("scaling") for p in problems)
+    return [p.text for p in problems]
+
+
+def test_both_numbers_are_told_at_the_place_of_the_scaling(make):
+    space = make("params: {a: 1}\nscaling: {num_workers: 4}")
+    (problem,) = never_fits(space, {"CPU": 2.0})
+    assert str(problem) == f"{space.path}:8:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
+    assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU needs 4 CPU (there is 1): it can never run"]
+    assert texts(space, {"CPU": 4.0}) == []
+    with pytest.raises(InputError, match="can never run"):
+        plan(space, {"CPU": 2.0})
+
+
+def test_every_resource_that_is_short_is_told(make):
+    space = make("scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}")
+    assert texts(space, {"CPU": 3.0, "GPU": 2.0}) == [
+        "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk needs 4 CPU (there are 3), 2 disk (there are 0): it can never run"
+    ]
+
+
+def test_many_shapes_are_told_in_one_line(make):
+    few = make("scaling: {num_workers: {grid: [1, 2, 3, 4]}}")
+    assert len(texts(few, {"CPU": 2.0})) == 2
+    many = make("scaling: {num_workers: {randint: [1, 65]}}")
+    assert texts(many, {"CPU": 2.0}) == [
+        "scaling: 62 of its 64 shapes can never run; the smallest of these, 3 workers × 1 CPU, needs 3 CPU (there are 2)"
+    ]
+
+
+def test_parts_of_a_gpu_lie_on_one_gpu(make):
+    space = make("scaling: {num_workers: 3, resources_per_worker: {GPU: 0.6}}")
+    assert texts(space, {"CPU": 8.0, "GPU": 2.0}) == [
+        "scaling: 3 workers × 1 CPU, 0.6 GPU needs 3 × 1 CPU, 0.6 GPU (there is room for 2 on this node): it can never run"
+    ]
+    assert texts(space, {"CPU": 8.0, "GPU": 3.0}) == []
+
+
+def test_workers_lie_on_nodes_as_wholes(make):
+    space = make("scaling: {num_workers: 2, resources_per_worker: {CPU: 3}}")
+    cluster = {"CPU": 8.0}
+    assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 4.0}]) == []
+    assert texts(space, cluster, [{"CPU": 6.0}, {"CPU": 2.0}]) == []
+    assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 2.0}, {"CPU": 2.0}]) == [
+        "scaling: 2 workers × 3 CPU needs 2 × 3 CPU (there is room for 1 on these 3 nodes): it can never run"
+    ]
+
+
+def test_what_nobody_counted_is_not_looked_at(make):
+    space = make("scaling: {resources_per_worker: {CPU: 1, memory: 1000000000}}")
+    assert plan(space, {"CPU": 2.0}).at_once == 2
+    with pytest.raises(InputError, match="needs 1e\\+09 memory"):
+        plan(space, {"CPU": 2.0, "memory": 1000.0})
+
+
+def test_before_a_ray_is_started_the_cpus_alone_are_looked_at(make, monkeypatch):
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3}')
+    assert not never_fits_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
+    (problem,) = never_fits_here(make("scaling: {num_workers: 4, use_gpu: true}"))
+    assert problem.text == "scaling: 4 workers × 1 CPU, 1 GPU needs 4 CPU (there are 3): it can never run"
+
+
+@given(st.integers(1, 6), st.sampled_from([0.25, 0.3, 0.5, 0.6, 1.0, 2.0]), st.integers(0, 8), st.integers(0, 4))
+def test_on_one_machine_what_fits_is_what_runs_at_least_once(workers, part, cpus, gpus):
+    shape = Shape(workers, (("CPU", 1.0), ("GPU", part)))
+    machine = {"CPU": float(cpus), "GPU": float(gpus)}
+    assert (at_once(shape, machine) > 0) is (_short(shape, machine, [machine]) is None)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import math
+import random
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.plan.steps import SIMULATED, lengths, simulate, steps
+from sweeps.search.verdicts import Asha, NoScheduler
+from sweeps.trial import Verdict
+
+ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
+
+
+def extremes(asha: Asha, trials: int) -> tuple[int, int]:
+    """The least and the most that any order of arrival and any values take, by trying them all.
+
+    Of a moment counts how many trials are on their way to each rung, and how many values each rung has on record: a new one may be better
+    than any number of these, or as good, and whoever is on the way may come next.
+    """
+    ends = (*asha.rungs, asha.max_t)
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
+
+    def spent(coming: tuple[int, ...], on_record: tuple[int, ...]) -> tuple[int, int]:
+        """Steps still to be taken, counted for each trial when it ends."""
+        if not any(coming):
+            return 0, 0
+        if (coming, on_record) in known:
+            return known[coming, on_record]
+        found = []
+        for i, waiting in enumerate(coming):
+            if not waiting:
+                continue
+            left = tuple(n - (j == i) for j, n in enumerate(coming))
+            if i == len(on_record):
+                low, high = spent(left, on_record)
+                found.append((low + ends[i], high + ends[i]))
+                continue
+            others = [float(v) for v in range(on_record[i])]
+            recorded = tuple(n + (j == i) for j, n in enumerate(on_record))
+            verdicts = {asha.verdict(others, value, True) for value in (*(v - 0.5 for v in others), *others, len(others) + 0.5)}
+            for verdict in verdicts:
+                if verdict is Verdict.STOP:
+                    low, high = spent(left, recorded)
+                    found.append((low + ends[i], high + ends[i]))
+                else:
+                    found.append(spent(tuple(n + (j == i + 1) for j, n in enumerate(left)), recorded))
+        known[coming, on_record] = min(low for low, _ in found), max(high for _, high in found)
+        return known[coming, on_record]
+
+    return spent((trials, *[0] * len(asha.rungs)), (0,) * len(asha.rungs))
+
+
+@pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
+@pytest.mark.parametrize("trials", range(1, 8))
+def test_the_bounds_are_those_of_all_orders_and_values(asha, trials):
+    told = steps(asha, trials, at_once=1)
+    assert (told.least, told.most) == extremes(asha, trials)
+
+
+@given(ashas, st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
+def test_no_sweep_spends_less_or_more(asha, qualities, at_once):
+    told = steps(asha, len(qualities), at_once)
+    assert told.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= told.most
+    assert told.least <= told.typical <= told.most
+
+
+@given(ashas, st.integers(1, 30), st.integers(1, 9))
+def test_both_bounds_are_attained_however_many_run_side_by_side(asha, trials, at_once):
+    told = steps(asha, trials, at_once)
+    assert sum(simulate(asha, trials, at_once, lambda number: -number)) == told.most
+    assert sum(simulate(asha, trials, 1, lambda number: number)) == told.least
+    # as trials of equal pace come to a rung in the order of their numbers
+    assert sum(simulate(asha, trials, at_once, lambda number: number)) == told.least
+
+
+def test_a_sweep_of_nothing_but_nan_takes_less():
+    asha = Asha(9, 1, 3)
+    assert sum(simulate(asha, 5, 1, lambda number: math.nan)) == 5 < steps(asha, 5, 1).least
+
+
+def test_without_rungs_every_trial_goes_on():
+    for scheduler in (NoScheduler(20), Asha(20, 20, 3)):
+        told = steps(scheduler, 7, 2)
+        assert (told.least, told.typical, told.most) == (140, 140, 140)
+    assert steps(NoScheduler(), 7, 2) is None
+    assert lengths(NoScheduler(), 7, 2) == [1] * 7
+
+
+def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not_simulated_whole():
+    asha, trials = Asha(50, 5, 3), 3 * SIMULATED
+    told = steps(asha, trials, 4).typical
+    assert steps(asha, trials, 4).typical == told
+    rng = random.Random(1)
+    whole = [sum(simulate(asha, trials, 4, [rng.random() for _ in range(trials)].__getitem__)) for _ in range(3)]
+    assert told == pytest.approx(median(whole), rel=0.1)

@@ -1,0 +1,166 @@
+"""A sweep on a cluster that was started by somebody else: the user's code is shipped, the storage shared, the token shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps import cluster
+from sweeps.errors import InputError
+from sweeps.space import load
+from tests.commands import command
+from tests.waiting import wait_until
+
+LOOP = """\
+import os
+import ray.train
+from pack import helper
+
+
+def train_func(config):
+    print("loop is at", os.path.realpath(__file__))
+    ray.train.report({"loss": helper.loss(config["x"]), "rank": ray.train.get_context().get_world_rank()})
+"""
+SPACE = """\
+name: shipped
+trainer: {loop: "mine:train_func", backend: torch}
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 2}
+space:
+  preprocessor: ["mine_steps:half"]
+  scaling: {num_workers: 2}
+  params: {x: {uniform: [0.0, 1.0]}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A user's folder: a loop, a package it needs, a step, a data file that has no business on other nodes."""
+    folder = tmp_path / "project"
+    (folder / "pack").mkdir(parents=True)
+    (folder / "mine.py").write_text(LOOP)
+    (folder / "pack" / "__init__.py").write_text("")
+    (folder / "pack" / "helper.py").write_text("def loss(x):\n    return (x - 0.5) ** 2\n")
+    (folder / "mine_steps.py").write_text("def half(frame):\n    return frame / 2\n")
+    (folder / "big.parquet").write_bytes(b"PAR1")
+    (folder / "space.yaml").write_text(SPACE)
+    return folder
+
+
+# ---- pure
+
+
+def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    roots = (project, tmp_path / "elsewhere")
+    assert cluster.roots_needed(["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots) == [project]
+    assert cluster.roots_needed(["pack.helper:loss"], roots) == [project]
+    assert cluster.roots_needed(["trainers.xgboost:train_func"], roots) == []
+
+
+def test_what_is_shipped_is_code(project, tmp_path):
+    for path in (".git/config", "venv/pyvenv.cfg", "runs/one/origin.json", "runs/mlflow.db", "notes.txt", "__pycache__/x.pyc"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text("x")
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    shipped = cluster.environment(load(project / "space.yaml"), (project,), stage)
+    there = {str(f.relative_to(stage)) for f in stage.rglob("*") if f.is_file()}
+    assert there == {"mine.py", "mine_steps.py", "pack/__init__.py", "pack/helper.py", "space.yaml", "notes.txt"}
+    assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps", "trainers"]
+
+
+def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "MOST_BYTES", 100)
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    with pytest.raises(InputError, match="the code beside the space file is"):
+        cluster.environment(load(project / "space.yaml"), (project,), stage)
+
+
+def test_a_node_without_the_folder_is_named(tmp_path):
+    problems = cluster.unseen(tmp_path / "one", {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
+    assert [p.place for p in problems] == ["--dir", "--address"]
+    assert f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text and "every node shares" in problems[0].text
+    assert "10.0.0.3 did not answer" in problems[1].text
+
+
+# ---- a cluster of two nodes on this machine
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory):
+    """Two nodes that want a token, started by `ray start`; ended by their process ids. Gives their address and the token's file."""
+    home = tmp_path_factory.mktemp("c")
+    token = home / "token"
+    token.write_text("0123456789abcdef0123456789abcdef")
+    token.chmod(0o600)
+    env = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    env.pop("PYTHONPATH", None)
+    ray, port = str(Path(sys.executable).with_name("ray")), free_port()
+    started = []
+
+    def start(*args: str) -> None:
+        full = [ray, "start", "--block", "--num-cpus=2", "--disable-usage-stats", *args]
+        log = (home / f"{len(started)}.log").open("w")
+        started.append(subprocess.Popen(full, stdout=log, stderr=log, env=env, start_new_session=True, cwd=home))
+
+    address = f"127.0.0.1:{port}"
+    start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
+    wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 60, "the head")
+    start(f"--address={address}")
+    wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 60, "the second node")
+    yield address, token
+    members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
+    for process in reversed(started):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+    for member in members:  # Ray's daemons lead sessions of their own
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    psutil.wait_procs(members, timeout=20)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_nodes, project, tmp_path, monkeypatch):
+    address, token = two_nodes
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", address, "--json")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0} and result["fits"] == 1
+    logs = list(Path(result["dir"]).glob("trials/0000/logs/rank-*.log"))
+    assert len(logs) == 2
+    for log in logs:
+        assert "loop is at" in log.read_text()
+        assert str(project) not in log.read_text(), "a worker read the code where the user typed the command"
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_a_cluster_that_wants_a_token_refuses_who_has_none(two_nodes, project, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", two_nodes[0])
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 2 and err.startswith("--address: ") and "Traceback" not in err, err
+    assert not list((tmp_path / "runs").glob("shipped*"))
