@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import shutil
+import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,46 @@ import click
 
 from sweeps import __version__
 from sweeps.errors import Interrupted, SweepsError
+from sweeps.terminal import text
+from sweeps.terminal.live import Progress
 
 
 class _Group(click.Group):
-    """Prints our own errors as lines, without a traceback, and exits with their code."""
+    """Prints errors, ours and those of the command line, as lines without a traceback, and exits with their code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
         try:
-            return super().invoke(ctx)
+            sys.exit(run())
+        except click.exceptions.NoArgsIsHelpError as e:
+            e.show()
+            sys.exit(e.exit_code)
+        except click.UsageError as e:
+            typed = e.ctx.command_path if e.ctx else "sweeps"
+            click.echo(f"{typed}: {' '.join(e.format_message().split())}  ({typed} --help)", err=True)
+            sys.exit(e.exit_code)
+        except click.ClickException as e:
+            e.show()
+            sys.exit(e.exit_code)
         except SweepsError as e:
             click.echo(str(e), err=True)
-            ctx.exit(e.exit_code)
-        except KeyboardInterrupt:
+            sys.exit(e.exit_code)
+        except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
-            ctx.exit(Interrupted.exit_code)
+            sys.exit(Interrupted.exit_code)
+        except BrokenPipeError:  # who reads has seen enough, as `head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(0)
+
+
+ROOT: dict[str, Any] = {
+    "type": click.Path(path_type=Path),
+    "default": Path("sweeps-runs"),
+    "show_default": True,
+    "help": "Root of all sweeps.",
+}
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -36,7 +62,9 @@ def main() -> None:
 
     \b
     sweeps validate space.yaml      what is wrong with it, if anything
+    sweeps plan space.yaml          what it will come to, before anything starts
     sweeps run space.yaml           search it and export the winner
+    sweeps show latest              what came of it
     sweeps predict BUNDLE in.csv    use the winner
     """
 
@@ -55,7 +83,7 @@ def run(
     """Search the space in FILE, log every trial to MLflow, export the winner."""
     from sweeps.orchestrator import run as run_sweep
 
-    show = _Progress(silent=quiet or as_json)
+    show = Progress(silent=quiet or as_json)
     try:
         result = run_sweep(file, dir=root, overrides=overrides, address=address, tracking_uri=tracking_uri, on_progress=show)
     except SweepsError as e:
@@ -67,7 +95,7 @@ def run(
     if as_json:
         click.echo(json.dumps(result.to_json(), default=str))
     else:
-        click.echo(_summary(result))
+        click.echo(text.summary(result))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)
 
@@ -85,14 +113,36 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.argument("sweep", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file first.")
+@click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="A machine's.  [default: this one's]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dir", "root", **ROOT)
+def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
+    """Say what the sweep in FILE will come to: trials, shapes, fits, steps, disk. Starts nothing."""
+    from sweeps import machine
+    from sweeps.plan import plan as plan_space
+    from sweeps.plan import render
+    from sweeps.plan.disk import free_at
+    from sweeps.space import load
+
+    there = machine.detect() if resources is None else machine.parse_resources(resources)
+    made = plan_space(load(file, tuple(overrides)), there, free=free_at(root))
+    width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
+    click.echo(json.dumps(made.to_json()) if as_json else render(made, width, "--resources" if resources else "this machine"))
+
+
+@main.command()
+@click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
-def export(sweep: Path, trial: str | None, output: Path | None) -> None:
-    """Write the bundle of a trial of SWEEP, a sweep's folder."""
+@click.option("--dir", "root", **ROOT)
+def export(sweep: str, trial: str | None, output: Path | None, root: Path) -> None:
+    """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
+    from sweeps.listing import find
     from sweeps.orchestrator import export as export_sweep
 
-    click.echo(export_sweep(sweep, trial=trial, output=output))
+    click.echo(export_sweep(find(sweep, root), trial=trial, output=output))
 
 
 @main.command()
@@ -110,102 +160,72 @@ def predict(bundle: Path, source: Path, output: Path | None) -> None:
         click.echo(f"wrote {result}", err=True)
 
 
-class _Progress:
-    """One line that renews itself on a terminal; a line now and then where there is none."""
+@main.command("ls")
+@click.option("--dir", "root", **ROOT)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def list_sweeps(root: Path, as_json: bool) -> None:
+    """List the sweeps of a root: state, trials, best, age; the newest first."""
+    from sweeps.listing import sweeps_in
 
-    EVERY = 10.0
-
-    def __init__(self, silent: bool):
-        self.silent, self.terminal = silent, sys.stderr.isatty()
-        self.said, self.at, self.width = "", time.monotonic(), 0
-        self.stopping = False
-
-    def __call__(self, snapshot: Any) -> None:
-        if snapshot.reason == "interrupted" and not self.stopping:
-            self.stopping = True
-            self.close()
-            click.echo("stopping: what finished is kept and the best of it exported; Ctrl-C again stops at once", err=True)
-        if self.silent:
-            return
-        line = _line(snapshot)
-        if self.terminal:
-            sys.stderr.write("\r" + line.ljust(self.width))
-            sys.stderr.flush()
-            self.width = len(line)
-        elif line != self.said and time.monotonic() - self.at >= self.EVERY:
-            click.echo(line, err=True)
-            self.at = time.monotonic()
-        self.said = line
-
-    def close(self) -> None:
-        if self.width:
-            sys.stderr.write("\n")
-            self.width = 0
-
-
-def _line(snapshot: Any) -> str:
-    """Trials by state, the best so far, time left."""
-    s = snapshot.states
-    ended = s["COMPLETE"] + s["PRUNED"] + s["FAIL"]
-    parts = [f"{ended}/{snapshot.total} trials", f"{s['RUNNING']} running", f"{s['PRUNED']} pruned"]
-    if s["FAIL"]:
-        parts.append(f"{s['FAIL']} failed")
-    if snapshot.best:
-        parts.append(f"best {snapshot.best[1]:.6g} (trial {snapshot.best[0]})")
-    parts.append(_clock(snapshot.seconds) + (f", about {_clock(snapshot.left)} left" if snapshot.left is not None else ""))
-    return " · ".join(parts)
-
-
-def _clock(seconds: float) -> str:
-    seconds = int(seconds)
-    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02d}"
-
-
-def _summary(result: Any) -> str:
-    """What a person reads at the end: the best trial, the bundle, what to type next."""
-    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
-    lines = [f"{result.sweep}: {counts} in {_clock(result.seconds)}; {result.fits} preprocessors fitted"]
-    if result.reason:
-        lines[0] += f" (ended early: {result.reason})"
-    lines += [f"note: {note}" for note in result.notes]
-    if result.best is None:
-        return "\n".join([*lines, f"folder  {result.dir}"])
-    best = result.best
-    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{test}"]
-    workers = best["scaling"]["num_workers"]
-    each = ", ".join(f"{v:g} {k}" for k, v in best["scaling"]["resources_per_worker"].items())
-    lines += [f"  preprocessor  {best['preprocessor']}", f"  scaling       {workers} worker{'s' * (workers > 1)} × {each}"]
-    lines += [
-        f"  {name:<13} {value:.6g}" if isinstance(value, float) else f"  {name:<13} {value}" for name, value in best["params"].items()
-    ]
-    lines += ["", f"folder  {_short(result.dir)}"]
-    if result.bundle:
-        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines += [f"bundle  {_short(result.bundle)}", "", "next:", f"  {_typed('sweeps')} predict {_short(result.bundle)} {_short(rows)}"]
-    elif result.checkpoint:
-        lines += [f"checkpoint  {_short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
+    found = sweeps_in(root)
+    if as_json:
+        click.echo(json.dumps([s.to_json() for s in found]))
     else:
-        lines += ["", "next:"]
-    uri = result.mlflow["tracking_uri"]
-    lines.append(f"  {_typed('mlflow')} ui --backend-store-uri {uri}" if "://" in uri and not uri.startswith("http") else f"  open {uri}")
-    return "\n".join(lines)
+        click.echo(text.listing(found, text.width_of(sys.stdout)) if found else f"no sweeps in {root}")
 
 
-def _typed(command: str) -> str:
-    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
-    if shutil.which(command):
-        return command
-    beside = Path(sys.executable).with_name(command)
-    return _short(beside) if beside.exists() else command
+@main.command()
+@click.argument("sweep")
+@click.option("--trial", default=None, metavar="ID", help="This trial: its whole configuration, curve and error. `best` is one, too.")
+@click.option("--all", "everything", is_flag=True, help="Every trial, not the best 20 alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dir", "root", **ROOT)
+def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: Path) -> None:
+    """Show SWEEP and its trials, or one of them. SWEEP is a folder, a name in the root or its beginning, or `latest`."""
+    from sweeps import listing
+    from sweeps.search import record
+
+    seen = listing.look_at(listing.find(sweep, root))
+    study = record.read(seen.folder)
+    if trial is not None:
+        found = listing.trial_of(study, trial)
+        assert study is not None
+        if as_json:
+            click.echo(json.dumps(found.to_json()))
+        else:
+            click.echo(text.one_trial(found, study.metric, study.goal, seen.state == "running"))
+    elif as_json:
+        click.echo(json.dumps({**seen.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
+    else:
+        click.echo(text.one_sweep(seen, study, text.width_of(sys.stdout), None if everything else 20))
 
 
-def _short(path: Path) -> str:
-    """Relative to the working directory where that is shorter."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+@main.command()
+@click.argument("sweep")
+@click.argument("trial")
+@click.option("--rank", type=int, default=None, help="This worker alone.  [default: all]")
+@click.option("-f", "--follow", is_flag=True, help="Go on while the trial runs.")
+@click.option("--dir", "root", **ROOT)
+def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
+    """Print what the workers of a TRIAL of SWEEP printed."""
+    from sweeps import listing
+
+    for line in listing.log_lines(listing.find(sweep, root), trial, rank, follow):
+        click.echo(line)
+
+
+@main.command()
+@click.option("--dir", "root", **ROOT)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 for any free one.")
+@click.option("--sweep", default=None, metavar="NAME", help="The sweep to link to.  [default: the newest]")
+@click.option("--tracking-uri", default=None, help="MLflow's.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
+def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:
+    """Serve MLflow's UI on the sweeps of a root, until Ctrl-C."""
+    from sweeps.tracking.ui import serve_ui
+
+    sys.exit(serve_ui(root, host, port, open_browser, sweep, tracking_uri))
 
 
 if __name__ == "__main__":

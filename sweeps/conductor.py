@@ -5,6 +5,7 @@ The study is the record and the verdicts are pure; this passes between them, the
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -15,37 +16,43 @@ from typing import Any
 
 import ray
 
-from sweeps.errors import InputError
-from sweeps.gangs.messages import Progress
+from sweeps.errors import InputError, Problem
+from sweeps.gangs.messages import Past, Progress, Stage, Usage
+from sweeps.pace import Going, Left, ahead, time_left
 from sweeps.search import rules
 from sweeps.search.study import Ledger
 from sweeps.search.verdicts import Scheduler
+from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
 from sweeps.space import Space
 from sweeps.tracking import Tracker
-from sweeps.trial import State, Trial, Verdict
+from sweeps.trial import Report, State, Trial, Verdict
 
 log = logging.getLogger(__name__)
 
 
+# How often a snapshot is shown and the pool asked for what it holds, in seconds.
+SHOW_EVERY = 0.25
+
+
 @dataclass
-class Snapshot:
-    """How a sweep stands, for the progress line.
+class _Running:
+    """A trial that was begun, and what is known of it.
 
     Attributes:
-        states: trials by state.
-        total: `limits.max_trials`.
-        best: (trial id, value) of the best value so far; None before the first.
-        seconds: since the sweep began.
-        left: seconds it will still take, by the pace since the first trial began; None before one has ended.
-        reason: why it is ending early; None if it is not.
+        began: seconds since the sweep began.
+        shown: its configuration in short.
+        first, last: its first report that was heard, and its latest.
+        best: the best value of its reports.
+        attempt: the gang it is on, counted.
     """
 
-    states: Counter
-    total: int
-    best: tuple[str, float] | None
-    seconds: float
-    left: float | None
-    reason: str | None
+    trial: Trial
+    began: float
+    shown: Pairs
+    first: Report | None = None
+    last: Report | None = None
+    best: float | None = None
+    attempt: int = 1
 
 
 @dataclass
@@ -61,14 +68,19 @@ class Conductor:
     began: float
     interrupted: Callable[[], bool]
     on_progress: Callable[[Snapshot], None]
+    introduce: Callable[[], None]  # tells a pool that was started again of the data
     shown: float = 0.0
     reason: str | None = None  # why no more trials are begun
     prefit: Any = None  # resolves when the chains known beforehand are fitted
     refused: InputError | None = None
-    running: dict[str, Trial] = field(default_factory=dict)
+    running: dict[str, _Running] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)  # trial and error, in the order in which they ended
-    best: tuple[str, float] | None = None
-    first: float | None = None  # when the first trial began
+    best: Best | None = None
+    spans: list[tuple[float, float]] = field(default_factory=list)  # (begin, end) of trials that ended, in seconds since the sweep began
+    at_once: int = 0  # the most that have run side by side
+    usage: Usage | None = None  # what the pool said last
+    asked: Any = None  # resolves to what it says next
+    life: Any = None  # fails when the pool's process is lost
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -86,23 +98,30 @@ class Conductor:
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
         self.pool.start.remote(trial, str(folder))
-        self.first = self.first or time.time()
         self.tracker.begin(trial, time.time())
-        self.running[trial.id] = trial
+        self.running[trial.id] = _Running(trial, time.time() - self.began, configuration(trial))
+        self.at_once = max(self.at_once, len(self.running))
         return trial.id
 
     def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""
         if trial not in self.running:
             return Verdict.STOP
-        number = self.running[trial].number
+        running = self.running[trial]
+        number, running.attempt = running.trial.number, progress.attempts
         self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, progress.reports)
         for report in progress.reports:
             value = report.metrics[self.space.objective.metric]
-            if rules.beats(value, self.best[1] if self.best else None, self.ledger.minimize):
-                self.best = (trial, value)
+            running.first, running.last = running.first or report, report
+            if rules.beats(value, running.best, self.ledger.minimize):
+                running.best = value
+            if rules.beats(value, self.best.value if self.best else None, self.ledger.minimize):
+                shape = ("workers", workers(running.trial.shape))
+                self.best = Best(trial, value, report.step, (shape, *running.shown))
         if progress.state is not None:
+            if progress.refused is not None and not self.ledger.ended:  # every other trial would fail of it as well
+                self.refuse(InputError(Problem("objective.metric", progress.refused)))
             self._finish(trial, progress.state, progress.error)
             return Verdict.STOP
         if progress.rung is None:
@@ -122,8 +141,10 @@ class Conductor:
         elif limit is not None and time.time() - self.began > limit:
             self.stop("limits.timeout", State.PRUNED)
         self._look_at_prefit()
-        if time.monotonic() - self.shown > 0.25:
+        self._look_whether_the_pool_lives()
+        if time.monotonic() - self.shown > SHOW_EVERY:
             self.shown = time.monotonic()
+            self._look_at_pool()
             self.on_progress(self.snapshot())
 
     def _look_at_prefit(self) -> None:
@@ -133,10 +154,40 @@ class Conductor:
         done, self.prefit = self.prefit, None
         try:
             ray.get(done)
+        except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
+            return
         except ray.exceptions.RayTaskError as e:
             if isinstance(e.cause, InputError):
-                self.refused = e.cause
-                self.stop("bad input", State.RUNNING)
+                self.refuse(e.cause)
+
+    def refuse(self, error: InputError) -> None:
+        """The space file is wrong in a way that only a trial could show: the sweep ends, and leaves nothing behind."""
+        self.refused = self.refused or error
+        self.stop("bad input", State.RUNNING)
+
+    def _look_whether_the_pool_lives(self) -> None:
+        """If its process was lost, Ray has started another, which knows nothing: it is told what is on record of the trials that run."""
+        if self.life is None:
+            self.life = self.pool.life.remote()
+        if not ray.wait([self.life], timeout=0)[0]:
+            return
+        log.warning("the pool's process was lost; %d trials go on from their checkpoints", len(self.running))
+        self.life = self.pool.life.remote()
+        self.introduce()
+        if self.reason is not None:
+            self.pool.interrupt.remote(State.RUNNING)
+        for running in self.running.values():
+            row = self.ledger.standing(running.trial.number)
+            past = Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds)
+            self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
+
+    def _look_at_pool(self) -> None:
+        """Take up what the pool has said of what it holds, and ask again; Tune's loop does not wait for it."""
+        if self.asked is not None and ray.wait([self.asked], timeout=0)[0]:
+            done, self.asked = self.asked, None
+            with contextlib.suppress(ray.exceptions.RayError):
+                self.usage = ray.get(done)
+        self.asked = self.asked or self.pool.usage.remote()
 
     def lost(self, trial: str) -> None:
         """Tune gave up on the trial's runner."""
@@ -149,11 +200,13 @@ class Conductor:
         begun = self.running.pop(trial)
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.ledger.finish(begun.number, state, error, reason)
+        result = self.ledger.finish(begun.trial.number, state, error, reason)
+        if state is not State.RUNNING:
+            self.spans.append((begun.began, time.time() - self.began))
         if result.error is not None:
             self.failures.append((trial, result.error))
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.tracker.end(begun.number, result, time.time())
+        self.tracker.end(begun.trial.number, result, time.time())
         self.pool.forget.remote(trial)
         if rules.hopeless(self.ledger.ended):
             self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
@@ -169,12 +222,64 @@ class Conductor:
         for trial in list(self.running):
             self._finish(trial, State.RUNNING, None)
 
-    def snapshot(self) -> Snapshot:
-        """How the sweep stands now."""
+    def snapshot(self, stage: str | None = None) -> Snapshot:
+        """How the sweep stands now; `stage` says what is going on other than trials."""
         states = Counter(s.value for s in self.ledger.ended)
         states["RUNNING"] = len(self.running)
-        seconds, ended, total = time.time() - self.began, len(self.ledger.ended), self.space.limits.max_trials
-        left = (time.time() - self.first) / ended * (total - ended) if ended and self.first else None
-        if left is not None and self.space.limits.timeout is not None:
-            left = min(left, max(0.0, self.space.limits.timeout - seconds))
-        return Snapshot(states, total, self.best, seconds, left, self.reason)
+        now, total, objective = time.time() - self.began, self.space.limits.max_trials, self.space.objective
+        failed, error = self.failures[-1] if self.failures else ("", "")
+        return Snapshot(
+            states=states,
+            total=total,
+            best=self.best,
+            seconds=now,
+            left=None if self.reason else self._left(now),
+            reason=self.reason,
+            name=self.folder.name,
+            metric=objective.metric,
+            goal=objective.goal,
+            failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
+            rows=tuple(self._row(running, now) for running in self.running.values()),
+            use=self._use(),
+            fits=self.usage.fits if self.usage else 0,
+            stage=stage,
+        )
+
+    def _left(self, now: float) -> Left | None:
+        stops = (*self.scheduler.rungs, self.scheduler.max_t) if self.scheduler.max_t else ()
+        going = []
+        for r in self.running.values():
+            known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())
+            going.append(Going(now - r.began, known or None))
+        to_end = len(self.spans) + self.space.limits.max_trials - len(self.ledger.ended)
+        return time_left(now, to_end, self.spans, going, self.at_once, self.space.limits.timeout)
+
+    def _row(self, r: _Running, now: float) -> Row:
+        stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
+        if self.reason is not None:
+            said = "stopping"
+        elif rung is not None:
+            said = f"at rung {rung}"
+        elif r.last is not None and r.attempt == 1:  # heard of since the pool was asked
+            said = Stage.TRAINING.value
+        else:
+            said = stage.value if stage else "beginning"
+        metric = self.space.objective.metric
+        return Row(
+            trial=r.trial.id,
+            stage=said,
+            step=r.last.step if r.last else 0,
+            max_t=self.scheduler.max_t,
+            value=r.last.metrics[metric] if r.last else None,
+            best=r.best,
+            shape=r.trial.shape,
+            seconds=now - r.began,
+            attempt=r.attempt,
+            configuration=r.shown,
+        )
+
+    def _use(self) -> tuple[Use, ...]:
+        if self.usage is None:
+            return ()
+        u, asked = self.usage, {name for shape in self.space.shapes for name, _ in shape.per_worker}
+        return tuple(Use(n, u.total[n], u.busy.get(n, 0.0), u.warm.get(n, 0.0)) for n in u.total if n in asked or n in ("CPU", "GPU"))

@@ -11,6 +11,11 @@ from sweeps import space as space_file
 from sweeps.errors import InputError, Problem
 from sweeps.space import Space
 
+# Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
+ORIGIN = "origin.json"
+# What `--json` prints, at the end.
+RESULT = "result.json"
+
 
 def new_folder(root: Path, name: str, began: float) -> Path:
     """Make the folder of a new sweep: ROOT/NAME-DATE-TIME, with a count where that exists already."""
@@ -32,11 +37,12 @@ def roots_of(space: Space) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
 
 
-def save_space(folder: Path, space: Space) -> None:
+def save_space(folder: Path, space: Space, began: float) -> None:
     """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone."""
     (folder / "space.yaml").write_text(space.text)
-    origin = {"base": str(space.data.base), "cwd": str(Path.cwd()), "overrides": list(space.overrides)}
-    (folder / "origin.json").write_text(json.dumps(origin, indent=2) + "\n")
+    origin = {"base": str(space.data.base), "cwd": str(Path.cwd()), "overrides": list(space.overrides), "began": round(began, 3)}
+    origin |= {"metric": space.objective.metric, "max_trials": space.limits.max_trials}
+    (folder / ORIGIN).write_text(json.dumps(origin, indent=2) + "\n")
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
@@ -46,7 +52,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
         InputError: the folder is not a sweep's.
     """
     try:
-        origin = json.loads((folder / "origin.json").read_text())
+        origin = json.loads((folder / ORIGIN).read_text())
         overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
     except (OSError, ValueError, KeyError) as e:
         raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e

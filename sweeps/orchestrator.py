@@ -7,23 +7,25 @@ import dataclasses
 import logging
 import os
 import shutil
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeps import chatter, provenance
+from sweeps import chatter, cluster, provenance
 from sweeps import space as space_file
+from sweeps.data.look import look, look_at_root, placed
 from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
-from sweeps.folder import new_folder, roots_of, save_space, saved_space
+from sweeps.folder import RESULT, new_folder, roots_of, save_space, saved_space
 from sweeps.interrupt import Interrupt
-from sweeps.resources import concurrency, fits
+from sweeps.plan import never_fits, never_fits_here
+from sweeps.resources import concurrency
 from sweeps.result import SweepResult
 from sweeps.search import verdicts
+from sweeps.snapshot import opening
 from sweeps.space import Space, known_chains
-from sweeps.trial import State
+from sweeps.trial import State, Trial
 
 log = logging.getLogger(__name__)
 
@@ -58,17 +60,26 @@ def run(
     """
     began = time.time()
     space = space_file.load(Path(file), tuple(overrides))
-    root = Path(dir or DEFAULT_ROOT).resolve()
+    root = Path(dir or DEFAULT_ROOT)
+    look_at_root(root)
+    look(space)
+    if address:
+        cluster.reach(address)
+        cluster.prepare_authentication()
+    elif "ray" not in sys.modules and (problems := never_fits_here(space)):
+        raise InputError(problems)
     chatter.set_environment()
-    if address and Path("~/.ray/auth_token").expanduser().exists():
-        # a cluster that was started with a token wants to see it; one without ignores it
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
+    new, root = not root.exists(), root.resolve()
     folder = new_folder(root, space.name, began)
     sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
-    with chatter.into(folder / "sweep.log"):
-        return sweep.run()
+    try:
+        with chatter.into(folder / "sweep.log"):
+            return sweep.run()
+    except InputError:  # found before anything was searched: nothing is left behind
+        shutil.rmtree(root if new else folder, ignore_errors=True)
+        raise
 
 
 def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -95,23 +106,27 @@ class _Sweep:
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt()
         self.roots = roots_of(space)
+        self.drawing: Any = None  # of the report, which is written at the very end
+        self.winner: Trial | None = None
 
     def run(self) -> SweepResult:
+        from sweeps import report
         from sweeps.search.lock import FolderLock
         from sweeps.tracking import Tracker, default_uri
 
-        save_space(self.folder, self.space)
+        save_space(self.folder, self.space, self.began)
         lock = FolderLock(self.folder)
         tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.began)
         result, error, status = None, None, "FAILED"
         try:
-            with self.interrupt.listening(), self._ray() as ours:
-                result, error = self._search(tracker, ours)
+            self._say("starting Ray")
+            with self.interrupt.listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
+                result, error = self._search(tracker, joined)
             status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None else "FINISHED"
-            tracker.artifact("result.json", result.as_text())
-        except InputError:  # found before anything ran: nothing is left behind
-            shutil.rmtree(self.folder)
-            raise
+            tracker.artifact(RESULT, result.as_text())
+            made = report.write(self.folder, self.space, result, self.drawing)
+            if made is not None:
+                tracker.report(made.markdown, made.html, self.winner)
         finally:
             tracker.finish(status, time.time())
             told = tracker.close()
@@ -120,94 +135,75 @@ class _Sweep:
         if not told or tracker.error:
             notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
         result = dataclasses.replace(result, notes=tuple(notes), mlflow={**result.mlflow, "parent_run": tracker.parent})
-        (self.folder / "result.json").write_text(result.as_text())
+        (self.folder / RESULT).write_text(result.as_text())
         if error is not None:
             error.result = result
             raise error
         return result
 
-    @contextlib.contextmanager
-    def _ray(self) -> Iterator[bool]:
-        """Ray, for as long as this lasts: the one this process has, or the one at `address`, or one of our own (True)."""
-        import ray
+    def _say(self, stage: str) -> None:
+        """What goes on before the first trial."""
+        self.on_progress(opening(self.space, self.folder.name, self.began, stage))
 
-        if ray.is_initialized():
-            yield False
-            return
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-        if self.address:
-            try:
-                host, _, port = self.address.rpartition(":")
-                if host and port.isdigit() and "/" not in host:  # Ray itself would try for minutes
-                    socket.create_connection((host, int(port)), timeout=5).close()
-                ray.init(address=self.address, **quiet)
-            except (OSError, RuntimeError, ValueError) as e:
-                why = str(e.__cause__ or e).strip().splitlines()[-1]
-                raise InputError(Problem("--address", f"{self.address}: no Ray cluster that can be joined: {why}")) from e
-        else:
-            ray.init(address="local", include_dashboard=False, **quiet)  # "local": not one that RAY_ADDRESS or `ray start` offers
-        node = None if self.address else ray._private.worker._global_node
-        session = node.get_session_dir_path() if node is not None else None
-        try:
-            yield self.address is None
-        except BaseException:
-            session = None  # its logs may tell why
-            raise
-        finally:
-            ray.shutdown()
-            if session is not None:
-                shutil.rmtree(session, ignore_errors=True)
-
-    def _search(self, tracker: Any, ours: bool) -> tuple[SweepResult, SweepsError | None]:
+    def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""
         import ray
 
         from sweeps.conductor import Conductor
         from sweeps.data import prepared
-        from sweeps.gangs.messages import Job
+        from sweeps.gangs.messages import Job, Labels
         from sweeps.gangs.pool import Pool
         from sweeps.gangs.train_run import ENVIRONMENT
+        from sweeps.search.cells import first_shapes
         from sweeps.search.study import Ledger
 
         space, scheduler = self.space, verdicts.scheduler_of(self.space.scheduler)
-        nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
-        cluster = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
-        self._check_shapes(cluster, nodes)
-        keeper = prepared.start(self.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})))
-        pool = Pool.remote(cluster, str(self.folder / "gangs"), space.limits.max_failures, ENVIRONMENT)
+        self._check_shapes(joined.total, list(joined.nodes))
+        here = cluster.at_driver()
+        job = Job(
+            sweep=space.name,
+            loop=space.trainer.loop,
+            backend=space.trainer.backend,
+            roots=joined.roots,
+            metric=space.objective.metric,
+            goal=space.objective.goal,
+            max_t=scheduler.max_t,
+            rungs=frozenset(scheduler.rungs),
+            trial_timeout=space.limits.trial_timeout,
+        )
+        storage, failures = str(self.folder / "gangs"), space.limits.max_failures
+        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.ours)
+        at_once = space.limits.max_concurrent_trials or concurrency(space.shapes, joined.total, space.limits.max_trials)
+        if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
+            pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
+        keeper = prepared.start(joined.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})), here)
         try:
+            self._say("reading the data")
             facts = self._ask(keeper.load.remote(space.data, space.search.seed))
-            job = Job(
-                sweep=space.name,
-                loop=space.trainer.loop,
-                backend=space.trainer.backend,
-                roots=tuple(map(str, self.roots)),
-                label=facts.label,
-                task=facts.task,
-                classes=facts.classes,
-                metric=space.objective.metric,
-                goal=space.objective.goal,
-                max_t=scheduler.max_t,
-                rungs=frozenset(scheduler.rungs),
-            )
-            ray.get(pool.configure.remote(job, keeper))
+            labels = Labels(facts.label, facts.task, facts.classes)
+
+            def introduce() -> None:
+                pool.configure.remote(keeper, labels)
+
+            introduce()
             made = provenance.git(space.data.base)
             tags = {"sweeps.data_fingerprint": facts.fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(self.folder)}
             tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made else {}
             tracker.tag_parent(tags)
+            tracker.describe(space)
             tracker.artifact("space.yaml", space.text)
             ledger = Ledger(self.folder, space, scheduler.rungs)
             conductor = Conductor(
-                space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress
+                space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
             )
             conductor.prefit = pool.prefit.remote(known_chains(space))
             try:
-                self._tune(conductor, concurrency(space.shapes, cluster, space.limits.max_trials))
+                self._tune(conductor, at_once)
             finally:
                 conductor.close()
             if conductor.refused is not None:
-                raise conductor.refused
-            if not ours:  # our own Ray is shut down as a whole
+                raise placed(space, conductor.refused.problems)
+            if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
             return self._conclude(conductor, ray.get(keeper.count.remote()), tracker)
         finally:
@@ -218,19 +214,10 @@ class _Sweep:
 
     def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
         """Refuse what can never run, with both numbers."""
-        problems = []
-        for shape in self.space.shapes:
-            worker = dict(shape.per_worker)
-            short = [f"{v:g} {k} (there are {cluster.get(k, 0):g})" for k, v in shape.total.items() if not fits({k: v}, cluster)]
-            if not short and not any(fits(worker, node) for node in nodes):
-                short = [f"{v:g} {k} on one node (the largest has {max(n.get(k, 0) for n in nodes):g})" for k, v in worker.items()]
-            if short:
-                problems.append(Problem(str(self.space.path), f"scaling: {shape} needs {', '.join(short)}: it can never run"))
-        if problems:
+        if problems := never_fits(self.space, cluster, nodes):
             raise InputError(problems)
 
-    @staticmethod
-    def _ask(ref: Any) -> Any:
+    def _ask(self, ref: Any) -> Any:
         """`ray.get`, with our own errors as they were raised."""
         import ray
 
@@ -238,7 +225,7 @@ class _Sweep:
             return ray.get(ref)
         except ray.exceptions.RayTaskError as e:
             if isinstance(e.cause, InputError):
-                raise e.cause from None
+                raise placed(self.space, e.cause.problems) from None
             raise
 
     def _tune(self, conductor: Any, at_once: int) -> None:
@@ -255,7 +242,7 @@ class _Sweep:
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),
                 num_samples=limits.max_trials,
-                max_concurrent_trials=limits.max_concurrent_trials or at_once,
+                max_concurrent_trials=at_once,
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
@@ -273,8 +260,11 @@ class _Sweep:
 
     def _conclude(self, conductor: Any, fits: int, tracker: Any) -> tuple[SweepResult, SweepsError | None]:
         from sweeps import winner
+        from sweeps.report import Drawing
 
+        self.drawing = Drawing(self.folder)  # while the winner is exported and Ray shut down
         ledger = conductor.ledger
+        self.on_progress(conductor.snapshot("exporting the winner"))
         results = ledger.results()
         states = [r.state for r in results.values()]
         counts = {
@@ -317,7 +307,10 @@ class _Sweep:
         elif conductor.reason != "interrupted":
             error = SweepFailed(f"no trial came to a value ({conductor.reason or 'none was run'}); folder  {self.folder}")
         seconds = round(time.time() - self.began, 2)
-        return dataclasses.replace(result, notes=tuple(notes), seconds=seconds), error
+        result = dataclasses.replace(result, notes=tuple(notes), seconds=seconds)
+        tracker.metrics({**{f"trials.{state}": n for state, n in counts.items()}, "fits": fits, "seconds": seconds}, time.time())
+        self.winner = None if number is None else ledger.trial(number)
+        return result, error
 
 
 def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: str | os.PathLike[str] | None = None) -> Path:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import ray
 from ray import tune
+
+# A pool whose process was lost is up again in a second or two.
+POOL_BACK_WITHIN = 60.0
 
 
 class Runner(tune.Trainable):
@@ -24,10 +28,19 @@ class Runner(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Wait for the trial's next news."""
-        if self.mine is None:
-            self.mine = ray.get(self.pool.attach.remote(self.trial))
-        progress = ray.get(self.pool.advance.remote(self.trial, self.mine))
-        return {"progress": progress, "done": progress.state is not None}
+        give_up: float | None = None
+        while True:
+            try:
+                if self.mine is None:
+                    self.mine = ray.get(self.pool.attach.remote(self.trial))
+                progress = ray.get(self.pool.advance.remote(self.trial, self.mine))
+                return {"progress": progress, "done": progress.state is not None}
+            except ray.exceptions.RayActorError:  # the pool's process is lost; another one takes the trial up
+                self.mine, now = None, time.monotonic()
+                give_up = give_up or now + POOL_BACK_WITHIN
+                if now > give_up:
+                    raise
+                time.sleep(0.1)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing to save: checkpoints are the pool's."""

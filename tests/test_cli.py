@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.conductor import Snapshot
 from sweeps.result import SweepResult
+from sweeps.terminal import text as terminal
 
 
 def result(**changes) -> SweepResult:
@@ -36,16 +35,16 @@ def result(**changes) -> SweepResult:
 
 
 def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
-    text = cli._summary(result())
+    text = terminal.summary(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
-    assert "sweeps predict /runs/x-1/bundle" in text and "mlflow ui --backend-store-uri sqlite:////runs/mlflow.db" in text
+    assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
 
 
 def test_the_end_of_a_sweep_without_a_bundle_says_why():
-    text = cli._summary(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
+    text = terminal.summary(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "names no `load`" in text
-    text = cli._summary(result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout"))
+    text = terminal.summary(result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout"))
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
@@ -54,26 +53,12 @@ def test_json_has_no_key_that_says_nothing():
     assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
 
 
-def test_the_progress_line():
-    states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
-    line = cli._line(Snapshot(states, 64, ("0009", 0.0413607), 3700.0, 61.0, None))
-    assert line == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
-    assert cli._line(Snapshot(Counter(), 8, None, 5.0, None, None)) == "0/8 trials · 0 running · 0 pruned · 0:05"
-
-
-def test_ctrl_c_is_answered(capsys):
-    show = cli._Progress(silent=True)
-    for _ in range(2):
-        show(Snapshot(Counter(), 8, None, 5.0, None, "interrupted"))
-    assert capsys.readouterr().err.count("Ctrl-C again stops at once") == 1
-
-
 @pytest.mark.parametrize(
     "args, code, said",
     [
         (["validate", "absent.yaml"], 2, "absent.yaml"),
         (["run", "absent.yaml"], 2, "absent.yaml"),
-        (["export", "absent"], 2, "is not a sweep's folder"),
+        (["export", "absent"], 2, "no such sweep"),
         (["predict", "absent", "rows.csv"], 2, "rows.csv: there is no such file"),
         (["run"], 2, "Missing argument"),
         (["rnu"], 2, "No such command"),

@@ -41,7 +41,7 @@ def test_a_root_that_cannot_be_made_is_named(tmp_path):
 def test_a_saved_space_is_the_same_space_from_anywhere(space, tmp_path, monkeypatch):
     folder = tmp_path / "sweep"
     folder.mkdir()
-    save_space(folder, space)
+    save_space(folder, space, 1.5)
     monkeypatch.chdir("/")
     again, roots = saved_space(folder)
     assert again.limits == space.limits and again.dimensions == space.dimensions and again.data == space.data

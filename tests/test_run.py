@@ -159,8 +159,11 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
 
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
-    with pytest.raises(sweeps.SweepFailed, match=r"`loss` was not reported at step 1; the loop reports: accuracy, f1"):
+    with pytest.raises(sweeps.InputError) as e:
         sweeps.run(space_of(tmp_path, "unreported"), dir=tmp_path / "runs")
+    said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
+    assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:13: {said}"
+    assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
 def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):

@@ -6,6 +6,7 @@ column as integers. The preprocessor was fitted on one dtype, so every column is
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -95,11 +96,25 @@ def _typed(values: pd.Series, column: Column) -> pd.Series:
         known = values.astype(object).where(values.isin(column.categories or []), None)
         return known.astype(pd.CategoricalDtype(column.categories))
     if column.type == "datetime":
-        try:
-            return pd.to_datetime(values).astype(column.dtype)
-        except (ValueError, TypeError) as e:
-            raise InputError(Problem("input", f"column `{column.name}` must hold dates: {str(e).splitlines()[0]}")) from None
+        return _dates(values, column)
     return values
+
+
+def _dates(values: pd.Series, column: Column) -> pd.Series:
+    """Dates as in training; of text ISO 8601, with `T` or a space, or else what pandas makes of it."""
+    dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
+    if (dates.isna() & values.notna()).any():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pandas says that it guesses
+            dates = pd.to_datetime(values, errors="coerce")
+    bad = np.flatnonzero(dates.isna() & values.notna() & (values.astype(str).str.strip() != ""))
+    if len(bad):
+        said = f"column `{column.name}` holds {values.iloc[bad[0]]!r} in row {bad[0] + 1}, but must hold dates"
+        raise InputError(Problem("input", said))
+    try:
+        return dates.astype(column.dtype)
+    except (TypeError, ValueError) as e:  # with a time zone where there was none, or the other way round
+        raise InputError(Problem("input", f"column `{column.name}` must hold dates as in training: {str(e).splitlines()[0]}")) from None
 
 
 def _numbers(values: pd.Series, column: Column) -> pd.Series:

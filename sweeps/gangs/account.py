@@ -19,21 +19,32 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class GangState:
-    """What the decision needs of a gang. `used` grows with every lease: the smallest is the least recently used."""
+    """What the decision needs of a gang.
+
+    Attributes:
+        used: grows with every lease: the smallest is the least recently used.
+        keys: of the data it keeps caches of.
+    """
 
     id: str
     shape: Shape
     phase: Phase
     used: int = 0
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Request:
-    """Someone in line: a trial that needs a gang of a shape, or a fit that needs bare resources (`shape` None)."""
+    """Someone in line: a trial that needs a gang of a shape, or a fit that needs bare resources (`shape` None).
+
+    Attributes:
+        key: of the trial's data; a gang that keeps it is warmer than another.
+    """
 
     id: int
     need: Mapping[str, float]
     shape: Shape | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,7 @@ def decide(
     gangs: Sequence[GangState],
     granted: Sequence[Mapping[str, float]],
     line: Sequence[Request],
+    spare: bool = False,
 ) -> Action:
     """The next thing to do. Ask again after doing it.
 
@@ -88,6 +100,8 @@ def decide(
         gangs: every gang that holds resources.
         granted: what running fits hold.
         line: the requests, first come first.
+        spare: Ray counts a CPU more than there are, on which the tasks of a fit find room. Then an idle gang, which computes nothing,
+            lends its CPUs to a fit, and need not be closed for one; else Ray would not start the fit's tasks while gangs hold every CPU.
     """
     if not line:
         return Wait()
@@ -95,14 +109,18 @@ def decide(
     if not fits(head.need, cluster):
         return Refuse(head)
     idle = sorted((g for g in gangs if g.phase is Phase.IDLE), key=lambda g: g.used)
-    for gang in reversed(idle):  # the most recently used one has the warmest caches
-        if gang.shape == head.shape:
-            return Reuse(head, gang.id)
-    held = [g.shape.total for g in gangs]
-    left = minus(cluster, [*held, *granted])
-    if fits(head.need, left):
+    at_work = [*(g.shape.total for g in gangs if g.phase is Phase.BUSY), *granted]
+    if spare and not fits(head.need, minus(cluster, at_work)):
+        return Wait()  # what idle gangs hold may be lent
+    if spare and head.shape is None:
         return Start(head)
-    coming = minus(cluster, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *granted])
+    if same := [g for g in idle if g.shape == head.shape]:
+        # the one that has this data, else the one used last: it has the warmest caches
+        return Reuse(head, max(same, key=lambda g: (head.key in g.keys, g.used)).id)
+    tasks = [] if spare else granted
+    if fits(head.need, minus(cluster, [*(g.shape.total for g in gangs), *tasks])):
+        return Start(head)
+    coming = minus(cluster, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *tasks])
     short = {name for name, amount in head.need.items() if amount > coming.get(name, 0.0) + EPSILON}
     helping = [g for g in idle if any(g.shape.total.get(name) for name in short)]
     return Evict(helping[0].id) if helping else Wait()

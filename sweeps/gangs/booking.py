@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sweeps.gangs.messages import News, Progress
+from sweeps.gangs.messages import News, Past, Progress
 from sweeps.trial import Checkpoint, Report, State
 
 # The step of a rank that has ended: whatever it had to persist, it has.
@@ -26,7 +26,7 @@ class Book:
         checkpoint: the newest that every rank has done its part of; a retry goes on from it.
         best: the one that holds the best model.
         rung: the step at which rank 0 waits for a verdict that the driver has not given.
-        state, error: how it ended; None while it runs.
+        state, error, refused: how it ended; None while it runs.
     """
 
     workers: int
@@ -38,6 +38,7 @@ class Book:
     rung: int | None = None
     state: State | None = None
     error: str | None = None
+    refused: str | None = None
     dropped: list[str] = field(default_factory=list)
     _seen: int = 0
     _values: dict[int, float] = field(default_factory=dict)
@@ -47,6 +48,12 @@ class Book:
     _fresh: bool = False
     _heard_rung: int | None = None
     _last: Progress = field(default_factory=Progress)
+
+    def recall(self, past: Past) -> None:
+        """Take up a trial that is on record: its reports are known, and it goes on from its checkpoint."""
+        self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
+        self._values = dict(past.curve)
+        self._seen = max(self._values, default=0)
 
     def begin(self) -> int:
         """A new attempt; its number. What an earlier one had half done does not count."""
@@ -99,10 +106,10 @@ class Book:
         self.rung = self._heard_rung = None
         return True
 
-    def finish(self, state: State, error: str | None = None) -> None:
+    def finish(self, state: State, error: str | None = None, refused: str | None = None) -> None:
         """The trial is over; the first end that is booked counts."""
         if self.state is None:
-            self.state, self.error = state, error
+            self.state, self.error, self.refused = state, error, refused
 
     # ---- the runner's side
 
@@ -125,6 +132,7 @@ class Book:
             rung=self.rung if self.rung != self._heard_rung else None,
             state=self.state,
             error=self.error,
+            refused=self.refused,
             attempts=self.attempt,
             seconds=seconds,
         )

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 
-from sweeps.gangs import account, local, train_run
+from sweeps.gangs import account, keeping, local, train_run
 from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start
 from sweeps.gangs.messages import Ended, Job, Order
-from sweeps.resources import Shape
+from sweeps.resources import Shape, fits, minus
 
 # How long a rank's process may take to show that it lives, in seconds.
 SIGN_OF_LIFE = 10.0
@@ -31,6 +31,7 @@ class Gang:
     def __init__(self, name: str, shape: Shape, used: int):
         self.id, self.shape, self.used = name, shape, used
         self.phase = Phase.BUSY
+        self.kept: keeping.Kept = ()  # the data its ranks keep caches of
         self.orders: list[Order | None] = []  # None closes it
         self.handles: dict[int, Any] = {}
         self.ended: list[Ended] = []  # how the ranks ended the latest order
@@ -87,28 +88,35 @@ class Leases:
     """All gangs of a sweep and everyone in line for one. Lives on the pool's event loop.
 
     Args:
+        job: what the gangs run.
         cluster: all resources there are.
         storage: folder for what Ray Train writes.
+        spare: see `account.decide`.
         spawn: runs a coroutine in the background.
         threads: for what blocks.
     """
 
-    def __init__(self, cluster: dict[str, float], storage: str, spawn: Any, threads: ThreadPoolExecutor):
-        self.cluster, self.storage, self.spawn, self.threads = cluster, storage, spawn, threads
-        self.job: Job | None = None
+    def __init__(self, job: Job, cluster: dict[str, float], storage: str, spare: bool, spawn: Any, threads: ThreadPoolExecutor):
+        self.job, self.cluster, self.storage, self.spare, self.spawn, self.threads = job, cluster, storage, spare, spawn, threads
         self.gangs: dict[str, Gang] = {}
         self._line: list[tuple[Request, asyncio.Future]] = []
         self._granted: dict[int, dict[str, float]] = {}
         self._count = itertools.count()
         self._started = 0
 
-    async def gang(self, shape: Shape) -> Gang:
-        """Wait in line for a gang of a shape.
+    def warm(self, shapes: Sequence[Shape]) -> None:
+        """Start gangs that will be wanted, as far as there is room beside those there are."""
+        for shape in shapes:
+            if fits(shape.total, minus(self.cluster, (g.shape.total for g in self.gangs.values()))):
+                self._begin(shape).phase = Phase.IDLE
+
+    async def gang(self, shape: Shape, key: str | None = None) -> Gang:
+        """Wait in line for a gang of a shape; of several, the one that keeps the data `key`.
 
         Raises:
             RuntimeError: the cluster can never hold it.
         """
-        return await self._queue(Request(next(self._count), shape.total, shape))
+        return await self._queue(Request(next(self._count), shape.total, shape, key))
 
     @contextlib.asynccontextmanager
     async def resources(self, need: dict[str, float]) -> AsyncIterator[None]:
@@ -146,6 +154,12 @@ class Leases:
         for gang in self.gangs.values():
             gang.kill()
 
+    def held(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The resources that are at work, in gangs and in fits; and those that gangs hold without work."""
+        busy = [g.shape.total for g in self.gangs.values() if g.phase is Phase.BUSY]
+        warm = [g.shape.total for g in self.gangs.values() if g.phase is not Phase.BUSY]
+        return _sum([*busy, *self._granted.values()]), _sum(warm)
+
     async def _queue(self, request: Request) -> Any:
         got: asyncio.Future = asyncio.get_running_loop().create_future()
         self._line.append((request, got))
@@ -167,8 +181,8 @@ class Leases:
         """Do what the account says until it says wait."""
         while True:
             self._line = [(r, f) for r, f in self._line if not f.done()]
-            states = [GangState(g.id, g.shape, g.phase, g.used) for g in self.gangs.values()]
-            match account.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line]):
+            states = [GangState(g.id, g.shape, g.phase, g.used, frozenset(k for k, _ in g.kept)) for g in self.gangs.values()]
+            match account.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line], self.spare):
                 case Reuse(_, gang_id):
                     gang = self.gangs[gang_id]
                     gang.phase, gang.used = Phase.BUSY, next(self._count)
@@ -190,7 +204,6 @@ class Leases:
 
     def _begin(self, shape: Shape) -> Gang:
         """Start a gang; `_watch` notices its end."""
-        assert self.job is not None
         self._started += 1
         gang = Gang(f"gang-{self._started:03d}", shape, next(self._count))
         self.gangs[gang.id] = gang
@@ -217,6 +230,11 @@ class Leases:
             gang.changed.notify_all()
         gang.closed.set()
         self._serve_line()
+
+
+def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for amount in amounts for name in amount)
+    return {name: sum(amount.get(name, 0.0) for amount in amounts) for name in names}
 
 
 def said(error: BaseException | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.trial import Checkpoint, Report, State, Trial
@@ -17,23 +18,49 @@ class Job:
         loop: reference of the training loop.
         backend: the process group the loop needs.
         roots: folders that the user's modules are found in.
-        label, task, classes: see `sweeps.trial.Current`.
         metric, goal: the objective.
         max_t: the step at which a trial ends; None for no bound.
         rungs: the steps at which the loop waits for a verdict.
+        trial_timeout: seconds that a trial may take on its gangs; None for no bound.
     """
 
     sweep: str
     loop: str
     backend: str
     roots: tuple[str, ...]
-    label: str | None
-    task: str | None
-    classes: tuple[Any, ...] | None
     metric: str
     goal: str
     max_t: int | None
     rungs: frozenset[int]
+    trial_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What is known of the labels once the data is read; see `sweeps.trial.Current`."""
+
+    label: str | None = None
+    task: str | None = None
+    classes: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Past:
+    """A trial that goes on: what is on record of it.
+
+    Attributes:
+        attempts: gangs it has been started on.
+        curve: (step, value of the objective) of its reports.
+        checkpoint: the newest; it goes on from there.
+        best: the one that holds the best model.
+        seconds: spent on gangs.
+    """
+
+    attempts: int = 0
+    curve: tuple[tuple[int, float], ...] = ()
+    checkpoint: Checkpoint | None = None
+    best: Checkpoint | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +71,8 @@ class Order:
         trial: what to run.
         attempt: 1 for the first.
         folder: where checkpoints and logs of the trial go.
-        data_key: the key of the prepared data; what a worker cached under another key it drops.
+        data_key: the key of the prepared data.
+        keep: the keys of the data whose caches a worker keeps, this one's too; the same for every rank.
         shards: for each dataset name, a reference of a materialized Ray Dataset a rank, or one for all.
         check: the rows for `Current.check`, an object reference of a DataFrame; None without data.
         checkpoint: where to go on from; None from the start.
@@ -54,6 +82,8 @@ class Order:
     attempt: int
     folder: str
     data_key: str
+    keep: tuple[str, ...]
+    labels: Labels
     shards: dict[str, tuple[Any, ...]]
     check: Any
     checkpoint: Checkpoint | None
@@ -80,14 +110,16 @@ class News:
 class Ended:
     """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
 
-    `broken` says that the rank can run no other trial after it; `reports` counts those of the attempt.
+    `broken` says why the rank can run no other trial after it; `reports` counts those of the attempt;
+    `refused` what is wrong with the space file, if that is why it failed.
     """
 
     rank: int
     state: State
     error: str | None = None
-    broken: bool = False
+    broken: str | None = None
     reports: int = 0
+    refused: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +133,7 @@ class Progress:
         rung: a step whose verdict the loop waits for; None if it does not wait.
         state: set when the trial has ended; RUNNING if it was interrupted.
         error: the traceback of a FAIL.
+        refused: what is wrong with the space file, if that is why it failed.
         attempts: gangs it has been started on.
         seconds: spent on gangs so far.
     """
@@ -111,5 +144,34 @@ class Progress:
     rung: int | None = None
     state: State | None = None
     error: str | None = None
+    refused: str | None = None
     attempts: int = 1
     seconds: float = 0.0
+
+
+class Stage(enum.Enum):
+    """What a trial that was started is at."""
+
+    PREPARING = "preparing data"
+    WAITING = "waiting for workers"
+    STARTING = "starting workers"
+    TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the pool holds of the cluster and what its trials are at, to be looked at.
+
+    Attributes:
+        total: all resources there are.
+        busy: what trials and fits hold.
+        warm: what idle gangs hold, and those that are closing.
+        fits: preprocessors fitted.
+        stages: of each trial on its way; with the step at which it waits for a verdict, if it does.
+    """
+
+    total: dict[str, float]
+    busy: dict[str, float] = field(default_factory=dict)
+    warm: dict[str, float] = field(default_factory=dict)
+    fits: int = 0
+    stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)

@@ -1,5 +1,8 @@
 """The pool: one actor that owns the gangs, leases them to trials and carries messages between runners and ranks.
 
+Ray starts it again when its process is lost, and its gangs die with it, as Ray ends what a dead process has made; the driver then
+tells it what is on record of the trials that ran (`Past`), and they go on from their checkpoints.
+
 Behind `start`, `_drive` takes one trial through: prepared data, a gang, the attempts it needs. Who gets which gang is the business of
 `leases`, what counts of the news that of `booking`.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import time
@@ -21,9 +25,13 @@ import ray
 from ray.exceptions import RayTaskError
 
 from sweeps.gangs.booking import Book
+from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
-from sweeps.gangs.messages import Ended, Job, News, Order, Progress
+from sweeps.gangs.messages import Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
+from sweeps.resources import Shape
 from sweeps.trial import State, Trial
+
+log = logging.getLogger(__name__)
 
 # A runner hears of its trial at least this often while there is news, in seconds.
 PROGRESS_EVERY = 1.0
@@ -31,6 +39,10 @@ PROGRESS_EVERY = 1.0
 START_WITHIN = 30.0
 # When one rank raised, the others get this long to raise as well before the gang counts as broken.
 RAISED_ALONE_AFTER = 2.0
+# How often it is seen whether a trial with a time limit has begun, in seconds.
+LOOK_EVERY = 0.5
+# A trial that is too late has so long to write the stacks of its threads to its log, in seconds.
+STACKS_WITHIN = 2.0
 
 
 class _Run:
@@ -38,6 +50,7 @@ class _Run:
 
     def __init__(self, trial: Trial, folder: str, book: Book):
         self.trial, self.folder, self.book = trial, folder, book
+        self.stage = Stage.PREPARING
         self.runner = 0  # counts the runners that have taken it up
         self.verdicts: dict[int, asyncio.Future] = {}
         self.resumed: asyncio.Future = asyncio.get_running_loop().create_future()
@@ -48,30 +61,41 @@ class _Run:
 
     began: float | None
 
-    def finish(self, state: State, error: str | None = None) -> None:
-        self.book.finish(state, error)
+    def finish(self, state: State, error: str | None = None, refused: str | None = None) -> None:
+        self.book.finish(state, error, refused)
         self.changed.set()
 
 
 class _Pool:
     """See the module. An asyncio actor: every method runs on one event loop, and none blocks it."""
 
-    def __init__(self, cluster: dict[str, float], storage: str, max_failures: int, environment: dict[str, str]):
+    def __init__(
+        self, job: Job, cluster: dict[str, float], storage: str, max_failures: int, environment: dict[str, str], spare: bool = False
+    ):
         os.environ.update(environment)
-        self.max_failures = max_failures
+        self.job, self.max_failures = job, max_failures
         self.spawn = Background()
         self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
-        self.leases = Leases(cluster, storage, self.spawn, self.threads)
-        self.job: Job | None = None
+        self.leases = Leases(job, cluster, storage, spare, self.spawn, self.threads)
+        self.labels = Labels()
         self.keeper: Any = None
+        self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other
         self.runs: dict[str, _Run] = {}
         self.prepared: dict[str, asyncio.Future] = {}
         self.stopping: State | None = None
 
-    async def configure(self, job: Job, keeper: Any) -> None:
-        """Tell the pool what the sweep runs, once the data is known."""
-        self.job = self.leases.job = job
-        self.keeper = keeper
+    async def warm(self, shapes: Sequence[Shape]) -> None:
+        """Start gangs that will be wanted, while the data is being read."""
+        self.leases.warm(shapes)
+
+    async def configure(self, keeper: Any, labels: Labels) -> None:
+        """Tell the pool of the data, once it is known."""
+        self.keeper, self.labels = keeper, labels
+        self.known.set()
+
+    async def life(self) -> None:
+        """Never answers: whoever waits for it learns that the pool has died."""
+        await asyncio.Event().wait()
 
     # ---- what the driver calls
 
@@ -85,11 +109,13 @@ class _Pool:
         for future in made:
             await asyncio.shield(future)
 
-    async def start(self, trial: Trial, folder: str) -> None:
-        """Set a trial going; its checkpoints go to `folder`."""
-        assert self.job is not None
+    async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
+        """Set a trial going, or going on; its checkpoints go to `folder`."""
         book = Book(trial.shape.workers, self.job.metric, self.job.goal == "minimize")
         run = self.runs[trial.id] = _Run(trial, folder, book)
+        if past is not None:
+            book.recall(past)
+            run.seconds = past.seconds
         if self.stopping is not None:
             run.finish(self.stopping)
         else:
@@ -127,6 +153,13 @@ class _Pool:
             if run.task is not None and run.book.state is None:
                 run.task.cancel()
             run.finish(state)
+
+    async def usage(self) -> Usage:
+        """What is held of the cluster, and what each trial is at."""
+        busy, warm = self.leases.held()
+        made = [f for key, f in self.prepared.items() if key != repr(()) and f.done() and not f.cancelled() and f.exception() is None]
+        stages = {name: (run.stage, run.book.rung) for name, run in self.runs.items() if run.book.state is None}
+        return Usage(self.leases.cluster, busy, warm, len(made), stages)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """Close every gang, waiting for them; kill those that take longer."""
@@ -183,7 +216,7 @@ class _Pool:
             await gang.changed.wait_for(lambda: len(gang.orders) > index)
         order = gang.orders[index]
         if order is not None and rank == 0 and (run := self.runs.get(order.trial.id)):
-            run.began = time.monotonic()  # not before: the gang may still have been starting
+            run.began, run.stage = time.monotonic(), Stage.TRAINING  # not before: the gang may still have been starting
         return order
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
@@ -236,18 +269,21 @@ class _Pool:
     # ---- one trial's way
 
     async def _drive(self, run: _Run) -> None:
-        lost = 0
+        lost = run.book.attempt  # a trial that goes on has lost them
         try:
             while run.book.state is None and not run.stopped:
+                run.stage = Stage.PREPARING
                 prepared = await asyncio.shield(self._prepared(run.trial.preprocessor))
-                gang = await self.leases.gang(run.trial.shape)
+                run.stage = Stage.WAITING
+                gang = await self.leases.gang(run.trial.shape, prepared["key"])
+                run.stage = Stage.STARTING
                 try:
                     ended = await self._attempt(gang, run, prepared)
                 finally:
                     if run.began is not None:
                         run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
                 if ended is not None:
-                    run.finish(ended.state, ended.error)
+                    run.finish(ended.state, ended.error, ended.refused)
                     break
                 lost += 1
                 if lost > self.max_failures:
@@ -270,19 +306,21 @@ class _Pool:
         run.resumed = asyncio.get_running_loop().create_future()
         if attempt > 1:
             await asyncio.get_running_loop().run_in_executor(self.threads, _tidy, run.folder, run.book)
-        shards = prepared["shards"][workers]
-        order = Order(run.trial, attempt, run.folder, prepared["key"], shards, prepared["check"], run.book.checkpoint)
+        shards, key = prepared["shards"][workers], prepared["key"]
+        gang.kept = keep(gang.kept, key, prepared["bytes"], room_of(self.leases.cluster, gang.shape))
+        kept = tuple(k for k, _ in gang.kept)
+        order = Order(run.trial, attempt, run.folder, key, kept, self.labels, shards, prepared["check"], run.book.checkpoint)
         try:
             await gang.order(order)
-            async with gang.changed:
-                await gang.changed.wait_for(lambda: gang.gone or any(e.error for e in gang.ended) or len(gang.ended) == workers)
-                if not gang.gone and len(gang.ended) < workers:  # a rank raised: do the others too?
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        everyone = gang.changed.wait_for(lambda: gang.gone or len(gang.ended) == workers)
-                        await asyncio.wait_for(everyone, RAISED_ALONE_AFTER)
+            late = await self._await_ranks(gang, run)
         except asyncio.CancelledError:
             await self.leases.close(gang, kill=True)
             raise
+        if late:
+            await self.leases.close(gang, kill=True)
+            limit = f"limits.trial_timeout: {self.job.trial_timeout:g} s"
+            stands = "its log has the stack of every thread" if len(gang.ended) < workers else ""
+            return Ended(0, State.FAIL, f"the trial took longer than it may ({limit}); {stands}".rstrip("; "))
         failed = [e for e in gang.ended if e.state is State.FAIL]
         if len(gang.ended) < workers:
             # A rank that lost its peer in a collective raises as well: it is the trial's fault only if its peers live.
@@ -291,7 +329,8 @@ class _Pool:
             if lost:
                 return None
             return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {said(gang.gone)}")
-        if any(e.broken for e in gang.ended):
+        if broken := next((e.broken for e in gang.ended if e.broken), None):
+            log.info("%s is closed: %s", gang.id, broken)
             await self.leases.close(gang)
         else:
             self.leases.release(gang)
@@ -299,6 +338,25 @@ class _Pool:
             counts = ", ".join(f"rank {e.rank} {e.reports}" for e in sorted(gang.ended, key=lambda e: e.rank))
             return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
         return failed[0] if failed else min(gang.ended, key=lambda e: e.rank)
+
+    async def _await_ranks(self, gang: Gang, run: _Run) -> bool:
+        """Wait until all ranks have ended the order, or the gang is gone, or one rank raised alone; whether the trial is too late."""
+        workers = gang.shape.workers
+        limit = self.job.trial_timeout
+        async with gang.changed:
+            while not (gang.gone or len(gang.ended) == workers or any(e.error for e in gang.ended)):
+                left = None
+                if limit is not None:  # the clock runs from the moment its ranks begin
+                    left = limit + STACKS_WITHIN - run.seconds - (time.monotonic() - run.began) if run.began is not None else LOOK_EVERY
+                    if run.began is not None and left <= 0:
+                        return True
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(gang.changed.wait(), left)
+            if not gang.gone and len(gang.ended) < workers:  # a rank raised: do the others too?
+                with contextlib.suppress(asyncio.TimeoutError):
+                    everyone = gang.changed.wait_for(lambda: gang.gone or len(gang.ended) == workers)
+                    await asyncio.wait_for(everyone, RAISED_ALONE_AFTER)
+        return False
 
     # ---- data
 
@@ -311,6 +369,7 @@ class _Pool:
 
     async def _prepare(self, chain: tuple) -> dict[str, Any]:
         """Ray Data runs tasks, which hang while gangs hold every CPU: so a fit stands in line for one like a gang."""
+        await self.known.wait()
         async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
             return await self.keeper.prepare.remote(chain)
 
@@ -323,4 +382,5 @@ def _tidy(folder: str, book: Book) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-Pool: Any = ray.remote(_Pool).options(num_cpus=0, max_restarts=0, max_concurrency=10_000)
+_remote: Any = ray.remote  # Ray's types know no `max_concurrency`
+Pool = _remote(num_cpus=0, max_restarts=-1, max_concurrency=10_000)(_Pool)

@@ -6,25 +6,28 @@ The same for the only rank of a gang of one and for every rank of a Ray Train ru
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import inspect
 import json
+import logging
 import math
-import os
 import random
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs
 import ray
+import ray.data
 import ray.train
 
 from sweeps import refs, trial
-from sweeps.gangs import seam
+from sweeps.gangs import isolation, output, seam
 from sweeps.gangs.messages import Ended, Job, News, Order
 from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 
@@ -34,6 +37,10 @@ NEWS_EVERY = 0.5
 
 class Stopped(BaseException):
     """Raised by `report` on every rank at the same step. Not an Exception, or a loop's own `except Exception` would eat it."""
+
+
+class MetricMissing(ValueError):
+    """A trial's first report has not the objective's metric: the space file names one that the loop does not report."""
 
 
 class TrialSession:
@@ -74,7 +81,8 @@ class TrialSession:
             if metric in metrics:
                 raise ValueError(f"the objective's metric `{metric}` must be a number, got {metrics[metric]!r} at step {self.step}")
             named = ", ".join(sorted(map(str, metrics))) or "nothing"
-            raise ValueError(f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {named}")
+            said = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {named}"
+            raise (MetricMissing if self.step == 1 else ValueError)(said)
         with self._lock:
             self._booked = self.step
             if saved is not None:
@@ -197,44 +205,77 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     for root in reversed(job.roots):
         if root not in sys.path:
             sys.path.insert(0, root)
+    # Ray Data speaks of every shard that is read; a trial's log is for what the loop says
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
     ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor)
-    kept: dict[str, Any] = {}
-    datasets: dict[str, Any] = {}
-    kept_key = None
-    check: Any = None
-    home = os.getcwd()
+    stores: dict[str, _Store] = {}
+    first: isolation.Wear | None = None
     teller = Teller()
     teller.start()
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
-        # What is dropped depends on the order of trials alone, so every rank drops the same. With one rank
-        # rebuilding a matrix that another reused, XGBoost's collective died on sizes that made no sense.
-        if order.data_key != kept_key:
-            kept, datasets, kept_key = {}, {}, order.data_key
-            check = ray.get(order.check) if order.check is not None else None
-        session = TrialSession(pool, gang, rank, job, order, datasets)
+        for key in stores.keys() - set(order.keep):  # the same on every rank
+            del stores[key]
+        if (store := stores.get(order.data_key)) is None:
+            store = stores[order.data_key] = _Store(ray.get(order.check) if order.check is not None else None)
+        session = TrialSession(pool, gang, rank, job, order, store.datasets)
         current = Current(
             trial=order.trial.id,
             seed=order.trial.seed,
-            label=job.label,
-            task=job.task,
-            classes=job.classes,
+            label=order.labels.label,
+            task=order.labels.task,
+            classes=order.labels.classes,
             metric=job.metric,
             goal=job.goal,
             max_t=job.max_t,
             threads=threads(),
-            check=check,
-            _kept=kept,
+            check=store.check,
+            _kept=store.kept,
         )
         teller.session = session
-        ended = replace(run_one(session, current, distributed), reports=session.reports)
+        title = f"trial {order.trial.id}, attempt {order.attempt}, rank {rank} of {order.trial.shape.workers} on {gang}"
+        if index == 0:
+            isolation.settle()
+        with output.into(output.log_of(order.folder, rank), title) as say:
+            with isolation.apart(), _stacks_after(job.trial_timeout):
+                ended = replace(run_one(session, current, distributed), reports=session.reports)
+            say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
         teller.session = None
+        if index == 0:
+            isolation.settle()
+        now = isolation.wear()
+        first = first or now
         if distributed and not group_stands(job.backend):
-            ended = replace(ended, broken=True)
-        os.chdir(home)
+            ended = replace(ended, broken="its process group is gone")
+        elif why := isolation.worn(first, now):
+            ended = replace(ended, broken=why)
         session.end(index, ended)
         index += 1
+
+
+class _Store:
+    """What a worker keeps of one data key: the shards it has opened, the check rows, and what loops built from them."""
+
+    def __init__(self, check: Any):
+        self.check = check
+        self.datasets: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
+
+
+@contextlib.contextmanager
+def _stacks_after(seconds: float | None) -> Iterator[None]:
+    """A loop that hangs at its time limit will be killed soon after; before that, say in its log where every thread stands."""
+    if seconds is None:
+        yield
+        return
+    with open(2, "w", closefd=False) as log:
+        faulthandler.dump_traceback_later(seconds, file=log)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended:
@@ -254,7 +295,7 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
         pass
     except (Exception, SystemExit) as e:
         if not session.stopped:
-            return Ended(session.rank, State.FAIL, trace(e))
+            return Ended(session.rank, State.FAIL, trace(e), refused=str(e) if isinstance(e, MetricMissing) else None)
     finally:
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.

@@ -3,7 +3,7 @@
 `ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context`, imported by name or not, all go through one object,
 `TrainFnUtils` ("This class can be patched if new user APIs behaviors is wanted"). Around each trial we put our own subclass in its
 place. Private all the same (ray/train/v2/_internal/execution/train_fn_utils.py), hence in this file alone, with
-tests/gangs/test_seam.py to say what broke when Ray changes.
+tests/gangs/test_seam.py to say what broke when Ray changes. So is the executor of Ray Data, which is asked to refuse what would hang.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ray.train
+from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
+from ray.data._internal.execution.operators.limit_operator import LimitOperator
+from ray.data._internal.execution.streaming_executor import StreamingExecutor
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.train_fn_utils import (
     DistributedTrainFnUtils,
@@ -114,6 +117,31 @@ class _DistributedUtils(_TrialUtils, DistributedTrainFnUtils):
         return context
 
 
+class LazyData(RuntimeError):
+    """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends."""
+
+
+@contextlib.contextmanager
+def _data_as_it_is() -> Iterator[None]:
+    """While this lasts, a Ray Dataset can be read but not transformed in this process: it would hang."""
+    executor: Any = StreamingExecutor
+    plain = executor.execute
+
+    def execute(self: Any, dag: Any, *args: Any, **kwargs: Any) -> Any:
+        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag  # `take` and `show` slice, without a task
+        if not isinstance(reads, InputDataBuffer):
+            said = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
+            steps = " -> ".join(op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer))
+            raise LazyData(f"{steps}: {said}: put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives")
+        return plain(self, dag, *args, **kwargs)
+
+    executor.execute = execute
+    try:
+        yield
+    finally:
+        executor.execute = plain
+
+
 @contextlib.contextmanager
 def in_place(session: Session, distributed: bool) -> Iterator[None]:
     """While this lasts, `ray.train`'s functions in this process speak to `session`.
@@ -130,7 +158,8 @@ def in_place(session: Session, distributed: bool) -> Iterator[None]:
     utils.session = session
     set_train_fn_utils(utils)
     try:
-        yield
+        with _data_as_it_is():
+            yield
     finally:
         set_train_fn_utils(outer)
 

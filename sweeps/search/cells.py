@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sweeps.resources import Shape, shape_of
+
+if TYPE_CHECKING:
+    from sweeps.space import Dimension, Space
 
 Cell = Mapping[str, Any]
 
@@ -40,3 +45,30 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int]) -> int:
 def scaling_key(cell: Cell) -> str:
     """What of a cell decides the shape of its trials."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
+
+
+def first_shapes(space: Space, count: int) -> list[Shape]:
+    """The shapes of the trials that are begun first, as far as the grid decides them.
+
+    Args:
+        space: what will be searched.
+        count: trials.
+    """
+    counts, shapes = [0] * len(space.cells), []
+    for _ in range(count):
+        index = next_cell(space.cells, counts)
+        counts[index] += 1
+        cell = space.cells[index]
+        sampled = [d.name for d in space.dimensions if d.name.split(".")[0] == "scaling" and d.name not in cell]
+        if sampled:
+            break
+
+        def choose(dimension: Dimension, cell: Cell = cell) -> Any:
+            """Its option in the cell; what else there is has no part in the shape."""
+            if dimension.name in cell:
+                return cell[dimension.name]
+            return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower
+
+        filled = space.fill(choose)
+        shapes.append(shape_of(filled["scaling"], space.trainer.backend))
+    return shapes

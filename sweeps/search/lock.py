@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from sweeps.errors import SweepLocked
+
+TRIES = 5
+
+
+def driven(folder: Path) -> bool:
+    """Whether a living process drives the sweep in this folder."""
+    try:
+        with open(folder / "lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 class FolderLock:
@@ -18,13 +33,18 @@ class FolderLock:
 
     def __init__(self, folder: Path):
         self._file = open(folder / "lock", "a+")  # noqa: SIM115 - held until release
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            pid = self._file.read().strip() or "unknown"
-            self._file.close()
-            raise SweepLocked(f"{folder}: driven by process {pid}, which lives; wait for it or end it first") from None
+        for left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if left:  # it may be one who only looked, as `driven` does
+                    time.sleep(0.02)
+                    continue
+                self._file.seek(0)
+                pid = self._file.read().strip() or "unknown"
+                self._file.close()
+                raise SweepLocked(f"{folder}: driven by process {pid}, which lives; wait for it or end it first") from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()

@@ -20,15 +20,14 @@ from typing import Any
 import optuna
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from sweeps.resources import shape_of
-from sweeps.search import cells, rules
+from sweeps.search import cells, record, rules
+from sweeps.search.record import JOURNAL
 from sweeps.search.sampler import CellSampler, seed_of, suggest
 from sweeps.space import Space
 from sweeps.trial import Checkpoint, Report, Result, State, Trial
-
-JOURNAL = "study.journal"
 
 
 class _NoLock(BaseJournalFileLock):
@@ -113,22 +112,27 @@ class Ledger:
                 direction=space.objective.goal,
                 load_if_exists=True,
             )
+            self.study.set_user_attr("metric", space.objective.metric)
         self._rows: dict[int, _Row] = {}
         self._open: dict[int, optuna.Trial] = {}
         self.ended: list[State] = []
+        self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
+        for t in self.study.get_trials(deepcopy=False):
+            self._count(t.params)
+
+    def _count(self, params: dict[str, Any]) -> None:
+        """Take note that a trial was begun, in its cell."""
+        self._begun += 1
+        index = cells.cell_of(params, self.space.cells)
+        if index is not None:
+            self._counts[index] += 1
 
     def next(self) -> Trial | None:
         """Begin a trial in the cell whose turn it is; None when `limits.max_trials` are begun."""
-        frozen = self.study.get_trials(deepcopy=False)
-        if len(frozen) >= self.space.limits.max_trials:
+        if self._begun >= self.space.limits.max_trials:
             return None
-        counts = [0] * len(self.space.cells)
-        for t in frozen:
-            index = cells.cell_of(t.params, self.space.cells)
-            if index is not None:
-                counts[index] += 1
-        cell = self.space.cells[cells.next_cell(self.space.cells, counts)]
-        self.sampler.begin(cell, len(frozen))
+        cell = self.space.cells[cells.next_cell(self.space.cells, self._counts)]
+        self.sampler.begin(cell, self._begun)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self.study.ask()
@@ -139,7 +143,8 @@ class Ledger:
                 return labels[dimension.name]
 
             trial = self._trial(asked.number, choose, labels)
-        asked.set_user_attr("begun", {"id": trial.id, "seed": trial.seed, "shape": str(trial.shape)})
+        self._count(asked.params)
+        asked.set_user_attr("begun", record.begun(trial))
         self._rows[asked.number] = _Row(trial)
         self._open[asked.number] = asked
         return trial
@@ -195,12 +200,15 @@ class Ledger:
         if write:
             self._open[number].set_user_attr("so_far", row.record())
 
+    def standing(self, number: int) -> _Row:
+        """What is known of a trial that runs: `curve`, `checkpoint`, `best`, `attempts`, `seconds`."""
+        return self._rows[number]
+
     def value_at(self, number: int, step: int) -> float:
         """The value a trial reported at a step; NaN if it reported none there."""
         if number in self._rows:
             return self._rows[number].curve.get(step, math.nan)
-        curve = self.study.get_trials(deepcopy=False)[number].user_attrs.get("so_far", {}).get("curve", ())
-        return {int(s): float(v) for s, v in curve}.get(step, math.nan)
+        return dict(record.curve_of(self.study.get_trials(deepcopy=False)[number])).get(step, math.nan)
 
     def at_rung(self, step: int, but: int) -> list[float]:
         """The values other trials had at a rung."""
@@ -214,12 +222,12 @@ class Ledger:
         step, value = rules.best_of(row.curve.items(), self.minimize)
         if state is State.COMPLETE and value is None:
             state, error = State.FAIL, error or self._no_value(row)
-        record = row.record()
+        so_far = row.record()
         if error:
-            record["error"] = error
+            so_far["error"] = error
         if reason:
-            record["reason"] = reason
-        asked.set_user_attr("so_far", record)
+            so_far["reason"] = reason
+        asked.set_user_attr("so_far", so_far)
         last = max(row.curve, default=None)
         if state is State.COMPLETE:
             self.study.tell(asked, value, state=TrialState.COMPLETE)
@@ -243,22 +251,7 @@ class Ledger:
 
     def results(self) -> dict[int, Result]:
         """How every trial on record stands, by number."""
-        return {t.number: self._result(t) for t in self.study.get_trials(deepcopy=False)}
-
-    def _result(self, t: FrozenTrial) -> Result:
-        so_far = t.user_attrs.get("so_far", {})
-        step, value = rules.best_of(((int(s), float(v)) for s, v in so_far.get("curve", ())), self.minimize)
-        best = so_far.get("best")
-        state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
-        return Result(
-            state=state,
-            value=value,
-            best_step=step,
-            steps=so_far.get("steps", 0),
-            checkpoint=Checkpoint(**best) if best else None,
-            error=so_far.get("error"),
-            seconds=so_far.get("seconds", 0.0),
-        )
+        return {t.number: record.result_of(t, self.minimize) for t in self.study.get_trials(deepcopy=False)}
 
     def winner(self) -> int | None:
         """The number of the best trial; None if no trial has a value."""

@@ -19,6 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sweeps.space import Space
+from sweeps.tracking import views
+from sweeps.tracking.views import legal
 from sweeps.trial import Report, Result, State, Trial
 
 log = logging.getLogger(__name__)
@@ -26,8 +29,10 @@ log = logging.getLogger(__name__)
 STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
 # MLflow's own limits of one log_batch call.
 BATCH_METRICS, BATCH_PARAMS, PARAM_LENGTH = 1000, 100, 6000
-# What MLflow takes no metric's or parameter's name with.
-ILLEGAL = re.compile(r"[^\w\-./: ]")
+# And of a run's description, which is a tag.
+NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
+# Without it the UI asks the user whether this is about language models.
+KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 BATCH_EVERY = 0.25
 RETRY_EVERY = 2.0
@@ -36,11 +41,6 @@ RETRY_EVERY = 2.0
 def default_uri(root: Path) -> str:
     """MLflow 3 refuses the file store; the embedded default is SQLite in the root of all sweeps."""
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
-
-
-def legal(name: str) -> str:
-    """A name that MLflow takes: `acc@5` is `acc_5` there."""
-    return ILLEGAL.sub("_", name)
 
 
 def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
@@ -56,10 +56,40 @@ def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
 
 
 def parameters(trial: Trial) -> dict[str, str]:
-    """What is logged of a trial's configuration, constants included."""
+    """What is logged of a trial's configuration: every dimension under its path, and the constants of `params` and `scaling`.
+
+    `preprocessor` is the chain without what is tuned inside it, which has parameters of its own: so it groups trials.
+    """
     scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
-    labels = {name: str(value)[:PARAM_LENGTH] for name, value in trial.labels.items()}
-    return {**labels, **flat(trial.params, "params"), **flat(scaling, "scaling"), "preprocessor": trial.chain}
+    chain = "+".join(step.name for step in trial.preprocessor) or "none"
+    labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
+    return {**labels, **flat(trial.params, "params"), **flat(scaling, "scaling")}
+
+
+def settings(space: Space) -> dict[str, str]:
+    """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
+    told: dict[str, Any] = {"trainer": space.trainer.loop, "data.train": space.data.train}
+    told |= {"objective.metric": space.objective.metric, "objective.goal": space.objective.goal}
+    told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
+    told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
+    return {name: str(value) for name, value in told.items()}
+
+
+def described(markdown: str, links: dict[str, str]) -> str:
+    """A run's description: links, and as many whole lines of a report as MLflow takes.
+
+    Unasked the page shows some five lines of it, under a veil from the third one on, through which no link can be clicked. It has
+    the report's title already. The space file has a link, and lines so long that they would squeeze the page. Tables have no room
+    between their columns there.
+    """
+    head = " · ".join(f"[{text}]({link})" for text, link in links.items()) + "\n\n"
+    rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
+    rest = re.sub(r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M)
+    if len(head + rest) <= NOTE_LENGTH:
+        return head + rest
+    tail = "\n\nThe rest is in the artifact `report.md`.\n"
+    cut = rest[: rest.rfind("\n", 0, NOTE_LENGTH - len(head) - len(tail) - 4)]
+    return head + cut + ("\n```" if f"\n{cut}".count("\n```") % 2 else "") + tail
 
 
 class Tracker:
@@ -79,6 +109,7 @@ class Tracker:
         self.error: str | None = None
         self.waiting = False  # for a server that does not answer
         self._runs: dict[int, str] = {}
+        self._new = False  # the parent run is ours, not that of a sweep that goes on
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
         self._client: Any = None
@@ -96,6 +127,14 @@ class Tracker:
     def artifact(self, name: str, text: str) -> None:
         """A text file beside the parent run."""
         self._say("artifact", name, text)
+
+    def describe(self, space: Space) -> None:
+        """Log how the sweep searches, and save what MLflow's UI shows of its trials and of all sweeps of the experiment."""
+        self._say("describe", space)
+
+    def report(self, markdown: str, html: str, best: Trial | None) -> None:
+        """The sweep's report: the parent run's description and two files beside it; and the best trial's configuration as its tags."""
+        self._say("report", markdown, html, best)
 
     def begin(self, trial: Trial, began: float) -> None:
         self._say("begin", trial, began)
@@ -178,14 +217,16 @@ class Tracker:
         found = client.get_experiment_by_name(self.experiment)
         if found is not None:
             self.experiment_id = found.experiment_id
+            if KIND not in found.tags:
+                client.set_experiment_tag(self.experiment_id, KIND, MACHINE_LEARNING)
         else:
             place = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
-            self.experiment_id = client.create_experiment(self.experiment, artifact_location=place)
+            self.experiment_id = client.create_experiment(self.experiment, artifact_location=place, tags={KIND: MACHINE_LEARNING})
         self.parent = self._run(f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep'")
         if self.parent is None:
             tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
             run = client.create_run(self.experiment_id, int(self.started * 1000), tags, run_name=self.sweep)
-            self.parent = run.info.run_id
+            self.parent, self._new = run.info.run_id, True
         else:  # a sweep that goes on
             client.update_run(self.parent, status="RUNNING")
             for run in client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
@@ -210,6 +251,12 @@ class Tracker:
                 params[self.parent] += [Param(k, v[:PARAM_LENGTH]) for k, v in what[1].items()]
             elif kind == "artifact":
                 self._client.log_text(self.parent, what[1], what[0])
+            elif kind == "describe":
+                self._permit(self._save_views, what[0])
+                if self._new:  # a parameter cannot be changed
+                    params[self.parent] += [Param(legal(k), v[:PARAM_LENGTH]) for k, v in settings(what[0]).items()]
+            elif kind == "report":
+                tags[self.parent] |= self._report(*what)
             elif kind == "begin":
                 trial, began = what
                 run = self._child(trial, began)
@@ -226,7 +273,7 @@ class Tracker:
                     tags[run]["sweeps.error"] = result.error[-4000:]
                 if result.value is not None:
                     metrics[run] += [Metric("objective", result.value, at, 0)]
-                metrics[run] += [Metric("seconds", result.seconds, at, 0)]
+                metrics[run] += [Metric("steps", result.steps, at, 0), Metric("seconds", result.seconds, at, 0)]
                 ends.append((run, STATUS[result.state], at))
             elif kind == "metrics":
                 metrics[self.parent] += [Metric(k, v, int(what[1] * 1000), 0) for k, v in what[0].items()]
@@ -249,6 +296,31 @@ class Tracker:
                 raise
             self.error = str(e)
             log.error("MLflow refused: %s", e)
+
+    def _save_views(self, space: Space) -> None:
+        trials = views.saved(f"{self.sweep}: trials", self.started, views.trials_view(self.sweep, space))
+        sweeps = views.saved("all sweeps", self.started, views.sweeps_view(space))
+        for name, value in {self.sweep: trials, views.ALL_SWEEPS: sweeps}.items():
+            self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
+
+    def _report(self, markdown: str, html: str, best: Trial | None) -> dict[str, str]:
+        """Write the report's files; the parent's tags."""
+        self._client.log_text(self.parent, markdown, "report.md")
+        self._client.log_text(self.parent, html, "report.html")
+        assert self.parent is not None
+        links = {
+            "All trials, best first": views.runs_link("", self.experiment_id, self.sweep),
+            "Charts": views.runs_link("", self.experiment_id, self.sweep, chart=True),
+            "Report with figures": views.run_link("", self.experiment_id, self.parent, "report.html"),
+            "Space file": views.run_link("", self.experiment_id, self.parent, "space.yaml"),
+        }
+        tags: dict[str, str] = {}
+        if best is not None and best.number in self._runs:
+            run = self._runs[best.number]
+            links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
+            logged, tuned = parameters(best), {"preprocessor", "scaling.num_workers", *best.labels}
+            tags = {"sweeps.best_run": run, **{f"best.{legal(k)}": v for k, v in logged.items() if k in tuned}}
+        return {**tags, NOTE: described(markdown, links)}
 
     def _child(self, trial: Trial, began: float) -> str:
         if trial.number not in self._runs:

@@ -73,7 +73,7 @@ def test_every_value_that_a_column_cannot_hold_is_named():
         conform(RAW.assign(whole=["1", "two", "3"], when=["yesterday", None, None]), COLUMNS)
     first, second = str(e.value).splitlines()
     assert first == "input: column `whole` holds 'two' in row 2, but must hold numbers"
-    assert second.startswith("input: column `when` must hold dates")
+    assert second.startswith("input: column `when` holds 'yesterday' in row 1, but must hold dates")
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**53), 2**53)), min_size=1))
@@ -86,3 +86,12 @@ def test_integers_survive_a_csv_file(values):
     assert [None if pd.isna(v) else int(v) for v in got] == values
     if None not in values:
         assert got.dtype == "int64"
+
+
+def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():
+    columns = describe(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}).astype("datetime64[us]"))
+    frame = pd.DataFrame({"at": ["2020-01-02 03:04:05", "2020-01-02T03:04:05", None, "2020-01-02"]})
+    dates = conform(frame, columns)["at"]
+    assert str(dates.dtype) == "datetime64[us]" and dates[0] == dates[1] and dates.isna().tolist() == [False, False, True, False]
+    with pytest.raises(InputError, match="column `at` holds 'soon' in row 2, but must hold dates"):
+        conform(pd.DataFrame({"at": ["2020-01-02", "soon"]}), columns)

@@ -77,7 +77,7 @@ def test_mlflows_view(bundle):
     assert [str(t) for t in model.metadata.get_input_schema().input_types()] == [
         "Any",
         "DataType.string",
-        "DataType.double",
+        "Any",
         "DataType.boolean",
     ]
     assert model.metadata.get_output_schema().input_names() == ["prediction", "probability_no", "probability_yes"]

@@ -85,3 +85,18 @@ def dies_once(config):
         ray.train.report({"loss": 1.0})
         if step == 2 and _first_time(config):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_ever() -> None:
+    import threading
+
+    threading.Event().wait()
+
+
+def hangs(config):
+    import ray.train
+
+    rank = ray.train.get_context().get_world_rank()
+    ray.train.report({"loss": 1.0})
+    if config["how"] == "everywhere" or (config["how"] == "on rank 1" and rank == 1):
+        wait_for_ever()

@@ -19,9 +19,19 @@ def test_a_killed_runner_costs_the_trial_nothing(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the trial to hold")
-    children = psutil.Process(process.pid).children(recursive=True)
-    runners = [p for p in children if any(part.startswith("ray::") and part.endswith(".train") for part in p.cmdline())]
-    assert len(runners) == 1, [p.cmdline() for p in children]
+    driver = psutil.Process(process.pid)
+
+    def said(p: psutil.Process) -> list[str]:
+        try:
+            return p.cmdline()
+        except psutil.NoSuchProcess:
+            return []
+
+    def runners_of() -> list[psutil.Process]:
+        return [p for p in driver.children(recursive=True) if any(part.startswith("ray::") and part.endswith(".train") for part in said(p))]
+
+    runners = wait_until(runners_of, 60, "the runner to follow the trial")
+    assert len(runners) == 1
     os.kill(runners[0].pid, signal.SIGKILL)
     runners[0].wait(20)
     (tmp_path / "go").touch()

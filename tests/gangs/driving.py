@@ -7,7 +7,7 @@ from typing import Any
 
 import ray
 
-from sweeps.gangs.messages import Job, Progress
+from sweeps.gangs.messages import Job, Labels, Progress
 from sweeps.gangs.pool import Pool
 from sweeps.resources import Shape
 from sweeps.trial import Report, State, Trial
@@ -31,12 +31,19 @@ class TinyKeeper:
         for workers in (1, 2):
             parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": (valid,)}
-        return {"key": repr(steps), "shards": shards, "check": None}
+        return {"key": repr(steps), "bytes": 10_000, "shards": shards, "check": None}
 
 
-def job(loop: str, backend: str, metric: str = "loss", max_t: int | None = None, rungs: tuple[int, ...] = ()) -> Job:
-    """A job without label or classes."""
-    return Job("test", loop, backend, (), None, None, None, metric, "minimize", max_t, frozenset(rungs))
+def job(
+    loop: str,
+    backend: str,
+    metric: str = "loss",
+    max_t: int | None = None,
+    rungs: tuple[int, ...] = (),
+    trial_timeout: float | None = None,
+) -> Job:
+    """What a sweep of this loop would tell its gangs."""
+    return Job("test", loop, backend, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout)
 
 
 def trial(number: int, params: dict[str, Any], workers: int, backend: str, seed: int | None = None, steps: tuple = ()) -> Trial:
@@ -50,9 +57,9 @@ class Driving:
 
     def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
         self.folder = folder
-        self.pool = Pool.remote(cluster or {"CPU": 2.0}, str(folder / "gangs"), max_failures, {})
+        self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, str(folder / "gangs"), max_failures, {})
         self.keeper = TinyKeeper.remote()
-        ray.get(self.pool.configure.remote(job, self.keeper))
+        ray.get(self.pool.configure.remote(self.keeper, Labels()))
 
     def start(self, trial: Trial) -> None:
         folder = self.folder / trial.id

@@ -79,3 +79,78 @@ def what_it_was_given(config):
             "world": get_context().get_world_size(),
         }
     )
+
+
+def transforms_lazily(config):
+    """Asks Ray Data for tasks while the gangs hold the CPUs."""
+    import ray.train
+
+    shard = ray.train.get_dataset_shard("train").materialize()
+    assert shard.count() > 0 and len(shard.take(3)) == 3 and shard.schema() is not None
+    ray.train.report({"loss": float(shard.map_batches(lambda batch: batch).count())})
+
+
+def careless(config):
+    """Depends on everything that a trial might leave behind, and leaves all of it behind."""
+    import logging
+    import os
+    import random
+
+    import numpy as np
+    import ray.train
+    import torch
+    from ray.train.torch import prepare_model
+
+    from sweeps.trial import current
+
+    seen = [
+        random.random(),
+        float(np.random.random()),
+        float(torch.rand(1)),
+        float(os.environ.get("LEFT", "0")),
+        float(torch.get_default_dtype() == torch.float64),
+        float(torch.are_deterministic_algorithms_enabled()),
+        float(len(logging.getLogger("a.users.own").handlers)),
+        float(os.path.basename(os.getcwd()) == "left"),
+        float(len(torch.distributed.distributed_c10d._world.pg_map)) if torch.distributed.is_initialized() else 0.0,
+    ]
+    model = prepare_model(torch.nn.Linear(4, 1))
+    if hasattr(model, "register_comm_hook"):
+
+        def hook(state, bucket):
+            return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] * 0.25)
+
+        model.register_comm_hook(None, hook)
+    model(torch.ones(2, 4, dtype=next(model.parameters()).dtype)).sum().backward()
+    seen.append(float(sum(p.grad.abs().sum() for p in model.parameters())))
+    left = os.path.join(config["folder"], "left")
+    os.makedirs(left, exist_ok=True)
+    os.chdir(left)
+    os.environ["LEFT"] = "1"
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    logging.getLogger("a.users.own").addHandler(logging.StreamHandler())
+    if torch.distributed.is_initialized():
+        torch.distributed.new_group([0, 1])
+    assert current().threads == 1
+    ray.train.report({"loss": sum(x * (i + 1) for i, x in enumerate(seen)), **{f"seen{i}": x for i, x in enumerate(seen)}})
+
+
+def leaks(config):
+    """Opens files and keeps them."""
+    import ray.train
+
+    kept = globals().setdefault("kept", [])
+    kept += [open("/dev/null") for _ in range(config["files"])]  # noqa: SIM115
+    ray.train.report({"loss": float(len(kept))})
+
+
+def keeps(config):
+    """Says whether it had to build, for this data."""
+    import ray.train
+
+    from sweeps.trial import current
+
+    built = []
+    current().cached("matrix", lambda: built.append(1) or object())
+    ray.train.report({"loss": float(len(built))})

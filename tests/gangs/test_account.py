@@ -57,9 +57,26 @@ def test_a_small_request_does_not_overtake_a_large_one():
 requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from([1.0, 2.0, 4.0])), min_size=1, max_size=30)
 
 
-@settings(max_examples=300)
-@given(requests, st.randoms(use_true_random=False))
-def test_any_line_is_served_in_order_within_the_cluster(wanted, chance):
+def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
+    fit, trial = Request(0, {"CPU": 1.0}), Request(1, shape(2).total, shape(2))
+    idle = GangState("a", shape(2), Phase.IDLE)
+    assert decide({"CPU": 2.0}, [idle], [], [fit, trial], spare=True) == Start(fit)
+    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial], spare=True) == Wait()
+    assert decide({"CPU": 2.0}, [idle], [], [trial], spare=True) == Reuse(trial, "a")
+    busy = GangState("a", shape(2), Phase.BUSY)
+    assert decide({"CPU": 2.0}, [busy], [], [fit], spare=True) == Wait()
+
+
+def test_the_gang_that_has_the_data_is_preferred():
+    gangs = [GangState("a", shape(1), Phase.IDLE, 1, frozenset({"k"})), GangState("b", shape(1), Phase.IDLE, 2, frozenset({"other"}))]
+    request = Request(0, shape(1).total, shape(1), "k")
+    assert decide(CLUSTER, gangs, [], [request]) == Reuse(request, "a")
+    assert decide(CLUSTER, gangs, [], [Request(0, shape(1).total, shape(1), "new")]).gang == "b"
+
+
+@settings(max_examples=400)
+@given(requests, st.randoms(use_true_random=False), st.booleans())
+def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, spare):
     """Plays a pool: requests come, gangs work and close at random moments, and everyone is served at last."""
     line = [Request(i, w.total, w) if isinstance(w, Shape) else Request(i, {"CPU": w}) for i, w in enumerate(wanted)]
     coming, waiting = list(line), []
@@ -69,7 +86,7 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance):
     clock = 0
     while len(served) < len(line):
         while True:
-            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting)
+            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting, spare)
             clock += 1
             if isinstance(action, Reuse):
                 assert gangs[action.gang].phase is Phase.IDLE and gangs[action.gang].shape == action.request.shape
@@ -88,9 +105,12 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance):
                 break
             assert action.request is waiting[0], "served out of order"
             served.append(waiting.pop(0).id)
-            used = {name: sum(g.shape.total.get(name, 0) for g in gangs.values()) for name in CLUSTER}
-            used["CPU"] += sum(g["CPU"] for g in granted.values())
-            assert fits(used, CLUSTER), "over-committed"
+            held = {name: sum(g.shape.total.get(name, 0) for g in gangs.values()) for name in CLUSTER}
+            work = {name: sum(g.shape.total.get(name, 0) for g in gangs.values() if g.phase is Phase.BUSY) for name in CLUSTER}
+            fitting = sum(g["CPU"] for g in granted.values())
+            work["CPU"] += fitting
+            held["CPU"] += 0 if spare else fitting
+            assert fits(held, CLUSTER) and fits(work, CLUSTER), "over-committed"
         events = [("end", g) for g in gangs.values() if g.phase is not Phase.IDLE] + [("fit", i) for i in granted]
         if coming:
             events.append(("come", None))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -12,8 +15,10 @@ import time
 import pytest
 
 from sweeps.resources import Shape
-from sweeps.tracking import Tracker, default_uri, flat
+from sweeps.space import Step
+from sweeps.tracking.tracker import Tracker, default_uri, described, flat, parameters
 from sweeps.trial import Report, Result, State, Trial
+from tests.report.made import space_in
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -61,7 +66,7 @@ def check(client, tracker: Tracker) -> None:
     assert run.data.params["scaling.num_workers"] == "2" and run.data.params["preprocessor"] == "Std"
     history = client.get_metric_history(run.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
-    assert run.data.metrics["objective"] == 0.25 and run.data.metrics["seconds"] == 1.5
+    assert (run.data.metrics["objective"], run.data.metrics["steps"], run.data.metrics["seconds"]) == (0.25, 3.0, 1.5)
 
 
 def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
@@ -161,6 +166,54 @@ def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
     began = time.monotonic()
     assert not tracker.close(1.0)
     assert time.monotonic() - began < 5
+
+
+def test_the_parent_run_shows_what_was_asked_for_and_what_came_of_it(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    space = space_in(tmp_path)
+    for seed in (0, 1):  # of a sweep that goes on; MLflow lets no parameter be changed
+        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+        tracker.describe(dataclasses.replace(space, search=dataclasses.replace(space.search, seed=seed)))
+        tracker.begin(trial(3), 1.0)
+        tracker.end(3, Result(State.COMPLETE, 0.5, 3, 3, None, None, 1.5), 2.0)
+        tracker.report("# sweep-1\n\nThe best.\n\nMore.\n\n## Space file\n\nlong", "<html>", trial(3))
+        tracker.finish("FINISHED", 3.0)
+        assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    experiment, parent = client.get_experiment_by_name("exp"), client.get_run(tracker.parent)
+    views = {name.rpartition(".")[2]: json.loads(tag)["name"] for name, tag in experiment.tags.items() if "sharedViewState" in name}
+    assert views == {"sweep-1": "sweep-1: trials", "all-sweeps": "all sweeps"}
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    told = parent.data.params
+    assert (told["search.seed"], told["objective.goal"], told["scheduler.max_t"]) == ("0", "maximize", "50")
+    tags, run = parent.data.tags, tracker._runs[3]
+    assert (tags["sweeps.best_run"], tags["best.params.eta"], tags["best.preprocessor"]) == (run, "0.1", "Std")
+    assert "best.params.nested.a" not in tags  # a constant
+    note = tags["mlflow.note.content"].split("\n\n")
+    assert note[1:] == ["The best.", "More."]
+    links = re.findall(r"\[(.*?)\]\((.*?)\)", note[0])
+    assert [text for text, _ in links] == ["Trial 0003", "All trials, best first", "Charts", "Report with figures", "Space file"]
+    assert all(link.startswith(f"#/experiments/{experiment.experiment_id}/runs") for _, link in links)
+    assert {a.path for a in client.list_artifacts(tracker.parent)} == {"report.md", "report.html"}
+
+
+def test_a_long_report_is_cut_at_a_line_and_outside_of_code():
+    short = described("# x\n\nfirst\n\nrest", {"a": "#/b"})
+    assert short == "[a](#/b)\n\nfirst\n\nrest"
+    assert described("# x\n\n| a | b |\n| --- | --- |\n| 1 | 2 |", {}) == "\n\n| a&emsp;| b |\n| --- | --- |\n| 1&emsp;| 2 |"
+    long = described("# x\n\nfirst\n\n```\n" + "line of code\n" * 1000 + "```", {"a": "#/b"})
+    assert 7900 < len(long) <= 8000
+    assert long.endswith("line of code\n```\n\nThe rest is in the artifact `report.md`.\n")
+
+
+def test_the_preprocessor_is_a_parameter_by_which_trials_can_be_grouped():
+    step = Step("features:Clip", None, {"quantile": 0.99})
+    tuned = dataclasses.replace(trial(0), preprocessor=(step,), labels={"preprocessor.0.quantile": 0.99})
+    logged = parameters(tuned)
+    assert logged["preprocessor"] == "features:Clip" and logged["preprocessor.0.quantile"] == "0.99"
+    assert parameters(dataclasses.replace(tuned, preprocessor=()))["preprocessor"] == "none"
+    assert parameters(trial(0))["preprocessor"] == "Std"
 
 
 def test_parameters_are_flat():

@@ -1,0 +1,235 @@
+"""Nothing of one trial reaches the next: what a warm process is put back to after a trial, and when it is worn and had better go.
+
+What cannot be put back is the state of the user's own modules: a module is imported once, and its globals stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+# Beyond what it had after its first trial, a worker may grow by so much: by as much again as it had, but at least a gigabyte.
+MEMORY_GROWTH = 1 << 30
+DESCRIPTOR_GROWTH = 256
+THREAD_GROWTH = 128
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A global setting of a library that loops are known to turn.
+
+    Attributes:
+        module: nothing is touched of one that is not imported.
+        get, put: of the module.
+        fresh: what it is in a process that has just imported the module, for a module that a loop imports; None where it is not known.
+    """
+
+    module: str
+    get: Callable[[Any], Any]
+    put: Callable[[Any, Any], Any]
+    fresh: Any = None
+
+
+def _attribute(module: str, path: str, fresh: Any) -> Knob:
+    """An attribute somewhere below a module."""
+    *above, last = path.split(".")
+
+    def holder(module: Any) -> Any:
+        for name in above:
+            module = getattr(module, name)
+        return module
+
+    return Knob(module, lambda m: getattr(holder(m), last), lambda m, value: setattr(holder(m), last, value), fresh)
+
+
+KNOBS = (
+    Knob(
+        "torch",
+        lambda torch: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda torch, value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
+        (False, False),
+    ),
+    Knob(
+        "torch", lambda torch: str(torch.get_default_dtype()), lambda torch, v: torch.set_default_dtype(_dtype(torch, v)), "torch.float32"
+    ),
+    Knob("torch", lambda torch: str(torch.get_default_device()), lambda torch, value: torch.set_default_device(value), "cpu"),
+    Knob("torch", lambda torch: torch.is_grad_enabled(), lambda torch, value: torch.set_grad_enabled(value), True),
+    Knob("torch", lambda torch: torch.is_anomaly_enabled(), lambda torch, value: torch.autograd.set_detect_anomaly(value), False),
+    Knob(
+        "torch",
+        lambda torch: torch.get_float32_matmul_precision(),
+        lambda torch, value: torch.set_float32_matmul_precision(value),
+        "highest",
+    ),
+    _attribute("torch", "backends.cudnn.benchmark", False),
+    _attribute("torch", "backends.cudnn.deterministic", False),
+    _attribute("torch", "backends.cudnn.enabled", True),
+    _attribute("torch", "backends.cudnn.allow_tf32", True),
+    Knob("numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)),
+    Knob("xgboost", lambda xgboost: xgboost.get_config(), lambda xgboost, value: xgboost.set_config(**value), {"verbosity": 1}),
+    Knob("sklearn", lambda sklearn: sklearn.get_config(), lambda sklearn, value: sklearn.set_config(**value)),
+)
+
+
+def _dtype(torch: Any, name: str) -> Any:
+    return getattr(torch, name.removeprefix("torch."))
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Put the process back, after the trial inside, to what it was before it."""
+    environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
+    filters, loggers, groups = warnings.filters[:], _loggers(), _groups()
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        os.chdir(folder)
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+        sys.path[:], sys.argv[:] = path, arguments
+        warnings.filters[:] = filters  # type: ignore[index]
+        for knob, value in knobs:
+            if value is not None and (module := sys.modules.get(knob.module)) is not None:
+                with contextlib.suppress(Exception):  # a setting that this build does not have
+                    if knob.get(module) != value:
+                        knob.put(module, value)
+        _put_back_loggers(loggers)
+        _destroy_groups(groups)
+        gc.collect()
+        _empty_cuda()
+
+
+def settle() -> None:
+    """Before the first trial: what is alive now stays alive, so the collector need not look at it after every trial."""
+    gc.collect()
+    gc.freeze()
+
+
+# ---- logging
+
+
+@dataclass(frozen=True)
+class _Logger:
+    handlers: tuple[logging.Handler, ...]
+    filters: tuple[Any, ...]
+    level: int
+    propagate: bool
+    disabled: bool
+
+
+def _loggers() -> dict[str, _Logger]:
+    known = {name: log for name, log in list(logging.Logger.manager.loggerDict.items()) if isinstance(log, logging.Logger)}
+    return {
+        name: _Logger(tuple(log.handlers), tuple(log.filters), log.level, log.propagate, log.disabled)
+        for name, log in {"": logging.getLogger(), **known}.items()
+    }
+
+
+def _put_back_loggers(before: dict[str, _Logger]) -> None:
+    """Take away what was added. A library that was imported in the meantime keeps the handlers it made for itself."""
+    for name, log in [("", logging.getLogger()), *logging.Logger.manager.loggerDict.items()]:
+        if not isinstance(log, logging.Logger):
+            continue
+        was = before.get(name)
+        if was is None:
+            if _installed(name.split(".")[0]):
+                continue
+            was = _Logger((), (), logging.NOTSET, True, False)
+        for handler in [h for h in log.handlers if h not in was.handlers]:
+            log.removeHandler(handler)
+            with contextlib.suppress(Exception):
+                handler.close()
+        log.handlers[:] = was.handlers
+        log.filters[:] = was.filters
+        log.propagate, log.disabled = was.propagate, was.disabled
+        if log.level != was.level:
+            log.setLevel(was.level)
+
+
+def _installed(module: str) -> bool:
+    """Whether a module came from an installed package, and not from the user's folders."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+# ---- torch
+
+
+def _groups() -> frozenset[Any]:
+    """The process groups of this process."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return frozenset()
+    return frozenset(torch.distributed.distributed_c10d._world.pg_map)
+
+
+def _destroy_groups(before: frozenset[Any]) -> None:
+    """Destroy groups that the loop made beside the gang's own."""
+    for group in _groups() - before:
+        with contextlib.suppress(Exception):
+            sys.modules["torch"].distributed.destroy_process_group(group)
+
+
+def _empty_cuda() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+# ---- wear
+
+
+@dataclass(frozen=True)
+class Wear:
+    """What a process holds.
+
+    Attributes:
+        memory: resident bytes.
+        descriptors: open ones.
+        threads: alive.
+    """
+
+    memory: int
+    descriptors: int
+    threads: int
+
+
+def wear() -> Wear:
+    """Of this process, now."""
+    process = psutil.Process()
+    return Wear(process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0, process.num_threads())
+
+
+def worn(first: Wear, now: Wear) -> str | None:
+    """Why a worker had better go; None while it is as good as new.
+
+    Args:
+        first: after its first trial.
+        now: after its latest.
+    """
+    bounds = {"memory": max(MEMORY_GROWTH, first.memory), "descriptors": DESCRIPTOR_GROWTH, "threads": THREAD_GROWTH}
+    for what, bound in bounds.items():
+        had, has = getattr(first, what), getattr(now, what)
+        if has - had > bound:
+            unit, size = ("MB of memory", 1 << 20) if what == "memory" else (what, 1)
+            return f"grew from {had // size} to {has // size} {unit}"
+    return None

@@ -1,0 +1,60 @@
+"""A log file a trial, though a warm worker runs many: what a rank's process prints while it runs a trial goes to that trial's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# Folder of a trial's logs in the trial's folder, and a rank's file in it.
+LOGS = "logs"
+
+
+def log_of(folder: str | Path, rank: int) -> Path:
+    """The log of one rank of a trial."""
+    return Path(folder, LOGS, f"rank-{rank}.log")
+
+
+@contextlib.contextmanager
+def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
+    """While this lasts, whatever this process prints is appended to the file: Python's streams, loggers and native libraries alike.
+
+    It is done to the file descriptors 1 and 2, which all of them share; replacing `sys.stdout` would miss XGBoost's own lines and
+    every handler that was made earlier.
+
+    Args:
+        path: the file; its folder is made.
+        title: a line that begins the attempt.
+
+    Yields:
+        A function that adds a line of our own, whatever a loop has done to Python's streams.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    kept = {number: os.dup(number) for number in (1, 2)}
+    _flush()
+    for number in kept:
+        os.dup2(log, number)
+    os.close(log)
+
+    def say(line: str) -> None:
+        _flush()
+        os.write(1, f"--- {line}\n".encode(errors="replace"))
+
+    try:
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
+        yield say
+    finally:
+        _flush()
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a loop may have closed or replaced them
+            stream.flush()

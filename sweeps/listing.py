@@ -1,0 +1,193 @@
+"""What is there to see of sweeps that ran or run: for `ls`, `show` and `logs`. Reads alone, also while a driver writes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, Problem, nearest
+from sweeps.folder import ORIGIN, RESULT
+
+LOOK_EVERY = 0.3
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep in its folder.
+
+    Attributes:
+        name, folder: the folder's name, and the folder.
+        state: "running", "finished", "failed", "interrupted", or "killed" where its process was lost.
+        trials: ended and begun trials by state, `completed`, `pruned`, `failed`, `running` or `interrupted`; empty before the first.
+        total: `limits.max_trials`; None where it is not known.
+        best: the best trial's id and value; None before there is one.
+        metric: the objective's name.
+        began: seconds since the epoch.
+        result: what `--json` printed at the end; None before.
+    """
+
+    name: str
+    folder: Path
+    state: str
+    trials: dict[str, int]
+    total: int | None
+    best: tuple[str, float] | None
+    metric: str | None
+    began: float
+    result: dict[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What `ls --json` prints of it."""
+        best = None if self.best is None else {"trial": self.best[0], "value": self.best[1]}
+        began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
+        told = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
+        return {**told, "total": self.total, "metric": self.metric, "best": best}
+
+
+def state_of(driven: bool, result: dict[str, Any] | None) -> str:
+    """A sweep's state: from whether a process drives it, and from the result it left."""
+    if driven:
+        return "running"
+    if result is None:
+        return "killed"
+    if result.get("reason") == "interrupted":
+        return "interrupted"
+    return "failed" if result.get("best") is None else "finished"
+
+
+def sweeps_in(root: Path) -> list[Sweep]:
+    """Every sweep under a root, the newest first.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise InputError(Problem("--dir", f"{root}: no such folder; a sweep makes it"))
+    found = [look_at(folder) for folder in sorted(root.iterdir()) if (folder / ORIGIN).is_file()]
+    return sorted(found, key=lambda s: s.began, reverse=True)
+
+
+def look_at(folder: Path) -> Sweep:
+    """How a sweep stands, from its folder."""
+    from sweeps.search.lock import driven
+
+    origin, result = _json(folder / ORIGIN) or {}, _json(folder / RESULT)
+    running = driven(folder)
+    metric, trials, best = origin.get("metric"), (result or {}).get("trials"), None
+    if result is not None and not running:
+        if result.get("best"):
+            best = (result["best"]["trial"], result["best"]["value"])
+    else:
+        from sweeps.search import record
+
+        if (study := record.read(folder)) is not None:
+            counts = Counter(t.result.state.name for t in study.trials)
+            trials = {word: counts[state] for word, state in WORDS.items()}
+            trials["running" if running else "interrupted"] = counts["RUNNING"]
+            best = (study.best.id, study.best.result.value) if study.best and study.best.result.value is not None else None
+    return Sweep(
+        name=folder.name,
+        folder=folder,
+        state=state_of(running, result),
+        trials=trials or {},
+        total=origin.get("max_trials"),
+        best=best,
+        metric=metric,
+        began=origin.get("began") or (folder / ORIGIN).stat().st_mtime,
+        result=result,
+    )
+
+
+WORDS = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+
+
+def _json(file: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def find(sweep: str | Path, root: Path) -> Path:
+    """The folder of the sweep that a user names: by its path, by its name under the root, by the beginning of that, or `latest`.
+
+    Raises:
+        InputError: no such sweep, or several.
+    """
+    path, name = Path(sweep), str(sweep).rstrip("/")
+    if (path / ORIGIN).is_file():
+        return path.resolve()
+    there = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
+    if name == "latest" and there:
+        return max((root / n for n in there), key=lambda f: (_json(f / ORIGIN) or {}).get("began", 0)).resolve()
+    matching = [n for n in there if n == name] or [n for n in there if n.startswith(name)]
+    if len(matching) == 1:
+        return (root / matching[0]).resolve()
+    if path.is_dir() and not matching:
+        raise InputError(Problem(str(sweep), "is not a sweep's folder: no origin.json in it"))
+    if matching:
+        raise InputError(Problem(str(sweep), f"several sweeps in {root} begin so: {', '.join(matching[:5])}"))
+    hint = nearest(name, there[-5:]) if there else "there are none"
+    raise InputError(Problem(str(sweep), f"no such sweep, neither as a folder nor in {root}; {hint}"))
+
+
+def trial_of(study: Any, trial_id: str) -> Any:
+    """The trial a user names, of a `search.record.Record`.
+
+    Raises:
+        InputError: no such trial.
+    """
+    known = {t.id: t for t in study.trials} if study is not None else {}
+    name = trial_id.zfill(4)
+    if name == "best".zfill(4) and study is not None and study.best is not None:
+        return study.best
+    if name not in known:
+        hint = nearest(name, known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
+        raise InputError(Problem("trial", f"no trial `{trial_id}`; {hint if known else 'none was begun'}"))
+    return known[name]
+
+
+def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> Iterator[str]:
+    """The lines of a trial's logs, rank by rank; where there are several, each line begins with its rank.
+
+    Args:
+        folder: the sweep's.
+        trial_id: of a trial on record.
+        rank: this one alone.
+        follow: wait for more while the trial runs.
+
+    Raises:
+        InputError: no such trial or rank.
+    """
+    from sweeps.search import record
+    from sweeps.search.lock import driven
+    from sweeps.trial import State
+
+    trial = trial_of(record.read(folder), trial_id)
+    logs = folder / "trials" / trial.id / "logs"
+    read: dict[Path, int] = {}
+    while True:
+        ended = not follow or not driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+        files = sorted(logs.glob("rank-*.log"), key=lambda f: int(f.stem.partition("-")[2]))
+        wanted = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
+        if not wanted and ended:
+            what = f"no rank {rank}; there are 0 to {len(files) - 1}" if files else "has no log: it has not started"
+            raise InputError(Problem("--rank" if files else trial.id, what))
+        for file in wanted:
+            with file.open("rb") as opened:
+                opened.seek(read.get(file, 0))
+                new = opened.read()
+            whole = len(new) if ended else new.rfind(b"\n") + 1
+            read[file] = read.get(file, 0) + whole
+            prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
+            for line in new[:whole].decode(errors="replace").splitlines():
+                yield prefix + line
+        if ended:
+            return
+        time.sleep(LOOK_EVERY)

@@ -1,0 +1,216 @@
+"""Optuna's own plots of a sweep's folder, for its report: `python -m sweeps.report.plots FOLDER` prints them as one JSON object."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, short_names, thin
+from sweeps.space import Dimension
+
+if TYPE_CHECKING:
+    import optuna
+
+    from sweeps.search.record import Recorded
+
+# With fewer than this, importances are noise.
+FEWEST = 10
+# What a plot still shows: curves, points of a curve, axes, panels.
+MAX_CURVES, MAX_POINTS, MAX_AXES, MAX_PANELS, A_ROW = 100, 100, 10, 6, 3
+# Trials, and characters, from which on a drawing is sent as pixels.
+MAX_DRAWN, MAX_SVG = 150, 120_000
+
+
+def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
+    """What Optuna needs to know of an axis. The labels on record are values, not the quantiles that a normal domain was sampled by."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if dimension.options:
+        return CategoricalDistribution([option.key for option in dimension.options])
+    if dimension.lower is None or dimension.highest is None:
+        return FloatDistribution(min(values), max(values))
+    lower, upper = min([dimension.lower, *values]), max([dimension.highest, *values])
+    if dimension.is_integer:
+        return IntDistribution(int(lower), int(upper), log=dimension.is_log)
+    return FloatDistribution(lower, upper, log=dimension.is_log)
+
+
+def study_of(
+    dimensions: Sequence[Dimension], goal: str, trials: Sequence[Recorded], values: dict[int, float], curves: bool = False
+) -> optuna.Study:
+    """A study in memory of the trials that have a value in `values`, all COMPLETE, as Optuna's plots leave out the rest."""
+    import optuna
+
+    study = optuna.create_study(direction="minimize" if goal == "minimize" else "maximize")
+    names = short_names([d.name for d in dimensions])
+    seen = {d.name: [t.labels[d.name] for t in trials if d.name in t.labels] for d in dimensions}
+    distributions = {d.name: distribution_of(d, seen[d.name]) for d in dimensions if seen[d.name]}
+    for t in trials:
+        if t.number not in values:
+            continue
+        had = [name for name in distributions if name in t.labels]
+        study.add_trial(
+            optuna.trial.create_trial(
+                params={names[name]: t.labels[name] for name in had},
+                distributions={names[name]: distributions[name] for name in had},
+                value=values[t.number],
+                intermediate_values=dict(thin(t.curve, MAX_POINTS)) if curves else {},
+            )
+        )
+    return study
+
+
+def draw(dimensions: Sequence[Dimension], goal: str, metric: str, rungs: Sequence[int], trials: Sequence[Recorded]) -> Drawn:
+    """Every figure that these trials allow.
+
+    Args:
+        dimensions: of the space.
+        goal: "minimize" or "maximize".
+        metric: the objective's name, for the axes.
+        rungs: see `basis_of`.
+        trials: on record.
+    """
+    ranked = best_first(trials, goal == "minimize")
+    if len(ranked) < 2:
+        return Drawn((Figure("Figures", "", "None: fewer than two trials came to a value."),))
+    import optuna
+    from optuna.visualization import matplotlib as plots
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    values = {t.number: t.result.value for t in ranked if t.result.value is not None}
+    whole = study_of(dimensions, goal, trials, values)
+    best = study_of(dimensions, goal, ranked[:MAX_CURVES], values, curves=True)
+    basis, comparable = basis_of(trials, rungs)
+    compared = study_of(dimensions, goal, trials, comparable)
+    importances = _importances(compared)
+    tuned = [name for name, _ in importances] or list(dict.fromkeys(name for t in whole.get_trials(deepcopy=False) for name in t.params))
+    every = "Each trial at its best step, those stopped early too."
+    many = f" The best {MAX_CURVES} trials." if len(ranked) > MAX_CURVES else ""
+    most = lambda n: " The most important dimensions." if len(tuned) > n else ""  # noqa: E731
+    figure = functools.partial(_figure, metric, len(ranked) > MAX_DRAWN)
+    figures = [
+        figure("History", every, plots.plot_optimization_history, whole, target_name=metric),
+        figure("Curves", f"The objective by step.{many}", plots.plot_intermediate_values, best),
+    ]
+    if importances:
+        figures.append(figure("Importances", f"Optuna's PED-ANOVA, from {basis}.", plots.plot_param_importances, compared))
+    if tuned:
+        figures.append(figure("Parallel coordinates", every + most(MAX_AXES), _parallel, whole, tuned[:MAX_AXES], metric))
+    panels = tuned[:MAX_PANELS]
+    for at in range(0, len(panels), A_ROW):
+        title, note = "" if at else "Slices", every + most(MAX_PANELS) if at + A_ROW >= len(panels) else ""
+        figures.append(figure(title, note, _slices, whole, panels[at : at + A_ROW], metric))
+    return Drawn(tuple(figures), importances, basis)
+
+
+def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
+    import optuna
+
+    values = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
+    if len(values) < FEWEST or min(values) == max(values):
+        return ()
+    try:
+        found = optuna.importance.get_param_importances(study)
+    except (ValueError, RuntimeError):  # nothing varies, or there are too few trials
+        return ()
+    return tuple((name, float(value)) for name, value in found.items()) if sum(found.values()) > 0 else ()
+
+
+def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[..., Any], *args: Any, **how: Any) -> Figure:
+    """A figure, or why it is not there: that of one must not cost the others."""
+    from matplotlib import pyplot as plt
+    from matplotlib import rc_context
+
+    try:
+        with rc_context():  # Optuna's plots change the style, but for some that take it as it is
+            axes = plot(*args, **how)
+        figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
+        _tidy(figure, metric)
+        return Figure(title, _image(figure, pixels), note)
+    except Exception as e:
+        return Figure(title, "", f"Not drawn: {type(e).__name__}: {e}")
+    finally:
+        plt.close("all")
+
+
+def _tidy(figure: Any, metric: str) -> None:
+    """What Optuna leaves: the report has titles of its own, and names are long."""
+    figure.suptitle("")
+    for axes in figure.axes:
+        axes.set_title("")
+        axes.set_title("", loc="left")
+        if axes.get_ylabel() == "Intermediate Value":
+            axes.set_ylabel(metric)
+        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):  # hundreds of trials, or the one objective
+            axes.get_legend().remove()
+
+
+def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
+    from optuna.visualization import matplotlib as plots
+
+    axes = plots.plot_slice(study, params=params, target_name=target_name)
+    figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
+    figure.canvas.draw()  # there are no tick labels before
+    for one in figure.axes:
+        labels = one.get_xticklabels()
+        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # options, not numbers
+            for label in labels:
+                label.set(rotation=15, ha="right")
+    return axes
+
+
+def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
+    from optuna.visualization import matplotlib as plots
+
+    axes: Any = plots.plot_parallel_coordinate(study, params=params, target_name=target_name)
+    axes.figure.set_size_inches(max(8.0, 1.5 * (len(params) + 1)), 4.6)  # room for the options' names beside each axis
+    return axes
+
+
+def _image(figure: Any, pixels: bool) -> str:
+    """An element of HTML that needs no other file."""
+    if not pixels:
+        text = io.StringIO()
+        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+        svg = text.getvalue()
+        if len(svg) <= MAX_SVG:
+            return svg[svg.index("<svg") :]
+    from PIL import Image  # matplotlib needs it too
+
+    raw, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(raw, format="png", bbox_inches="tight", dpi=100)
+    Image.open(raw).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(small.getvalue()).decode()}">'
+
+
+def main(folder: Path) -> None:
+    """Print what `draw` makes of a sweep's folder."""
+    from sweeps.folder import saved_space
+    from sweeps.search import record, verdicts
+
+    out, sys.stdout, path = sys.stdout, sys.stderr, list(sys.path)
+    space, _ = saved_space(folder)
+    sys.path[:] = path  # nothing of the user's is imported here, and nothing of his is to be in the way
+    recorded = record.read(folder)
+    if recorded is None:
+        out.write(encoded(Drawn()))
+        return
+    # half of this process's time is the import of what only Optuna's fANOVA needs, which does without where it is not there
+    sys.modules["sklearn"] = None  # type: ignore[assignment]
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
+    rungs = verdicts.scheduler_of(space.scheduler).rungs
+    out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.trials)))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(Path(sys.argv[1]))

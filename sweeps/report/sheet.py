@@ -1,0 +1,246 @@
+"""The report of a sweep: one text that says what came of it, as Markdown for MLflow and a terminal, and with figures as one HTML file."""
+
+from __future__ import annotations
+
+import html
+import logging
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.report.figures import Drawing, Drawn, Figure, best_first, short_names
+from sweeps.result import SweepResult
+from sweeps.search.record import Record, Recorded, read
+from sweeps.space import Space
+from sweeps.trial import State
+
+log = logging.getLogger(__name__)
+
+TOP = 10
+# Wider tables do not fit a page; the rest of a configuration is in MLflow.
+MAX_COLUMNS = 8
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 960px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
+table { border-collapse: collapse; display: block; overflow-x: auto } th:empty { padding: 0 }
+th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
+pre { background: #f5f5f5; padding: .7em; overflow-x: auto } code { font-size: .9em }
+figure { margin: 0 } figure svg, figure img { max-width: 100%; height: auto } figcaption, .note { color: #666; font-size: .9em }
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The same report twice.
+
+    Attributes:
+        markdown: the text.
+        html: the text and the figures, in one file that needs no other.
+    """
+
+    markdown: str
+    html: str
+
+
+def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> Report:
+    """What came of a sweep.
+
+    Args:
+        record: every trial.
+        space: what was searched.
+        result: what `--json` prints; the winner's test score and the bundle are known from it alone.
+        drawn: the figures, and what mattered.
+    """
+    story, rest = story_of(record, space, result, drawn), rest_of(space, result)
+    return Report(f"{story}\n\n{rest}\n", page(story, drawn, rest))
+
+
+def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
+    """Write `report.md` and `report.html` into a sweep's folder; None where there is no trial to report, or it failed.
+
+    A report is an extra: what goes wrong with it stands in the log and does not touch the sweep.
+    """
+    try:
+        drawn = drawing.result()
+        recorded = read(folder)
+        if recorded is None or not recorded.trials:
+            return None
+        made = report(recorded, space, result, drawn)
+        (folder / "report.md").write_text(made.markdown)
+        (folder / "report.html").write_text(made.html)
+        return made
+    except Exception:
+        log.exception("the sweep's report could not be written")
+        return None
+
+
+# ---- Markdown
+
+
+def story_of(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
+    """What happened; see `report`."""
+    names = short_names([d.name for d in space.dimensions])
+    ranked = best_first(record.trials, record.goal == "minimize")
+    parts = [
+        _head(record, space, result),
+        _spent(result),
+        _notes(result.notes),
+        _best(record, result),
+        _top(ranked, names, record.metric, result.best["trial"] if result.best else None),
+        _mattered(drawn),
+        _failures(record.trials),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def rest_of(space: Space, result: SweepResult) -> str:
+    """What to do with it, and what was asked for. The tracker leaves the heading `Space file`, and what follows, out of MLflow."""
+    return f"{_use(result)}\n\n{_space(space)}"
+
+
+def _head(record: Record, space: Space, result: SweepResult) -> str:
+    """What came of it, in few lines: it is all that some see."""
+    best = result.best
+    if best is None:
+        return f"# {cell(result.sweep)}\n\n**No trial came to a value.**"
+    tuned = {d.name for d in space.dimensions}
+    trial = next((t for t in record.trials if t.id == best["trial"]), None)
+    labels = {} if trial is None else trial.labels
+    names = short_names(sorted(tuned))
+    said = ", ".join(number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}" for k, v in labels.items() if k in tuned)
+    test = f", on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
+    value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {best['trial']}"
+    return f"# {cell(result.sweep)}\n\n{value}{f' with {said}' if said else ''}."
+
+
+def _best(record: Record, result: SweepResult) -> str:
+    best = result.best
+    if best is None:
+        return ""
+    trial = next((t for t in record.trials if t.id == best["trial"]), None)
+    at = []
+    if trial is not None:
+        stopped = f", where it was stopped ({cell(trial.reason)})" if trial.result.state is State.PRUNED else ""
+        at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
+    scaling = best["scaling"]
+    each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
+    rows = [["preprocessor", cell(best["preprocessor"])], ["workers", f"{scaling['num_workers']} × {each}"]]
+    rows += [[cell(name), number(value)] for name, value in best["params"].items()]
+    return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
+
+
+def _spent(result: SweepResult) -> str:
+    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
+    trials, ended = sum(result.trials.values()), f" Ended early: {result.reason}." if result.reason else ""
+    fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
+    return f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; {fits}.{ended}"
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "\n".join(f"- {cell(note)}" for note in notes)
+
+
+def _top(ranked: Sequence[Recorded], names: dict[str, str], metric: str, best: str | None) -> str:
+    if not ranked:
+        return ""
+    columns = [name for name in names if any(name in t.labels for t in ranked)]
+    shown = columns[:MAX_COLUMNS]
+    head = ["trial", metric, "state", "steps", "seconds", *(names[name] for name in shown)]
+    rows = []
+    for t in ranked[:TOP]:
+        own = [number(t.labels[name]) if name in t.labels else "" for name in shown]
+        value, r = number(t.result.value), t.result
+        rows.append([t.id, value, r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
+    title = f"## The best {len(rows)} of {len(ranked)} trials\n\n" if len(ranked) > len(rows) else "## Trials\n\n"
+    more = f"\n\n{len(columns) - len(shown)} more dimensions are left out here." if len(columns) > len(shown) else ""
+    apart = "" if best is None or ranked[0].id == best else "\n\nA trial that was stopped early does not win over one that ran to its end."
+    return title + table(head, rows) + more + apart
+
+
+def _mattered(drawn: Drawn) -> str:
+    if not drawn.importances:
+        return ""
+    said = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
+    return f"## What mattered\n\n{said}; Optuna's PED-ANOVA, from {drawn.basis}."
+
+
+def _failures(trials: Iterable[Recorded]) -> str:
+    failed = [t for t in trials if t.result.state is State.FAIL]
+    lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
+    more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
+    return "## Failed\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks stand in `sweep.log`." if failed else ""
+
+
+def _use(result: SweepResult) -> str:
+    if result.bundle is None:
+        where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
+        return f"## Where it is\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
+    commands = f"```bash\nsweeps predict {result.bundle} rows.csv\n```"
+    python = f'```python\nimport sweeps\n\nbundle = sweeps.load_bundle("{result.bundle}")\nbundle.predict(frame)\n```'
+    return f"## Use it\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
+
+
+def _space(space: Space) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", space.text)), default=0))
+    changed = "".join(f"\n\nChanged: `{override}`" for override in space.overrides)
+    return f"## Space file\n\n{fence}yaml\n{space.text.strip()}\n{fence}{changed}"
+
+
+def last_line(error: str | None) -> str:
+    """Of a traceback, what was raised."""
+    lines = (error or "").strip().splitlines()
+    return lines[-1][:300] if lines else "no error was recorded"
+
+
+def number(value: Any) -> str:
+    """A value for people: six digits of a float, everything else as it is."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.6g}"
+    return cell(value)
+
+
+def cell(value: Any) -> str:
+    """Text that means nothing else in a Markdown table."""
+    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"[\\`*\[\]>|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(42.3), duration(3725)
+    ('42 s', '1 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are escaped already; the head is not."""
+    lines = [list(map(cell, head)), ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# ---- HTML
+
+
+def page(story: str, drawn: Drawn, rest: str) -> str:
+    """The report as one HTML file."""
+    from markdown_it import MarkdownIt  # Rich needs it too
+
+    render = MarkdownIt("commonmark", {"html": False}).enable("table").render
+    title = html.escape(story.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
+    body = "\n".join([render(story), *map(_figure, drawn.figures), render(rest)])
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def _figure(figure: Figure) -> str:
+    note = html.escape(figure.note)
+    head = f"<h2>{html.escape(figure.title)}</h2>\n" if figure.title else ""
+    return head + (f"<figure>{figure.image}<figcaption>{note}</figcaption></figure>" if figure.image else f'<p class="note">{note}</p>')

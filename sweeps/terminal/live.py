@@ -1,0 +1,203 @@
+"""The live view of a sweep on standard error: a frame that renews itself on a terminal, a line now and then where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import math
+import os
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+from sweeps.snapshot import Snapshot
+from sweeps.terminal.text import clock
+
+# Seconds between two frames, and between two lines where there is no terminal.
+FRAME_EVERY = 0.25
+LINE_EVERY = 10.0
+STOPPING = "stopping: what finished is kept and the best of it exported; Ctrl-C again stops at once"
+
+
+class Progress:
+    """Shows the snapshots it is called with. `close` it before anything else is printed.
+
+    Args:
+        silent: show nothing but that Ctrl-C was heard.
+        stream: standard error by default.
+    """
+
+    def __init__(self, silent: bool, stream: TextIO | None = None):
+        self.stream = stream or sys.stderr
+        self.silent = silent
+        self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self.frames: _Frames | None = None
+        self.last: Snapshot | None = None
+        self.said, self.at = "", time.monotonic()
+        self.stopping = False
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        if snapshot.reason == "interrupted" and not self.stopping:
+            self.stopping = True
+            if self.frames is not None:
+                self.frames.say(STOPPING)
+            else:
+                self._print(STOPPING)
+        self.last = snapshot
+        if self.silent:
+            return
+        if self.terminal:
+            self.frames = self.frames or _Frames(self.stream)
+            self.frames.show(snapshot)
+        elif time.monotonic() - self.at >= LINE_EVERY and (said := line(snapshot)) != self.said:
+            self._print(said)
+            self.said, self.at = said, time.monotonic()
+
+    def close(self) -> None:
+        """Take the view away; the end is printed in its place. Where that goes elsewhere, a line stays."""
+        if self.frames is not None:
+            self.frames.close()
+            self.frames = None
+            if self.last is not None and not sys.stdout.isatty():
+                self._print(line(self.last))
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone; the sweep goes on
+            print(text, file=self.stream, flush=True)
+
+
+def line(s: Snapshot) -> str:
+    """A snapshot in a line: trials by state, the best so far, the time left."""
+    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING']} running", f"{s.states['PRUNED']} pruned"]
+    if s.states["FAIL"]:
+        parts.append(f"{s.states['FAIL']} failed")
+    if s.best:
+        parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
+    left = f", {'at most' if s.left.at_most else 'about'} {clock(s.left.seconds)} left" if s.left else ""
+    parts += [s.stage, clock(s.seconds)] if s.stage else [clock(s.seconds) + left]
+    return " · ".join(parts)
+
+
+class _Frames:
+    """Draws frames over one another, from a thread of its own: the clock goes on while the driver waits for something.
+
+    Not `rich.live.Live`: that hides the cursor, which the second Ctrl-C, ending the process at once, would leave hidden; wipes a
+    frame before it draws the next, which flickers; and miscounts its lines when the terminal is made narrower.
+    """
+
+    def __init__(self, stream: TextIO):
+        from rich.console import Console
+
+        from sweeps.terminal.view import View
+
+        self.console = Console(file=stream, highlight=False)
+        self.stream, self.view = stream, View()
+        self.snapshot: Snapshot | None = None
+        self.at = 0.0
+        self.widths: list[int] = []  # of the lines that stand
+        self.lock = threading.RLock()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._go_on, name="live view", daemon=True)
+        self.others = _Above(self) if stream is sys.stderr else None
+        if self.others is not None:
+            sys.stderr = self.others
+
+    def show(self, snapshot: Snapshot) -> None:
+        """From now on show this one."""
+        self.snapshot, self.at = snapshot, time.monotonic()
+        if self.thread.ident is None:  # never started; it ends when the terminal goes away
+            self.thread.start()
+
+    def say(self, text: str) -> None:
+        """A line that stays, above the frame."""
+        with self.lock, contextlib.suppress(OSError, ValueError):
+            self._write(self._over([]) + text + "\n")
+            self.widths = []
+
+    def close(self) -> None:
+        """Wipe the frame."""
+        self.done.set()
+        if self.thread.is_alive():
+            self.thread.join()
+        with contextlib.suppress(OSError, ValueError):
+            self._write(self._over([]))
+            self.widths = []
+            if self.others is not None:
+                self.others.flush()
+        if self.others is not None and sys.stderr is self.others:
+            sys.stderr = self.stream
+
+    def _go_on(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            while True:
+                with self.lock:
+                    self._draw()
+                if self.done.wait(FRAME_EVERY):
+                    return
+
+    def _draw(self) -> None:
+        assert self.snapshot is not None
+        width, height = self._size()
+        now = dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
+        # A column is left free, for what terminals do differently in the last one; and a line, for the cursor.
+        lines = self.view.lines(now, width - 1, height - 1)
+        drawn = []
+        for text in lines:
+            with self.console.capture() as capture:
+                self.console.print(text, soft_wrap=True, end="")
+            drawn.append(capture.get())
+        self._write(self._over(drawn))
+        self.widths = [text.cell_len for text in lines]
+
+    def _over(self, lines: list[str]) -> str:
+        """What draws lines over those that stand, without wiping them first."""
+        width, height = self._size()
+        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # a terminal that was made narrower has broken them
+        up = min(up, height - 1)
+        rest = max(0, up - len(lines))
+        drawn = "".join(f"{text}\x1b[K\n" for text in lines + [""] * rest)
+        return "\r" + (f"\x1b[{up}A" if up else "") + drawn + "\x1b[K" + (f"\x1b[{rest}A" if rest else "")
+
+    def _size(self) -> tuple[int, int]:
+        try:
+            width, height = os.get_terminal_size(self.stream.fileno())
+        except OSError:
+            width = height = 0
+        return width or 80, height or 24
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+
+class _Above(io.TextIOBase):
+    """Standard error while frames are drawn there: what anyone else writes to it stays, above the frame."""
+
+    def __init__(self, frames: _Frames):
+        self.frames, self.part = frames, ""
+
+    def write(self, text: str) -> int:
+        if self.frames.done.is_set():  # whoever has kept it beyond the view
+            return self.frames.stream.write(text)
+        whole, newline, self.part = (self.part + text).rpartition("\n")
+        if newline:
+            self.frames.say(whole)
+        return len(text)
+
+    def flush(self) -> None:
+        """While frames are drawn an unfinished line is held back: they would be drawn over it."""
+        if self.frames.done.is_set():
+            self.frames.stream.write(self.part)
+            self.frames.stream.flush()
+            self.part = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.frames.stream.fileno()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.frames.stream, name)

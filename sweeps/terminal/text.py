@@ -1,0 +1,243 @@
+"""What a person reads: the end of a sweep, the list of sweeps, one sweep, one trial. Text in, text out; `cli` prints it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+# So wide a line is where nobody's terminal bounds it: in a pipe or a file.
+UNBOUNDED = 10_000
+BARS = "▁▂▃▄▅▆▇█"
+CURVE = 40
+
+
+def width_of(stream: Any) -> int:
+    """Columns of the terminal behind a stream; without one, as many as one likes."""
+    return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
+
+
+def clock(seconds: float) -> str:
+    """`1:05`, or `1:00:05` from an hour on."""
+    seconds = int(seconds)
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def ago(seconds: float) -> str:
+    """A time past, in its largest unit: `40 s`, `12 min`, `3 h`, `5 d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def said(value: Any) -> str:
+    """A value of a configuration or a metric, in short."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
+    """Rows under a head, aligned; the last columns that the width does not hold are left out, and how many is said.
+
+    Args:
+        head: a name for each column.
+        rows: values, in short form already or numbers.
+        width: columns of the terminal.
+        right: the names of columns that are aligned to the right.
+    """
+    cells = [[said(value) for value in row] for row in rows]
+    sizes = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
+    shown = len(head)
+    while shown > 1 and sum(sizes[:shown]) + 2 * (shown - 1) > width:
+        shown -= 1
+    to_right = set(right)
+
+    def line(row: Sequence[str]) -> str:
+        parts = [c.rjust(s) if n in to_right else c.ljust(s) for c, s, n in zip(row[:shown], sizes, head, strict=False)]
+        return "  ".join(parts).rstrip()[:width]
+
+    lines = [line(head), *map(line, cells)]
+    if shown < len(head):
+        lines.append(f"(too narrow for {', '.join(head[shown:])})")
+    return "\n".join(lines)
+
+
+def curve(values: Sequence[float], size: int = CURVE) -> str:
+    """A curve as one line of bars, from the lowest value to the highest; NaN is a gap.
+
+    >>> curve([1, 2, 3, float("nan"), 8])
+    '▁▂▃ █'
+    """
+    finite = [v for v in values if math.isfinite(v)]
+    if not finite:
+        return ""
+    picked = values if len(values) <= size else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
+    low, spread = min(finite), (max(finite) - min(finite)) or 1.0
+    return "".join(BARS[min(7, int((v - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
+
+
+def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
+    """Names and values, a line each, the values in one column."""
+    values = [(name, said(value)) for name, value in values]
+    size = max((len(name) for name, _ in values), default=0)
+    return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
+
+
+def scaling(of: dict[str, Any]) -> str:
+    """`2 workers × 1 CPU, 0.5 GPU`."""
+    each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
+    return f"{of['num_workers']} worker{'s' * (of['num_workers'] > 1)} × {each}"
+
+
+def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested parameters, each under its dotted name."""
+    out: list[tuple[str, Any]] = []
+    for name, value in params.items():
+        out += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + str(name), value)]
+    return out
+
+
+def configuration(preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
+    """A trial's whole configuration, a line each."""
+    return pairs([("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
+
+
+# ---- the end of a sweep
+
+
+def summary(result: Any) -> str:
+    """The best trial, the bundle, what to type next, of a `SweepResult`."""
+    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
+    lines = [f"{result.sweep}: {counts} in {clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
+    if result.reason:
+        lines[0] += f" (ended early: {result.reason})"
+    lines += [f"note: {note}" for note in result.notes]
+    if result.best is None:
+        return "\n".join([*lines, f"folder  {result.dir}"])
+    best = result.best
+    test = f", test {best['test']:.6g}" if best["test"] is not None else ""
+    lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{test}"]
+    lines += configuration(best["preprocessor"], best["scaling"], best["params"])
+    lines += ["", f"folder  {short(result.dir)}"]
+    if result.bundle:
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        lines += [f"bundle  {short(result.bundle)}", "", "next:", f"  {typed('sweeps')} predict {short(result.bundle)} {short(rows)}"]
+    elif result.checkpoint:
+        lines += [f"checkpoint  {short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
+    else:
+        lines += ["", "next:"]
+    lines.append(f"  {typed('sweeps')} show {short(result.dir)}")
+    uri = result.mlflow["tracking_uri"]
+    if uri.startswith("http"):
+        lines.append(f"  open {uri}")
+    else:
+        root = result.dir.parent
+        default = uri == f"sqlite:///{root / 'mlflow.db'}"
+        where = ("" if short(root) == "sweeps-runs" else f" --dir {short(root)}") if default else f" --tracking-uri {uri}"
+        lines.append(f"  {typed('sweeps')} ui{where}")
+    return "\n".join(lines)
+
+
+# ---- `ls` and `show`
+
+
+def listing(sweeps: Sequence[Any], width: int) -> str:
+    """The sweeps of a root, of `listing.Sweep`s."""
+    rows = []
+    for s in sweeps:
+        ended = sum(s.trials.get(word, 0) for word in ("completed", "pruned", "failed"))
+        best = f"{s.best[1]:.6g} ({s.best[0]})" if s.best else "-"
+        rows.append((s.name, s.state, f"{ended}/{s.total or '?'}", best, s.metric or "-", ago(time.time() - s.began)))
+    return table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
+
+
+def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
+    """A sweep and its trials, the best first.
+
+    Args:
+        sweep: a `listing.Sweep`.
+        study: its `search.record.Record`; None if it has begun no trial.
+        width: columns of the terminal.
+        most: trials shown; None for all.
+    """
+    counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
+    result = sweep.result or {}
+    ended = f" in {clock(result['seconds'])}" if result.get("seconds") else ""
+    early = f" ({result['reason']})" if result.get("reason") else ""
+    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; begun {ago(time.time() - sweep.began)} ago"]
+    facts = [("objective", f"{study.goal} {study.metric}")] if study is not None else []
+    best = result.get("best")
+    if sweep.best:
+        test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
+        facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
+    facts += [(word, short(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
+    lines += pairs([*facts, ("folder", short(sweep.folder))])
+    lines += [f"note: {note}" for note in result.get("notes", ())]
+    if study is None or not study.trials:
+        return "\n".join(lines)
+    return "\n".join([*lines, "", trials(study, sweep.state == "running", width, most)])
+
+
+def trials(study: Any, running: bool, width: int, most: int | None) -> str:
+    """The trials of a record, the best first, with what varies between them."""
+    worst = math.inf
+    sign = 1 if study.goal == "minimize" else -1
+
+    def rank(t: Any) -> tuple[Any, ...]:
+        value = t.result.value
+        return (t.result.state.name != "COMPLETE", worst if value is None or math.isnan(value) else sign * value, t.number)
+
+    columns = list(dict.fromkeys(name for t in study.trials for name in t.labels))
+    heads = [name.removeprefix("params.").removeprefix("scaling.") for name in columns]
+    rows = []
+    for t in sorted(study.trials, key=rank)[:most]:
+        state = t.result.state.name
+        state = state if state != "RUNNING" else "running" if running else "INTERRUPTED"
+        value = "-" if t.result.value is None else t.result.value
+        rows.append((t.id, state, value, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
+    head = ("TRIAL", "STATE", study.metric.upper(), "STEPS", "SECONDS", *heads)
+    text = table(head, rows, width, right=(study.metric.upper(), "STEPS", "SECONDS"))
+    left = len(study.trials) - len(rows)
+    return text + (f"\n… and {left} more (--all)" if left else "")
+
+
+def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
+    """A trial's whole configuration, its curve and its error, of a `search.record.Recorded`."""
+    r = t.result
+    state = r.state.name if r.state.name != "RUNNING" else "running" if running else "INTERRUPTED"
+    reason = f" ({t.reason})" if t.reason else ""
+    lines = [f"trial {t.id}: {state}{reason} after {r.steps} steps, {r.seconds:.1f} s on {t.attempts} gang{'s' * (t.attempts != 1)}"]
+    lines += configuration(t.preprocessor, t.scaling, t.params)
+    lines += pairs([("seed", t.seed)])
+    if t.began:
+        lines += pairs([("began", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
+    if r.value is not None:
+        lines += ["", f"{metric} ({goal}): best {r.value:.6g} at step {r.best_step}"]
+        values = [v for _, v in t.curve]
+        first, last = t.curve[0], t.curve[-1]
+        lines.append(f"  step {first[0]}: {first[1]:.6g}  {curve(values)}  step {last[0]}: {last[1]:.6g}")
+    if r.checkpoint:
+        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {short(Path(r.checkpoint.path))}")], indent="")]
+    if r.error:
+        lines += ["", r.error.rstrip()]
+    return "\n".join(lines)
+
+
+def typed(name: str) -> str:
+    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return short(beside) if beside.exists() else name
+
+
+def short(path: Path) -> str:
+    """Relative to the working directory where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

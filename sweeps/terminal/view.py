@@ -1,0 +1,246 @@
+"""What the live view looks like: lines of Rich text, cut to the terminal, made from a snapshot.
+
+Nothing jumps: a trial keeps its line as long as it runs, and a part that has once taken some lines keeps them. Colours are the
+terminal's own, and none that is hard to read on light or on dark; nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from sweeps.snapshot import Pairs, Row, Snapshot, Use, workers
+from sweeps.terminal.text import clock
+
+LABEL = 8
+STATES = (("RUNNING", "running", "cyan"), ("COMPLETE", "completed", "green"), ("PRUNED", "pruned", ""), ("FAIL", "failed", "bold red"))
+# Columns of the table and the widths they take; those further right in this order give way first where it is narrow.
+COLUMNS = {"trial": 6, "step": 19, "time": 7, "value": 11, "workers": 9, "best": 11}
+ORDER = ("trial", "step", "value", "best", "workers", "time")
+NARROW = 64  # below this the steps get fewer columns, so that the value has room
+CONFIGURATION_FROM = 30
+METRIC = 13  # a longer name is not worth a wider column
+
+
+class View:
+    """Draws snapshots of one sweep, one after the other."""
+
+    def __init__(self) -> None:
+        self._rows: list[str | None] = []
+        self._heights: dict[str, int] = {}
+        self._longest: dict[str, int] = {}
+        self._width = 0
+
+    def lines(self, s: Snapshot, width: int, height: int) -> list[Text]:
+        """A snapshot in at most `height` lines of at most `width` columns."""
+        if width != self._width:
+            self._width, self._heights = width, {}
+        top = [_ends(Text(s.name, "bold"), Text(clock(s.seconds)), width)]
+        top += self._part("trials", _trials(s, width - LABEL))
+        top += self._part("best", _best(s, width - LABEL))
+        if s.failure is not None:
+            top += self._part("failed", [Text.assemble((s.failure[0], "red"), " ", clean(s.failure[1]))])
+        top += self._part("in use", flow(_use(s), width - LABEL, 2))
+        top += self._part("left", flow(_left(s), width - LABEL, 3, gap=" "), "now" if s.stage or s.reason else "left")
+        table = self._table(s, width, height - len(top) - 1)
+        lines = [*top, Text(""), *table] if table else top
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        return lines[:height]
+
+    def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
+        """A part of the view beside its label, of at least as many lines as it ever had."""
+        size, label = max(self._heights.get(name, 0), len(body)), label or name
+        self._heights[name] = size
+        body = body + [Text("")] * (size - len(body))
+        return [Text.assemble((label if i == 0 else "").ljust(LABEL), text) for i, text in enumerate(body)]
+
+    def _table(self, s: Snapshot, width: int, height: int) -> list[Text]:
+        rows = {row.trial: row for row in s.rows}
+        room = height - 1
+        if room < 1 or not (rows or self._rows):
+            return []
+        if len(rows) > room:
+            room -= 1  # for how many more there are
+        self._rows = place(self._rows, list(rows), max(1, room))
+        self._longest["value"] = min(METRIC, len(s.metric))
+        for row in s.rows:
+            for name, text in (("trial", row.trial), ("workers", workers(row.shape))):
+                self._longest[name] = max(self._longest.get(name, 0), len(text))
+        columns = columns_of(width, self._longest)
+        best = s.best.trial if s.best else None
+        table = [_head(columns, clean(s.metric)) if rows else Text("")]
+        table += [_row(rows[t], columns, width, t == best) if t is not None else Text("") for t in self._rows]
+        shown = set(self._rows)
+        hidden = Counter(row.stage for row in s.rows if row.trial not in shown)
+        if hidden:
+            stages = ", ".join(f"{n} {stage}" for stage, n in hidden.most_common())
+            table.append(Text(f"… and {hidden.total()} more: {stages}", "dim"))
+        size = self._heights["table"] = min(height, max(self._heights.get("table", 0), len(table)))
+        return table[:height] + [Text("")] * (size - len(table))
+
+
+def place(before: Sequence[str | None], running: Sequence[str], room: int) -> list[str | None]:
+    """Who is shown on which line: whoever has one keeps it while it runs, and others take the lines that fall free.
+
+    Args:
+        before: the trials of the lines so far; None for a free one.
+        running: all trials that run, the oldest first.
+        room: lines there are.
+    """
+    alive = set(running)
+    lines = [t if t in alive else None for t in before[:room]]
+    there = set(lines)
+    others = [t for t in running if t not in there]
+    for i, t in enumerate(lines):
+        if t is None and others:
+            lines[i] = others.pop(0)
+    return lines + others[: room - len(lines)]
+
+
+def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list[Text]:
+    """Pieces side by side, on as many lines as they need; on `most` at most, where the last line is cut."""
+    lines: list[Text] = []
+    for piece in pieces:
+        if lines and (lines[-1].cell_len + len(gap) + piece.cell_len <= width or len(lines) == most):
+            lines[-1] = Text.assemble(lines[-1], gap, piece)
+        else:
+            lines.append(piece)
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines
+
+
+def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
+    """The columns that a width holds, in their order, and their widths.
+
+    Args:
+        width: of the terminal.
+        longest: the longest text so far in columns whose texts differ much.
+    """
+    sizes = {name: max(size, longest.get(name, 0)) for name, size in COLUMNS.items()}
+    if width < NARROW:
+        sizes |= {"step": 11, "value": 9}
+    elif (over := sum(sizes.values()) + 2 * (len(sizes) - 1) - width) > 0:
+        sizes["workers"] = max(COLUMNS["workers"], sizes["workers"] - over)
+    kept: dict[str, int] = {}
+    for name, size in sizes.items():
+        if sum(kept.values()) + 2 * len(kept) + size > width:
+            break
+        kept[name] = size
+    columns = {name: kept[name] for name in ORDER if name in kept}
+    left = width - sum(columns.values()) - 2 * len(columns)
+    if len(columns) == len(ORDER) and left >= CONFIGURATION_FROM:
+        columns["configuration"] = left
+    return columns
+
+
+def bar(part: float, width: int) -> Text:
+    """How much of something is done, as a line."""
+    halves = round(2 * width * min(1.0, max(0.0, part)))
+    done = "━" * (halves // 2) + "╸" * (halves % 2)
+    return Text.assemble((done, "cyan"), ("─" * (width - len(done)), "dim"))
+
+
+def number(value: float | None, digits: int = 5) -> str:
+    """A value of the objective."""
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
+    """Names and values; of one pair the value alone, which speaks for itself."""
+    return [Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value)) for name, value in configuration]
+
+
+def clean(text: str) -> str:
+    """A text of the user's in one line, without what would move the cursor."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _ends(left: Text, right: Text, width: int) -> Text:
+    left = left.copy()
+    left.truncate(max(1, width - right.cell_len - 2), overflow="ellipsis")
+    return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
+
+
+def _trials(s: Snapshot, width: int) -> list[Text]:
+    counts = [Text(f"{s.states[state]} {word}", style if s.states[state] else "dim") for state, word, style in STATES]
+    of = Text(f"{s.ended}/{s.total}", "bold")
+    digits = len(str(s.total))
+    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in STATES)  # so that the bar keeps its length
+    length = width - most if width - most >= 10 else width - of.cell_len - 2
+    return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
+
+
+def _best(s: Snapshot, width: int) -> list[Text]:
+    if s.best is None:
+        return [Text("no value yet", "dim")]
+    where = Text(f"trial {s.best.trial}, step {s.best.step}")
+    value = Text.assemble((number(s.best.value, 6), "bold green"), f" {clean(s.metric)}")
+    return [*flow([value, where], width, 2), *flow(pairs(s.best.configuration), width, 3)]
+
+
+def _use(s: Snapshot) -> list[Text]:
+    if not s.use:
+        return [Text("-", "dim")]
+    fitted = [Text(f"{s.fits} preprocessor{'s' * (s.fits != 1)} fitted", "dim")] if s.fits else []
+    return [*map(_one_use, s.use), *fitted]
+
+
+def _one_use(use: Use) -> Text:
+    warm = f" ({use.warm:g} warm)" if use.warm else ""
+    return Text.assemble(f"{use.name} ", (f"{use.busy:g}", "cyan" if use.busy else "dim"), f"/{use.total:g}", (warm, "dim"))
+
+
+def _left(s: Snapshot) -> list[Text]:
+    if s.stage is not None:
+        return [Text(s.stage)]
+    if s.reason is not None:
+        return [Text(f"stopping: {s.reason}", "bold magenta")]
+    if s.left is None:
+        return [Text("not known" if s.ended < s.total else "-", "dim")]
+    about = "at most" if s.left.at_most else "about"
+    return [Text(f"{about} {clock(s.left.seconds)} "), *(Text(word, "dim") for word in s.left.how.split())]
+
+
+def _head(columns: dict[str, int], metric: str) -> Text:
+    names = {"value": metric if len(metric) <= columns.get("value", 0) else "latest"}
+    cells = [_cell(Text(names.get(name, name)), size, name in ("value", "best", "time")) for name, size in columns.items()]
+    head = Text("  ").join(cells)
+    head.stylize("dim")
+    return head
+
+
+def _row(row: Row, columns: dict[str, int], width: int, is_best: bool) -> Text:
+    digits = 3 if width < NARROW else 5
+    cells = {
+        "trial": Text(row.trial, "bold green" if is_best else ""),
+        "step": _step(row, columns["step"]) if "step" in columns else Text(),
+        "value": Text(number(row.value, digits)),
+        "best": Text(number(row.best)),
+        "workers": Text(workers(row.shape)),
+        "time": Text(clock(row.seconds)),
+        "configuration": (flow(pairs(row.configuration, "preprocessor"), columns.get("configuration", 0), 1) or [Text()])[0],
+    }
+    return Text("  ").join(_cell(cells[name], size, name in ("value", "best", "time")) for name, size in columns.items())
+
+
+def _step(row: Row, width: int) -> Text:
+    """How far a trial has come; what it is at, where that is not its training."""
+    if row.stage != "training":
+        return Text(row.stage, "magenta" if row.stage.startswith("waiting") else "cyan")
+    steps = f"{row.step}/{row.max_t}" if row.max_t else f"{row.step}" if row.step else "training"
+    if row.attempt > 1:
+        return Text.assemble(steps, (f" (attempt {row.attempt})", "magenta"))
+    if row.max_t and width >= COLUMNS["step"]:
+        room = 2 * len(str(row.max_t)) + 1
+        return Text.assemble(bar(row.step / row.max_t, max(4, width - room - 1)), " ", steps.rjust(room))
+    return Text(steps)
+
+
+def _cell(text: Text, size: int, right: bool) -> Text:
+    text.truncate(size, overflow="ellipsis")
+    space = " " * (size - text.cell_len)
+    return Text.assemble(space, text) if right else Text.assemble(text, space)

@@ -1,0 +1,168 @@
+"""What a person sees of a sweep in MLflow's UI, in a headless Chromium, by the links that `sweeps ui` prints.
+
+The saved views and the description are read by MLflow's pages alone, so nothing but a browser can tell that they are right. With
+SWEEPS_SCREENSHOTS=docs the pictures in `docs/` are taken anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.commands import REPO, command
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TRIALS = 12
+WAIT = 30_000  # milliseconds
+# MLflow opens its assistant over a fifth of the page on the first visit.
+SEEN = "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A sweep that ran, and where its UI shows it.
+
+    Attributes:
+        result: what `--json` printed.
+        links: what `ui` printed, by name.
+    """
+
+    result: dict[str, Any]
+    links: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The quickstart, run once, and MLflow's UI on its root."""
+    root = tmp_path_factory.mktemp("sweeps-runs")
+    run = command("run", REPO / "search_spaces" / "quickstart.yaml", "--dir", root, "--set", f"limits.max_trials={TRIALS}", "--json")
+    out, err = run.communicate(timeout=200)
+    assert run.returncode == 0, err
+    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0"]
+    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    said = root / "said"
+    with said.open("w") as log:
+        ui = subprocess.Popen(typed, cwd=REPO, env=env, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: "all sweeps" in said.read_text() or ui.poll() is not None, 90, "links")
+        links = dict(re.findall(r"^  (.*?) {2,}(http\S+)$", said.read_text(), re.M))
+        assert set(links) == {"trials, best first", "charts", "the sweep", "all sweeps"}, said.read_text()
+        yield Shown(json.loads(out), links)
+    finally:
+        ui.send_signal(signal.SIGTERM)
+        ui.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'")
+    if CHROMIUM is None:
+        pytest.skip("the browser tests need Chromium, as `apt-get install chromium` brings it")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of a browser that was never here before."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    context.add_init_script(SEEN)
+    context.set_default_timeout(WAIT)
+    yield context.new_page()
+    context.close()
+
+
+def picture(page, name: str) -> None:
+    if folder := os.environ.get("SWEEPS_SCREENSHOTS"):
+        page.screenshot(path=REPO / folder / name, animations="disabled")
+
+
+def table(page, columns: str) -> list[dict[str, str]]:
+    """The rows of MLflow's table in their order, by column; it makes only the cells that are in sight."""
+    page.wait_for_selector(f".ag-center-cols-container [role=gridcell][col-id='{columns}']")
+    rows = page.eval_on_selector_all(
+        "[role=row][row-index]",
+        """rows => rows.map(row => [Number(row.getAttribute('row-index')),
+            [...row.querySelectorAll('[role=gridcell]')].map(cell => [cell.getAttribute('col-id'), cell.innerText])])""",
+    )
+    merged: dict[int, dict[str, str]] = {}
+    for index, cells in rows:  # a row is there twice: its name stands in a part of its own, which does not scroll
+        merged.setdefault(index, {}).update(cells)
+    return [merged[index] for index in sorted(merged)]
+
+
+def test_the_trials_stand_in_order_with_preprocessor_workers_and_params(shown, page):
+    page.goto(shown.links["trials, best first"])
+    table(page, "metrics.`objective`")
+    picture(page, "mlflow-runs.png")
+    page.set_viewport_size({"width": 2000, "height": 1200})
+    rows = table(page, "params.`params.max_depth`")
+    values = [float(row["metrics.`objective`"]) for row in rows]
+    assert len(values) == TRIALS and values == sorted(values)
+    best, first = shown.result["best"], rows[0]
+    assert values[0] == best["value"] and best["trial"] in first["attributes.`Run Name`"]
+    assert first["params.`preprocessor`"] == best["preprocessor"]
+    assert first["params.`scaling.num_workers`"] == str(best["scaling"]["num_workers"])
+    assert {name: first[f"params.`params.{name}`"] for name in best["params"]} == {name: str(v) for name, v in best["params"].items()}
+    assert {row["tags.`sweeps.state`"] for row in rows} == {"COMPLETE", "PRUNED"}
+
+
+def test_parallel_coordinates_have_preprocessor_workers_params_and_the_objective_as_axes(shown, page):
+    page.goto(shown.links["charts"])
+    page.wait_for_selector(".parcoords .dimension")
+    axes = dict(
+        page.eval_on_selector_all(
+            ".parcoords .dimension",
+            """all => all.map(one => [one.querySelector('.label').textContent,
+                [...one.querySelectorAll('.tick text')].map(tick => tick.textContent)])""",  # of a long one the whole, too
+        )
+    )
+    assert list(axes) == ["preprocessor", "scaling.num_workers", "params.eta", "params.subsample", "params.max_depth", "objective"]
+    assert {"StandardScaler", "MinMaxScaler"} <= set(axes["preprocessor"])
+    assert all(float(tick) > 0 for name in list(axes)[1:] for tick in axes[name])
+    page.wait_for_selector("text=valid-logloss")
+    picture(page, "mlflow-parallel.png")
+
+
+def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
+    best = shown.result["best"]
+    page.goto(shown.links["the sweep"])
+    page.wait_for_selector("text=Report with figures")
+    text = page.inner_text("body")
+    assert (
+        f"valid-logloss {best['value']:.6g}, on the test rows {best['test']:.6g}: trial {best['trial']} with {best['preprocessor']}" in text
+    )
+    for link, expected in (("Space file", "Lesson 1: tune everything that"), (f"Trial {best['trial']}", str(best["value"]))):
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name=link, exact=True).click()
+        opened.value.wait_for_selector(f"text={expected}")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Report with figures").click()
+    report = opened.value.frame_locator("iframe").locator("body")
+    report.locator("figure svg").first.wait_for()
+    assert "Parallel coordinates" in report.inner_text() and "What mattered" in report.inner_text()
+    page.get_by_text("Show more").click()
+    page.wait_for_selector(f"text=The best 10 of {TRIALS} trials")
+    page.get_by_text("Load more").wait_for()  # of the children's links
+    picture(page, "mlflow-parent.png")
+
+
+def test_sweeps_are_compared_with_each_other(shown, page):
+    page.goto(shown.links["all sweeps"])
+    (row,) = table(page, "metrics.`best`")
+    assert float(row["metrics.`best`"]) == shown.result["best"]["value"]
+    assert row["tags.`best.preprocessor`"] == shown.result["best"]["preprocessor"]

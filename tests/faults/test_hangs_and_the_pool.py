@@ -1,0 +1,91 @@
+"""Loops that hang, and the pool itself killed: other trials go on, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+
+import psutil
+import pytest
+
+from sweeps.trial import State
+from tests.commands import command, space_of
+from tests.gangs.driving import Driving, job, trial
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+
+def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_says_where_it_stood(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:hangs", "torch", trial_timeout=3.0), tmp_path)
+    try:
+        for number, how in enumerate(("everywhere", "on rank 1", "not at all")):
+            t = trial(number, {"how": how}, 2, "torch")
+            driving.start(t)
+            progress, _ = driving.finish(t)
+            if how == "not at all":
+                assert progress.state is State.COMPLETE, progress.error
+                continue
+            assert (progress.state, progress.attempts) == (State.FAIL, 1)
+            assert "limits.trial_timeout: 3 s" in progress.error
+            log = (tmp_path / t.id / "logs" / "rank-1.log").read_text()
+            assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
+    finally:
+        driving.close()
+
+
+def pool_of(driver: psutil.Process) -> psutil.Process | None:
+    for process in driver.children(recursive=True):
+        try:
+            if any(part.startswith("ray::_Pool") for part in process.cmdline()):
+                return process
+        except psutil.NoSuchProcess:
+            continue
+    return None
+
+
+def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anything(tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 3")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    journal = next((tmp_path / "runs").glob("own-*/study.journal"))
+    wait_until(lambda: "checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
+    pool = pool_of(psutil.Process(process.pid))
+    assert pool is not None
+    os.kill(pool.pid, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 3, "pruned": 0, "failed": 0}
+    starts = {f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")}
+    assert starts == {"0", "2"}, "it went on from its checkpoint"
+    shown = command("show", result["dir"], "--trial", "0", "--json")
+    told = json.loads(shown.communicate(timeout=60)[0])
+    assert told["attempts"] == 2 and [step for step, _ in told["curve"]] == [1, 2, 3, 4, 5]
+
+
+def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_sticks(clean_ray, tmp_path):
+    """Two CPUs, a gang of two that holds both, a fit that needs one: it is served when the trial ends, then the next trial."""
+    from sweeps.space import Step
+
+    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
+    try:
+        params = {"x": 0.0, "latch": str(tmp_path)}
+        first, second = trial(0, params, 2, "none"), trial(1, params, 2, "none", steps=(Step("StandardScaler"),))
+        driving.start(first)
+        wait_until(lambda: (tmp_path / f"test-{first.id}.two").exists(), 60, "the first trial to hold")
+        driving.start(second)
+        ended = {}
+        threads = [threading.Thread(target=lambda t=t: ended.update({t.id: driving.finish(t)[0]})) for t in (first, second)]
+        for thread in threads:
+            thread.start()
+        assert not ended, "the first still holds"
+        (tmp_path / "go").touch()
+        for thread in threads:
+            thread.join(120)
+        assert {t: p.state for t, p in ended.items()} == {first.id: State.COMPLETE, second.id: State.COMPLETE}
+    finally:
+        driving.close()

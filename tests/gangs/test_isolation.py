@@ -1,0 +1,143 @@
+"""What a loop turns, adds and leaves lying about is as it was when the next trial begins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xgboost
+
+from sweeps.gangs import isolation
+from sweeps.gangs.isolation import Wear, worn
+
+
+def state() -> dict:
+    return {
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "path": list(sys.path),
+        "arguments": list(sys.argv),
+        "filters": list(warnings.filters),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "device": str(torch.get_default_device()),
+        "grad": torch.is_grad_enabled(),
+        "anomaly": torch.is_anomaly_enabled(),
+        "benchmark": torch.backends.cudnn.benchmark,
+        "cudnn": torch.backends.cudnn.deterministic,
+        "precision": torch.get_float32_matmul_precision(),
+        "numpy": np.geterr(),
+        "xgboost": xgboost.get_config(),
+        "root": list(logging.getLogger().handlers),
+        "level": logging.getLogger().level,
+        "mine": list(logging.getLogger("a.users.own").handlers),
+        "theirs": (list(logging.getLogger("numpy").handlers), logging.getLogger("numpy").level),
+    }
+
+
+def careless(folder) -> None:
+    """What loops do."""
+    os.environ["LEFT"] = "behind"
+    os.environ.pop("HOME", None)
+    os.chdir(folder)
+    sys.path.insert(0, "/nowhere")
+    sys.argv.append("--lr")
+    warnings.simplefilter("error")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_grad_enabled(False)
+    torch.autograd.set_detect_anomaly(True)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("medium")
+    np.seterr(all="raise")
+    xgboost.set_config(verbosity=0)
+    logging.basicConfig(level=logging.DEBUG, filename=folder / "log.txt", force=True)
+    logging.getLogger("a.users.own").addHandler(logging.FileHandler(folder / "own.txt"))
+    logging.getLogger("numpy").addHandler(logging.NullHandler())
+    logging.getLogger("numpy").setLevel(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_all_is_put_back(tmp_path, raises):
+    before = state()
+    with pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(), isolation.apart():
+        careless(tmp_path)
+        assert state() != before
+        if raises:
+            raise KeyError
+    after = state()
+    assert {k: v for k, v in after.items() if v != before[k]} == {}
+
+
+def test_a_fresh_process_has_what_is_said_of_it():
+    code = "import torch, xgboost; from sweeps.gangs.isolation import KNOBS; import sys\n"
+    code += "bad = [k for k in KNOBS if k.fresh is not None and k.module != 'xgboost' and k.get(sys.modules[k.module]) != k.fresh]\n"
+    code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay(tmp_path):
+    made = logging.getLogger("numpy.made.now")
+    logging.Logger.manager.loggerDict.pop("numpy.made.now")
+    try:
+        with isolation.apart():
+            made = logging.getLogger("numpy.made.now")
+            made.addHandler(logging.NullHandler())
+        assert len(made.handlers) == 1
+    finally:
+        made.handlers.clear()
+
+
+def test_files_of_handlers_are_closed(tmp_path):
+    first = isolation.wear()
+    for i in range(5):
+        with isolation.apart():
+            logging.getLogger(f"a.users.{i}").addHandler(logging.FileHandler(tmp_path / f"{i}.txt"))
+    assert isolation.wear().descriptors <= first.descriptors + 1
+
+
+def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    try:
+        with isolation.apart():
+            group = torch.distributed.new_group([0])
+            assert group in isolation._groups()
+        assert len(isolation._groups()) == 1 and torch.distributed.is_initialized()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_trial_costs_a_millisecond_or_two_to_put_back():
+    import time
+
+    isolation.settle()
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        with isolation.apart():
+            random.random()
+        times.append(time.perf_counter() - began)
+    assert sorted(times)[10] < 0.05, times  # 2 ms on an idle machine
+
+
+NEW = Wear(memory=300 << 20, descriptors=60, threads=40)
+
+
+def test_a_worker_is_worn_when_it_grew_past_a_bound():
+    assert worn(NEW, NEW) is None
+    assert worn(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH)) is None
+    assert worn(NEW, replace(NEW, memory=NEW.memory + isolation.MEMORY_GROWTH + 1)) == "grew from 300 to 1324 MB of memory"
+    assert worn(NEW, replace(NEW, descriptors=317)) == "grew from 60 to 317 descriptors"
+    assert worn(NEW, replace(NEW, threads=169)) == "grew from 40 to 169 threads"
+    large = replace(NEW, memory=8 << 30)
+    assert worn(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"

@@ -1,0 +1,32 @@
+"""What a gang keeps of earlier data stays within its room, and the data at hand is always kept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.gangs.keeping import SHARE, keep, room_of
+from sweeps.resources import Shape
+
+uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_size=1, max_size=30)
+
+
+@given(uses, st.integers(0, 120))
+def test_the_latest_that_fit_are_kept(used, room):
+    sizes = dict(used)
+    kept = ()
+    for key, _ in used:
+        before, kept = kept, keep(kept, key, sizes[key], room)
+        keys = [k for k, _ in kept]
+        assert keys[-1] == key and len(set(keys)) == len(keys)
+        assert sum(size for _, size in kept) <= max(room, sizes[key]), "bounded, but for the data at hand"
+        left_out = [k for k, _ in before if k not in keys]
+        assert not left_out or sum(sizes[k] for k in keys) + sizes[left_out[-1]] > room, "nothing is dropped without need"
+    assert [k for k, _ in keep(kept, key, sizes[key], room)] == [k for k, _ in kept], "the same data again changes nothing"
+
+
+def test_a_gangs_room_is_its_share_of_the_memory():
+    cluster = {"CPU": 8.0, "memory": 64e9}
+    assert room_of(cluster, Shape(2, (("CPU", 1.0),))) == SHARE * 64e9 * 2 / 8 / 2
+    assert room_of(cluster, Shape(1, (("CPU", 8.0),))) == SHARE * 64e9
+    assert room_of({"CPU": 8.0, "GPU": 2.0, "memory": 64e9}, Shape(1, (("CPU", 1.0), ("GPU", 1.0)))) == SHARE * 64e9 / 2

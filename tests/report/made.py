@@ -1,0 +1,93 @@
+"""A space with every kind of dimension and trials on record, made up, for what shows a sweep."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.search.record import Recorded
+from sweeps.space import Dimension, Space, load
+from sweeps.trial import Result, State
+
+SPACE = """\
+name: made
+trainer: xgboost
+data: {train: "sklearn:wine", label: target, valid: 0.25}
+objective: {metric: "acc@5", goal: maximize}
+scheduler: {name: asha, max_t: 50, grace_period: 5}
+limits: {max_trials: 1000}
+space:
+  preprocessor:
+    grid: [none, StandardScaler, [SimpleImputer, MinMaxScaler]]
+  scaling: {num_workers: {grid: [1, 2]}}
+  params:
+    eta: {loguniform: [1e-3, 0.5]}
+    depth: {randint: [1, 9]}
+    mixed: {choice: [null, true, 1.5, "a_b|c"]}
+    normal: {randn: [0, 1]}
+    stepped: {qloguniform: [0.1, 1, 0.1]}
+    optimizer: {choice: [{name: sgd, momentum: {uniform: [0.1, 0.9]}}, {name: adam}]}
+    fixed: 3
+"""
+RUNGS = (5, 15, 45)
+
+
+def space_in(folder: Path) -> Space:
+    file = folder / "made.yaml"
+    file.write_text(SPACE)
+    return load(file)
+
+
+def key_of(dimension: Dimension, rng: random.Random) -> Any:
+    """A key as a search would sample it."""
+    if dimension.options:
+        return rng.choice(dimension.options).key
+    if dimension.lower is None or dimension.highest is None:
+        return rng.uniform(0.001, 0.999)
+    if dimension.is_integer:
+        return rng.randint(int(dimension.lower), int(dimension.highest))
+    return math.exp(rng.uniform(math.log(dimension.lower), math.log(dimension.highest)))
+
+
+def trial(space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None) -> Recorded:
+    """A trial of this space, the same whenever it is made, with these values at its steps."""
+    rng, labels = random.Random(number), {}
+
+    def choose(dimension: Dimension) -> Any:
+        key = key_of(dimension, rng)
+        labels[dimension.name] = key if dimension.options else dimension.value(key)
+        return key
+
+    params = space.fill(choose)["params"]
+    reports = tuple(enumerate(curve, 1))
+    finite = [(value, step) for step, value in reports if not math.isnan(value)]
+    value, step = max(finite, key=lambda v: v[0]) if finite else (None, None)
+    return Recorded(
+        number=number,
+        id=f"{number:04d}",
+        seed=number,
+        result=Result(state, value, step, len(curve), None, error, 1.5),
+        preprocessor=str(labels["preprocessor"]),
+        scaling={"num_workers": labels["scaling.num_workers"], "resources_per_worker": {"CPU": 1.0}},
+        params=params,
+        labels=labels,
+        curve=reports,
+        attempts=1,
+        reason=None if state is State.COMPLETE else "asha at step 5",
+        began=None,
+        ended=None,
+    )
+
+
+def trials(space: Space, count: int) -> list[Recorded]:
+    """As ASHA leaves them: most stopped at the first rung, few at the end."""
+    made = []
+    for number in range(count):
+        rng = random.Random(-number)
+        steps = rng.choice([5] * 9 + [15] * 4 + [45] * 2 + [50])
+        curve = [1 - rng.random() / step for step in range(1, steps + 1)]
+        made.append(trial(space, number, State.COMPLETE if steps == 50 else State.PRUNED, curve))
+    return made

@@ -1,0 +1,103 @@
+"""The report says what came of a sweep, whatever came of it, in Markdown that means what was meant."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from sweeps.report import sheet as reports
+from sweeps.report.figures import Drawn, Figure
+from sweeps.report.sheet import cell, duration, number, report
+from sweeps.result import SweepResult
+from sweeps.search.record import Record
+from sweeps.trial import State
+from tests.report.made import space_in, trial, trials
+
+DRAWN = Drawn(
+    (Figure("History", "<svg>drawn</svg>", "of <all>"), Figure("Slices", "", "Not drawn: no ink")), (("eta", 0.75),), "the values"
+)
+
+
+@pytest.fixture
+def space(tmp_path):
+    return space_in(tmp_path)
+
+
+def result(best=None, **changed):
+    trial_counts = {"completed": 1, "pruned": 1, "failed": 0}
+    told = {"sweep": "made-1", "dir": Path("/runs/made-1"), "trials": trial_counts, "best": None, "bundle": None, "checkpoint": None}
+    told |= {"mlflow": {}, "fits": 3, "seconds": 61.5}
+    if best is not None:
+        shown = {"trial": best.id, "value": best.result.value, "test": 0.25, "params": best.params, "preprocessor": best.preprocessor}
+        told |= {"best": {**shown, "scaling": best.scaling}, "bundle": Path("/runs/made-1/bundle")}
+    return SweepResult(**{**told, **changed})
+
+
+def test_it_says_what_won_and_how_to_use_it(space):
+    winner, stopped = trial(space, 0, curve=(0.5, 0.75)), trial(space, 1, State.PRUNED, (0.9,))
+    text, page = vars(report(Record("maximize", "acc@5", (winner, stopped)), space, result(winner), DRAWN)).values()
+    head, rest = text.split("\n## ", 1)
+    assert "**acc@5 0.75**, on the test rows **0.25**: trial 0000 with" in head and "eta" in head
+    assert "2 trials in 1 min 2 s: 1 completed, 1 pruned; 3 preprocessors fitted." in head
+    assert "| best step | 2 of 2 |" in rest and "| fixed | 3 |" in rest
+    rows = re.findall(r"^\| (\d{4}) \| ([\d.]+) \| (\w+)", rest, re.M)
+    assert rows == [("0001", "0.9", "PRUNED"), ("0000", "0.75", "COMPLETE")]
+    assert "stopped early does not win" in rest
+    assert "eta 0.75; Optuna's PED-ANOVA, from the values." in rest
+    assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
+    assert space.text.strip() in rest
+    assert "<svg>drawn</svg>" in page and "of &lt;all&gt;" in page and "Not drawn: no ink" in page
+    assert page.index("What mattered") < page.index("<svg>drawn</svg>") < page.index("Use it")
+    assert "http" not in re.sub(r"<pre>.*?</pre>", "", page, flags=re.S)  # it needs no other file
+
+
+def test_a_sweep_of_many_trials_shows_the_best_ten(space):
+    made = trials(space, 40)
+    best = max(made, key=lambda t: t.result.value)
+    text = report(Record("maximize", "acc@5", tuple(made)), space, result(best), Drawn()).markdown
+    assert "## The best 10 of 40 trials" in text
+    assert len(re.findall(r"^\| \d{4} \|", text, re.M)) == 10
+
+
+def test_it_says_what_failed(space):
+    failed = tuple(trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}") for n in range(5))
+    text, page = vars(report(Record("maximize", "acc@5", failed), space, result(notes=("five | failed",)), Drawn())).values()
+    assert "**No trial came to a value.**" in text and "five \\| failed" in text
+    assert "- trial 0000: ValueError: bad &lt;thing\\> 0" in text and "- and 2 more" in text
+    assert "Use it" not in text and "/runs/made-1" in text
+    assert "bad &lt;thing&gt; 0" in page
+
+
+def test_a_winner_that_was_stopped_and_a_sweep_that_ended_early_are_called_so(space):
+    stopped = trial(space, 0, State.PRUNED, (0.5,))
+    text = report(Record("maximize", "acc@5", (stopped,)), space, result(stopped, reason="limits.timeout"), Drawn()).markdown
+    assert "1 of 1, where it was stopped (asha at step 5)" in text
+    assert "Ended early: limits.timeout." in text
+
+
+@example("a&lt;b")
+@given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
+def test_a_cell_means_its_text(text):
+    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(reports.table(["x"], [[cell(text)]]))
+    found = re.search(r"<td>(.*?)</td>", shown, re.S)
+    assert found and html.unescape(found.group(1)) == text, shown
+
+
+def test_numbers_and_times_are_short():
+    assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == ["0.240669", "1e-07", "8", "True", "None", "a_b\\|"]
+    assert [duration(s) for s in (0.4, 59.6, 3600)] == ["0 s", "1 min 0 s", "1 h 0 min"]
+
+
+def test_a_report_that_fails_does_not_touch_the_sweep(tmp_path, space):
+    class Broken:
+        def result(self):
+            raise MemoryError
+
+    assert reports.write(tmp_path, space, result(), Broken()) is None
+    assert not list(tmp_path.glob("report.*"))

@@ -1,0 +1,207 @@
+"""What is shown while a sweep runs: frames on a terminal, lines where there is none, nothing where nobody asked."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import io
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections import Counter
+
+import pytest
+
+from sweeps.pace import Left
+from sweeps.snapshot import Best, Snapshot
+from sweeps.terminal import live
+from sweeps.terminal.live import STOPPING, Progress, line
+from tests.commands import REPO, space_of
+from tests.terminal.test_view import STANDING
+from tests.waiting import wait_until
+
+
+class Terminal:
+    """A terminal that a program may write to: a pseudo-terminal, and the lines that its screen shows."""
+
+    def __init__(self, columns: int = 80, lines: int = 24):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.stream = os.fdopen(slave, "w")
+        self.raw = b""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while part := os.read(self.master, 65536):
+                self.raw += part
+
+    @property
+    def screen(self) -> list[str]:
+        """What stands there now. Knows what the view writes: lines, colours, the cursor up, the rest of a line wiped."""
+        screen, row, column = [""], 0, 0
+        for code, count, end, char in re.findall(r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL):
+            if code and end == "A":
+                row = max(0, row - int(count or 1))
+            elif code and end == "K":
+                screen[row] = screen[row][:column]
+            elif code:
+                assert end == "m", f"the view writes {code + count + end!r}"
+            elif char == "\r":
+                column = 0
+            elif char == "\n":
+                row += 1
+                screen += [""] * (row + 1 - len(screen))
+            else:
+                screen[row] = screen[row][:column].ljust(column) + char + screen[row][column + 1 :]
+                column += 1
+        return screen
+
+    def shows(self, text: str) -> bool:
+        return any(text in shown for shown in self.screen)
+
+
+def test_a_line_says_how_it_stands():
+    states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
+    s = Snapshot(states, 64, Best("0009", 0.0413607, 49), 3700.0, Left(61.0, "somehow"))
+    assert line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    assert line(Snapshot(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
+    assert line(Snapshot(total=8, seconds=5.0, left=Left(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
+    assert line(Snapshot(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
+    out, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    show = Progress(False, out)
+    for second in range(31):
+        now[0] = float(second)
+        show(Snapshot(Counter(RUNNING=2), 8, seconds=second))
+    show.close()
+    assert [shown[-4:] for shown in out.getvalue().splitlines()] == ["0:10", "0:20", "0:30"] and "\x1b" not in out.getvalue()
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    show = Progress(False, Terminal().stream)
+    show(STANDING)
+    assert not show.terminal and show.frames is None
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_ctrl_c_is_answered_once(silent):
+    out = io.StringIO()
+    show = Progress(silent, out)
+    for _ in range(2):
+        show(Snapshot(total=8, seconds=5.0, reason="interrupted"))
+    show.close()
+    assert out.getvalue() == STOPPING + "\n"
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(live, "FRAME_EVERY", 0.02)
+    return Terminal()
+
+
+def test_frames_are_drawn_over_one_another_and_the_clock_goes_on(terminal, monkeypatch):
+    show = Progress(False, terminal.stream)
+    show(STANDING)
+    wait_until(lambda: terminal.shows("trial 0019, step 49"), 5, "a frame")
+    wait_until(lambda: terminal.screen[0].endswith("1:33"), 5, "the clock to go on without a new snapshot")
+    height = len(terminal.screen)
+    assert height < 24 and sum("quickstart" in shown for shown in terminal.screen) == 1
+    show(dataclasses.replace(STANDING, rows=()))
+    wait_until(lambda: not terminal.shows("0029"), 5, "the rows to go")
+    assert len(terminal.screen) == height
+    monkeypatch.setattr(sys, "stdout", terminal.stream)
+    show.close()
+    wait_until(lambda: not any(terminal.screen), 5, "the frame to be wiped: the end is printed there")
+
+
+def test_where_the_end_goes_elsewhere_a_line_of_the_view_stays(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    show = Progress(False, terminal.stream)
+    show(STANDING)
+    show.close()
+    wait_until(lambda: [shown for shown in terminal.screen if shown] == [line(STANDING)], 5, "the line")
+
+
+def test_what_others_print_stays_above_the_frame(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal.stream)
+    show = Progress(False)
+    show(STANDING)
+    kept = sys.stderr
+    print("a warning of", "Ray", file=sys.stderr)
+    sys.stderr.write("half a ")
+    wait_until(lambda: terminal.screen[0] == "a warning of Ray" and terminal.shows("trial 0019"), 5, "the warning above a frame")
+    sys.stderr.write("line\n")
+    show(dataclasses.replace(STANDING, reason="interrupted"))
+    wait_until(lambda: terminal.screen[1:3] == ["half a line", STOPPING], 5, "the line and the answer to Ctrl-C")
+    wait_until(lambda: sum("quickstart" in shown for shown in terminal.screen) == 1, 5, "one frame")
+    monkeypatch.setattr(sys, "stdout", terminal.stream)
+    show.close()
+    assert sys.stderr is terminal.stream
+    print("later", file=kept)
+    wait_until(lambda: [shown for shown in terminal.screen if shown][3:] == ["later"], 5, "what is written later, as it is")
+
+
+def test_a_terminal_that_went_away_ends_the_view_and_not_the_sweep(terminal):
+    show = Progress(False, terminal.stream)
+    show(STANDING)
+    wait_until(lambda: terminal.shows("trial 0019"), 5, "a frame")
+    terminal.stream.close()
+    show(STANDING)
+    show.close()
+
+
+def test_no_colour_where_none_is_wanted(terminal, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    show = Progress(False, terminal.stream)
+    show(STANDING)
+    wait_until(lambda: terminal.shows("trial 0019"), 5, "a frame")
+    assert not re.search(rb"\x1b\[[\d;]*3[0-7]", terminal.raw) and b"\x1b[1m" in terminal.raw
+    show.close()
+
+
+def test_rich_is_not_imported_without_a_terminal():
+    code = (
+        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.snapshot import Snapshot\n"
+        "Progress(False, io.StringIO())(Snapshot(total=1)); print({'rich', 'ray', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
+    assert done.stdout == "set()\n", done.stderr
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
+    terminal = Terminal(100, 30)
+    file = space_of(tmp_path, "held", limits="max_trials: 3, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
+    env = {**os.environ, "PYTHONPATH": str(REPO), "TERM": "xterm-256color"}
+    args = [sys.executable, "-m", "sweeps.cli", "run", str(file), "--dir", str(tmp_path / "runs")]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=terminal.stream, text=True, env=env, start_new_session=True)
+    try:
+        wait_until(lambda: list(tmp_path.glob("*-0000.two")), 120, "the first trial to hold")
+        wait_until(lambda: terminal.shows("0000    2 "), 20, "its second report in the view")
+        shown = "\n".join(terminal.screen)
+        assert "0/3   1 running" in shown.replace("0/3  1", "0/3   1") and re.search(r"best    [\d.]+ loss  trial 000\d, step 2", shown)
+        assert re.search(r"in use  CPU 1/\d+", shown) and "1 × 1 CPU" in shown and "x=" in shown
+        (tmp_path / "go").touch()
+        out, _ = process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+    assert process.returncode == 0, terminal.screen
+    assert out.startswith("own-") and "best trial" in out and "\x1b" not in out
+    (left,) = [shown for shown in terminal.screen if shown]
+    assert left.startswith("3/3 trials · 0 running"), left

@@ -1,0 +1,206 @@
+"""`ls`, `show` and `logs` read what a sweep's folder holds, also while somebody writes to it, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps import cli, listing
+from sweeps.errors import InputError
+from sweeps.folder import save_space
+from sweeps.gangs import output
+from sweeps.search import record
+from sweeps.search.lock import FolderLock
+from sweeps.search.study import JOURNAL, Ledger
+from sweeps.space import load
+from sweeps.terminal import text as terminal
+from sweeps.trial import Checkpoint, Report, State
+from tests.waiting import wait_until
+
+SPACE = """\
+name: made
+trainer: xgboost
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: {metric: loss, goal: minimize}
+scheduler: {name: asha, max_t: 9}
+limits: {max_trials: 6}
+space:
+  preprocessor: {grid: [StandardScaler, MinMaxScaler]}
+  params: {eta: {loguniform: [1e-3, 1.0]}, nested: {depth: {randint: [1, 9]}, fixed: 3}}
+"""
+
+
+def made(root, name="made-1", began=1000.0):
+    """A sweep's folder with four trials on record: complete, pruned, failed, and one that was begun."""
+    folder = root / name
+    folder.mkdir(parents=True)
+    (root / "made.yaml").write_text(SPACE)
+    space = load(root / "made.yaml")
+    save_space(folder, space, began)
+    ledger = Ledger(folder, space, (1, 3))
+    now = time.time()
+    states = ((State.COMPLETE, (0.5, 0.25, 0.3)), (State.PRUNED, (0.75,)), (State.FAIL, (math.nan,)), (None, ()))
+    for state, values in states:
+        trial = ledger.next()
+        kept = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000002"), 2, 2) if state is State.COMPLETE else None
+        told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
+        ledger.record(trial.number, told, kept, kept, 1, 1.25)
+        if state is not None:
+            ledger.finish(
+                trial.number, state, "Traceback: boom" if state is State.FAIL else None, "asha at step 1" if state is State.PRUNED else None
+            )
+    return folder
+
+
+def sweeps_command(*args: object) -> str:
+    done = CliRunner().invoke(cli.main, list(map(str, args)))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_ls_shows_every_sweep_the_newest_first(tmp_path):
+    made(tmp_path, "made-1", 1000.0)
+    folder = made(tmp_path, "made-2", 2000.0)
+    (tmp_path / "mlartifacts").mkdir()
+    lines = sweeps_command("ls", "--dir", tmp_path).splitlines()
+    assert [line.split()[0] for line in lines] == ["SWEEP", "made-2", "made-1"]
+    assert "killed" in lines[1] and "3/6" in lines[1] and "0.25 (0000)" in lines[1] and "loss" in lines[1]
+    lock = FolderLock(folder)
+    assert "running" in sweeps_command("ls", "--dir", tmp_path).splitlines()[1]
+    lock.release()
+    told = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))
+    assert told[0]["trials"] == {"completed": 1, "pruned": 1, "failed": 1, "interrupted": 1}
+    assert told[0]["best"] == {"trial": "0000", "value": 0.25} and told[0]["total"] == 6
+
+
+def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
+    folder = made(tmp_path)
+    with (folder / JOURNAL).open("ab") as journal:
+        journal.write(b'{"op_code": 5, "half')  # the driver is in the middle of a record
+    before = {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()}
+    for args in (["ls", "--dir", tmp_path], ["show", folder], ["show", folder, "--trial", "0"]):
+        sweeps_command(*args)
+    assert {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()} == before
+    stop = threading.Event()
+
+    def watch():
+        from sweeps.search.lock import driven
+
+        while not stop.is_set():
+            driven(folder)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(20):
+            FolderLock(folder).release()
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
+    folder = made(tmp_path)
+    text = sweeps_command("show", folder)
+    assert "made-1: killed; 1 completed, 1 pruned, 1 failed, 1 interrupted of 6" in text and "minimize loss" in text
+    rows = text.partition("TRIAL")[2].splitlines()
+    assert [row.split()[:2] for row in rows[1:]] == [["0000", "COMPLETE"], ["0001", "PRUNED"], ["0002", "FAIL"], ["0003", "INTERRUPTED"]]
+    assert rows[0].split()[-3:] == ["preprocessor", "eta", "nested.depth"]
+    told = json.loads(sweeps_command("show", folder, "--json"))
+    assert [t["trial"] for t in told["all"]] == ["0000", "0001", "0002", "0003"]
+
+
+def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
+    folder = made(tmp_path)
+    best = sweeps_command("show", folder, "--trial", "best")
+    assert best.startswith("trial 0000: COMPLETE after 3 steps") and "nested.fixed  3" in best and "best 0.25 at step 2" in best
+    assert "step 1: 0.5  █▁▂  step 3: 0.3" in best and "checkpoint_000002" in best
+    assert "Traceback: boom" in sweeps_command("show", folder, "--trial", "2")
+    assert json.loads(sweeps_command("show", folder, "--trial", "1", "--json"))["curve"] == [[1, 0.75]]
+
+
+def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
+    one, two = made(tmp_path, "made-1", 1.0), made(tmp_path, "other-2", 2.0)
+    for name in (one, "made-1", "made-1/", "made"):
+        assert listing.find(name, tmp_path) == one
+    assert listing.find("latest", tmp_path) == two
+    made(tmp_path, "made-3", 3.0)
+    for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
+        with pytest.raises(InputError, match=said.replace("?", r"\?")):
+            listing.find(name, tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        listing.sweeps_in(tmp_path / "absent")
+    with pytest.raises(InputError, match="there are none"):
+        listing.find("latest", tmp_path / "absent")
+
+
+def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
+    folder = tmp_path / "made-1"
+    folder.mkdir()
+    (tmp_path / "made.yaml").write_text(SPACE)
+    save_space(folder, load(tmp_path / "made.yaml"), 5.0)
+    assert "0/6" in sweeps_command("ls", "--dir", tmp_path) and "no trial yet" in sweeps_command("show", folder)
+    with pytest.raises(InputError, match="none was begun"):
+        listing.trial_of(record.read(folder), "0")
+
+
+def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
+    folder = made(tmp_path)
+    for rank in (0, 1):
+        with output.into(output.log_of(folder / "trials" / "0000", rank), "the title") as say:
+            say(f"from {rank}")
+    text = sweeps_command("logs", folder, "0")
+    assert "rank-0 | --- from 0" in text and "rank-1 | --- from 1" in text
+    assert sweeps_command("logs", folder, "0", "--rank", 1).splitlines()[-1] == "--- from 1"
+    for args, said in (
+        (("0", 7, False), "no rank 7; there are 0 to 1"),
+        (("1", None, False), "has no log"),
+        (("9", None, False), "no trial"),
+    ):
+        with pytest.raises(InputError, match=said):
+            list(listing.log_lines(folder, *args))
+
+
+def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "LOOK_EVERY", 0.02)
+    folder, heard = made(tmp_path), []
+    log = output.log_of(folder / "trials" / "0003", 0)
+    lock = FolderLock(folder)
+    listener = threading.Thread(target=lambda: heard.extend(listing.log_lines(folder, "3", None, True)), daemon=True)
+    lines = iter(listing.log_lines(folder, "3", None, True))
+    log.parent.mkdir(parents=True)
+    log.write_text("one\ntw")
+    assert next(lines) == "one"
+    listener.start()
+    log.write_text("one\ntwo\nthree")
+    assert next(lines) == "two"
+    lock.release()
+    assert list(lines) == ["three"]
+    wait_until(lambda: heard == ["one", "two", "three"], 10, "all lines")
+
+
+# ---- how it is printed
+
+
+@given(st.lists(st.floats(allow_nan=True), max_size=200))
+def test_a_curve_is_never_wider_than_asked_for(values):
+    assert len(terminal.curve(values)) <= terminal.CURVE
+
+
+@given(st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5), st.integers(8, 60))
+def test_a_table_keeps_to_the_width(rows, width):
+    text = terminal.table(("ONE", "TWO", "THREE"), rows, width)
+    assert all(len(line) <= max(width, 30) for line in text.splitlines())
+    assert "THREE" in text, "a column that is left out is named"
+
+
+def test_ages_and_clocks():
+    assert [terminal.ago(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
+    assert [terminal.clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]

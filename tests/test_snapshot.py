@@ -1,0 +1,150 @@
+"""How a sweep stands: what the conductor makes of what it hears."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.conductor import Conductor
+from sweeps.gangs.messages import Progress, Stage, Usage
+from sweeps.resources import Shape
+from sweeps.search.study import Ledger
+from sweeps.search.verdicts import scheduler_of
+from sweeps.snapshot import Snapshot, Use, configuration, opening, workers
+from sweeps.space import load
+from sweeps.trial import Report, State, Trial, Verdict
+
+SPACE = """\
+trainer: {loop: "tests.user_loops:plain"}
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: {metric: loss, goal: minimize}
+scheduler: {name: asha, max_t: 9, grace_period: 3}
+limits: {max_trials: 8, timeout: 1h}
+space:
+  preprocessor: {grid: [none, StandardScaler]}
+  scaling: {num_workers: 2, resources_per_worker: {CPU: 1, GPU: 0.5}}
+  params: {lr: {loguniform: [1e-3, 1e-1]}, width: 8}
+"""
+
+
+class Deaf:
+    """Takes every call, as the pool's handle and the tracker do, and answers nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return Deaf()
+
+    def __call__(self, *args: Any) -> None:
+        return None
+
+
+@pytest.fixture
+def conductor(tmp_path) -> Conductor:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    space = load(tmp_path / "space.yaml")
+    scheduler = scheduler_of(space.scheduler)
+    ledger = Ledger(tmp_path, space, scheduler.rungs)
+    nothing: Callable[[Snapshot], None] = lambda snapshot: None  # noqa: E731
+    began = time.time() - 100
+    deaf: Any = Deaf()
+    return Conductor(space, ledger, scheduler, deaf, deaf, tmp_path / "own-1", began, lambda: False, nothing, nothing)
+
+
+def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
+    return tuple(Report(step, {"loss": value}, time.time() + step) for step, value in enumerate(values, first))
+
+
+def test_before_the_first_trial(conductor):
+    s = conductor.snapshot()
+    assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == ("own-1", "loss", 8, None, (), (), 0)
+    assert s.left is not None and s.left.how == "limits.timeout" and 3490 < s.left.seconds <= 3500
+    early = opening(conductor.space, "own-1", conductor.began, "reading the data")
+    assert (early.name, early.metric, early.total, early.stage) == ("own-1", "loss", 8, "reading the data") and early.seconds >= 100
+
+
+def test_a_row_says_what_a_running_trial_is_at(conductor):
+    a, b = conductor.begin(), conductor.begin()
+    assert [row.stage for row in conductor.snapshot().rows] == ["beginning", "beginning"]
+    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
+    assert [row.stage for row in conductor.snapshot().rows] == ["starting workers", "waiting for workers"]
+    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Verdict.CONTINUE
+    row = conductor.snapshot().rows[0]
+    assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
+    assert workers(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
+    assert [name for name, _ in row.configuration] == ["preprocessor", "lr"]
+    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
+    assert conductor.snapshot().rows[0].stage == "at rung 3"
+    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
+    conductor.hear(a, Progress(attempts=2))
+    row = conductor.snapshot().rows[0]
+    assert row.stage == "waiting for workers" and row.attempt == 2, "its workers were lost, it stands in line again"
+
+
+def test_the_best_is_that_of_all_reports_with_its_configuration(conductor):
+    a, b = conductor.begin(), conductor.begin()
+    conductor.hear(a, Progress(reports(3.0, math.nan, 1.0)))
+    conductor.hear(b, Progress(reports(2.0)))
+    best = conductor.snapshot().best
+    assert best is not None and (best.trial, best.value, best.step) == (a, 1.0, 3)
+    assert best.configuration[0] == ("workers", "2 × 1 CPU, 0.5 GPU") and best.configuration[1][0] == "preprocessor"
+    conductor.hear(a, Progress(state=State.COMPLETE))
+    conductor.hear(b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n"))
+    s = conductor.snapshot()
+    assert s.best == best and s.failure == (b, "ValueError: too large") and s.ended == 2 and not s.rows
+
+
+def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(conductor):
+    total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
+    conductor.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
+    s = conductor.snapshot()
+    assert s.use == (Use("CPU", 4.0, 2.0, 1.0), Use("GPU", 1.0, 0.0, 0.5)) and s.fits == 2
+
+
+def test_the_time_left_is_reckoned_from_what_ended(conductor):
+    for _ in range(4):
+        trial = conductor.begin()
+        conductor.running[trial].began -= 10
+        conductor.hear(trial, Progress(reports(1.0), state=State.COMPLETE))
+    conductor.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
+    left = conductor.snapshot().left
+    assert left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials to go, one every 10 s (the last 3)"
+
+
+def test_a_sweep_that_is_stopping_promises_nothing(conductor):
+    conductor.begin()
+    conductor.stop("interrupted", State.RUNNING)
+    s = conductor.snapshot()
+    assert s.left is None and s.reason == "interrupted" and s.rows[0].stage == "stopping"
+
+
+def test_the_pool_is_asked_without_waiting_for_it(conductor, monkeypatch):
+    ready: list[Any] = []
+    answers = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
+    ray = SimpleNamespace(
+        wait=lambda refs, timeout: (ready, refs), get=lambda ref: next(answers), exceptions=SimpleNamespace(RayError=OSError)
+    )
+    monkeypatch.setattr("sweeps.conductor.ray", ray)
+    asked: list[str] = []
+    conductor.pool = SimpleNamespace(usage=SimpleNamespace(remote=lambda: asked.append("usage") or "ref"))
+    for expected, calls, there in ((None, 1, []), (None, 1, ["ref"]), (1.0, 2, ["ref"]), (2.0, 3, [])):
+        conductor.shown = 0.0
+        conductor._look_at_pool()
+        assert (conductor.usage and conductor.usage.total["CPU"]) == expected and len(asked) == calls
+        ready[:] = there
+
+
+@pytest.mark.parametrize(
+    "labels, steps, shown",
+    [
+        ({"params.lr": 0.0123456, "params.width": 32}, (), (("lr", "0.01235"), ("width", "32"))),
+        ({"scaling.num_workers": 2, "params.net.act": "relu"}, (), (("net.act", "relu"),)),
+        ({"preprocessor": "none"}, (), (("preprocessor", "none"),)),
+        ({"params": "{a: 1}"}, (), (("params", "{a: 1}"),)),
+    ],
+)
+def test_a_configuration_is_what_is_tuned_but_for_the_workers(labels, steps, shown):
+    assert configuration(Trial(0, "0000", {}, steps, Shape(1, ()), 0, labels)) == shown

@@ -1,0 +1,90 @@
+"""`ui` serves MLflow's UI on the root of all sweeps until Ctrl-C, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.tracking import Tracker, default_uri
+from sweeps.tracking.ui import Sweep, choose, free_port, links, serve_ui
+from tests.report.made import space_in
+from tests.waiting import wait_until
+
+OLD, NEW = (Sweep(f"made-{n}", f"run{n}", "1", float(n), True, n > 1) for n in (1, 2))
+
+
+def refused(**asked) -> str:
+    with pytest.raises(InputError) as e:
+        serve_ui(**asked)
+    assert "\n" not in str(e.value) and e.value.exit_code == 2
+    return str(e.value)
+
+
+def test_the_newest_sweep_is_shown_or_the_one_that_is_named():
+    assert choose([OLD, NEW], None) is NEW and choose([], None) is None
+    assert choose([OLD, NEW], "made-1") is OLD
+    assert choose([OLD, NEW], "sweeps-runs/made-1/") is OLD
+    with pytest.raises(InputError, match="no sweep `made-12`; did you mean `made-2`"):
+        choose([OLD, NEW], "made-12")
+
+
+def test_links_lead_to_a_saved_view_or_say_it_all_themselves():
+    assert "viewStateShareKey=made-2" in links("http://h:1", NEW)["charts"]
+    old = links("http://h:1", OLD)
+    assert list(old) == ["trials, best first", "the sweep"] and "orderByAsc=true" in old["trials, best first"]
+
+
+def test_nothing_to_show(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert refused(root=tmp_path) == f"{tmp_path}: no sweeps here yet: it holds no mlflow.db"
+    (tmp_path / "mlflow.db").touch()
+    (tmp_path / "made-1").mkdir()
+    (tmp_path / "made-1" / "origin.json").touch()
+    assert refused(root=tmp_path, sweep="made-2") == "--sweep: no sweep `made-2`; did you mean `made-1`?"
+
+
+def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "mlflow.db").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert refused(root=tmp_path, port=port) == f"--port: {port}: another process listens on it; take another, or 0 for any free one"
+    assert refused(root=tmp_path, port=70000) == "--port: 70000: must be from 0 to 65535"
+    assert refused(root=tmp_path, host="192.0.2.1") == "--host: `192.0.2.1`: no address of this machine"
+    assert refused(root=tmp_path, host="no host").startswith("--host: `no host`: no address of this machine")
+    assert free_port("127.0.0.1", 0) > 1023
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
+    tracker.describe(space_in(tmp_path))
+    tracker.finish("FINISHED", 1_700_000_001.0)
+    assert tracker.close()
+    code = "import sys; from pathlib import Path; from sweeps.tracking.ui import serve_ui"
+    code += f"; sys.exit(serve_ui(Path({str(tmp_path)!r}), port=0))"
+    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    said = tmp_path / "said"
+    with said.open("w") as out:
+        ui = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=env, stdout=out, stderr=out)
+    try:
+        wait_until(lambda: "all sweeps" in said.read_text() or ui.poll() is not None, 90, "links")
+        assert ui.poll() is None, said.read_text()
+        servers = psutil.Process(ui.pid).children(recursive=True)
+        assert len(servers) >= 2
+        ui.send_signal(signal.SIGINT)
+        assert ui.wait(20) == 0
+    finally:
+        ui.kill()
+    assert not [p for p in servers if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    lines = said.read_text().splitlines()
+    assert lines[2] == "made-1" and "viewStateShareKey=made-1" in lines[3] and "Traceback" not in said.read_text()
