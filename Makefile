@@ -4,17 +4,26 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-unit lint format clean
+.PHONY: run test test-unit test-browser screenshots lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
-test: $(READY)  ## everything; what starts processes waits much, so two files at a time
-	$(BIN)/python -m pytest -m "not integration and not faults"
-	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile --no-loadscope-reorder tests/test_run.py tests
+UNIT := not integration and not faults and not browser
+FIRST := tests/test_run.py tests/gangs/test_seam.py tests/gangs/test_gangs.py tests/faults  # the longest
+
+test: $(READY)  ## everything but the browser; what starts processes waits much, so three files at a time
+	$(BIN)/python -m pytest -m "$(UNIT)"
+	$(BIN)/python -m pytest -m "integration or faults" -n 3 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+
+test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
+	$(BIN)/python -m pytest -m browser tests/browser
+
+screenshots: $(READY)  ## the pictures of MLflow in docs/
+	SWEEPS_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser tests/browser
 
 test-unit: $(READY)  ## what touches no Ray: under a minute
-	$(BIN)/python -m pytest -m "not integration and not faults"
+	$(BIN)/python -m pytest -m "$(UNIT)"
 
 lint: $(READY)
 	$(BIN)/ruff check .
