@@ -123,9 +123,9 @@ def two_nodes(tmp_path_factory):
 
     address = f"127.0.0.1:{port}"
     start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
-    wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 60, "the head")
+    wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 120, "the head")
     start(f"--address={address}")
-    wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 60, "the second node")
+    wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 120, "the second node")
     yield address, token
     members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
     for process in reversed(started):

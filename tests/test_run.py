@@ -162,7 +162,7 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
     with pytest.raises(sweeps.InputError) as e:
         sweeps.run(space_of(tmp_path, "unreported"), dir=tmp_path / "runs")
     said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
-    assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:13: {said}"
+    assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 

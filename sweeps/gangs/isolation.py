@@ -90,7 +90,7 @@ def _dtype(torch: Any, name: str) -> Any:
 def apart() -> Iterator[None]:
     """Put the process back, after the trial inside, to what it was before it."""
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
-    filters, loggers, groups = warnings.filters[:], _loggers(), _groups()
+    filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
     handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)} if main else {}
     knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
@@ -112,7 +112,6 @@ def apart() -> Iterator[None]:
                     if knob.get(module) != value:
                         knob.put(module, value)
         _put_back_loggers(loggers)
-        _destroy_groups(groups)
         gc.collect()
         _empty_cuda()
 
@@ -173,7 +172,7 @@ def _installed(module: str) -> bool:
 # ---- torch
 
 
-def _groups() -> frozenset[Any]:
+def groups() -> frozenset[Any]:
     """The process groups of this process."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -181,9 +180,12 @@ def _groups() -> frozenset[Any]:
     return frozenset(torch.distributed.distributed_c10d._world.pg_map)
 
 
-def _destroy_groups(before: frozenset[Any]) -> None:
-    """Destroy groups that the loop made beside the gang's own."""
-    for group in _groups() - before:
+def destroy_groups(own: frozenset[Any]) -> None:
+    """Destroy what loops made beside the gang's `own` groups.
+
+    Not before every rank has ended the trial: a rank whose peer has closed the group already would fail in the middle of making it.
+    """
+    for group in groups() - own:
         with contextlib.suppress(Exception):
             sys.modules["torch"].distributed.destroy_process_group(group)
 

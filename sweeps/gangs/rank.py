@@ -211,11 +211,13 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor)
     stores: dict[str, _Store] = {}
     first: isolation.Wear | None = None
+    groups = isolation.groups()
     teller = Teller()
     teller.start()
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
+        isolation.destroy_groups(groups)
         for key in stores.keys() - set(order.keep):  # the same on every rank
             del stores[key]
         if (store := stores.get(order.data_key)) is None:

@@ -51,7 +51,7 @@ def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anythin
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     journal = next((tmp_path / "runs").glob("own-*/study.journal"))
-    wait_until(lambda: "checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
+    wait_until(lambda: "trials/0000/checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
     pool = pool_of(psutil.Process(process.pid))
     assert pool is not None
     os.kill(pool.pid, signal.SIGKILL)
