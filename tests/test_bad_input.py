@@ -129,7 +129,7 @@ def watched(tmp_path_factory):
     return folder
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
 def test_by_the_stop_watch(args, code, limit, watched):
     """The seconds of CPU, the least of three runs: what others do on this machine does not count against the limit."""

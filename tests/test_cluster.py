@@ -138,7 +138,7 @@ def two_nodes(tmp_path_factory):
     psutil.wait_procs(members, timeout=20)
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_nodes, project, tmp_path, monkeypatch):
     address, token = two_nodes
@@ -155,7 +155,7 @@ def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_node
         assert str(project) not in log.read_text(), "a worker read the code where the user typed the command"
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_cluster_that_wants_a_token_refuses_who_has_none(two_nodes, project, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))

@@ -163,7 +163,7 @@ def test_a_file_that_holds_no_trips_is_named(taxi, tmp_path, monkeypatch, name, 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeypatch):
     if not TRIPS.is_dir():

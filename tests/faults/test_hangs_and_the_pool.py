@@ -15,7 +15,7 @@ from tests.commands import command, space_of
 from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_says_where_it_stood(clean_ray, tmp_path):

@@ -8,7 +8,7 @@ from sweeps.space import Step
 from sweeps.trial import State
 from tests.gangs.driving import Driving, job, trial
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -181,7 +181,7 @@ def test_rich_is_not_imported_without_a_terminal():
     assert done.stdout == "set()\n", done.stderr
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
     terminal = Terminal(100, 30)

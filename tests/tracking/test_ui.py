@@ -63,7 +63,7 @@ def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
     assert free_port("127.0.0.1", 0) > 1023
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
     tracker = Tracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
