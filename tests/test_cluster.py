@@ -122,20 +122,22 @@ def two_nodes(tmp_path_factory):
         started.append(subprocess.Popen(full, stdout=log, stderr=log, env=env, start_new_session=True, cwd=home))
 
     address = f"127.0.0.1:{port}"
-    start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
-    wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 120, "the head")
-    start(f"--address={address}")
-    wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 120, "the second node")
-    yield address, token
-    members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
-    for process in reversed(started):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
-    for member in members:  # Ray's daemons lead sessions of their own
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    psutil.wait_procs(members, timeout=20)
+    try:
+        start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
+        wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 120, "the head")
+        start(f"--address={address}")
+        wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 120, "the second node")
+        yield address, token
+    finally:
+        members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
+        for process in reversed(started):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+        for member in members:  # Ray's daemons lead sessions of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        psutil.wait_procs(members, timeout=20)
 
 
 @pytest.mark.long
