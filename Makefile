@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-unit test-long test-browser screenshots lint format clean
+.PHONY: run test test-unit test-long test-browser screenshots bench lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
@@ -12,15 +12,18 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 UNIT := not integration and not faults and not browser and not long
 FIRST := tests/test_run.py tests/gangs/test_seam.py tests/faults  # the longest
 
-test: $(READY)  ## under ten minutes; what starts processes waits much, so three files at a time
+test: $(READY)  ## under ten minutes; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
-	$(BIN)/python -m pytest -m "integration or faults" -n 3 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile --no-loadscope-reorder $(FIRST) tests
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, fifty trials on a gang
 	$(BIN)/python -m pytest -m long
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser
+
+bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; hours
+	$(BIN)/python -m benchmarks
 
 screenshots: $(READY)  ## the pictures of MLflow in docs/
 	SWEEPS_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser tests/browser

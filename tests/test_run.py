@@ -38,7 +38,7 @@ def _one_mlflow(tmp_path_factory, monkeypatch):
 def quickstart(tmp_path_factory):
     root = tmp_path_factory.mktemp("quickstart")
     process = command("run", SPACES / "quickstart.yaml", "--dir", root, "--json")
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=230)
     assert process.returncode == 0, err
     return root, json.loads(out), err
 

@@ -1,0 +1,61 @@
+"""`python -m benchmarks [WORKLOAD ...]`: run workloads, keep their samples in reports/benchmarks.json, render reports/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.common import Recorded, Workload, met, report
+from benchmarks.common import median_of as medians
+from benchmarks.running import ROOT, end_on_sigterm, options, record, say
+
+NAMES = ("xgb_small", "ddp_digits", "taxi_prep", "sleepers", "mlflow_cost", "memory", "cold_start")
+OUT = ROOT / "reports" / "benchmarks.md"
+
+
+def workloads() -> list[Workload]:
+    """All there are, in the order of the report."""
+    return [importlib.import_module(f"benchmarks.{name}").WORKLOAD for name in NAMES]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks and write the report.")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"these alone: {', '.join(NAMES)}")
+    options(parser)
+    parser.add_argument("--out", type=Path, default=OUT, help="the report; its samples are kept beside it, as .json")
+    parser.add_argument("--render", action="store_true", help="run nothing, write the report from the samples")
+    given = parser.parse_args(argv)
+    if unknown := [name for name in given.workloads if name not in NAMES]:
+        parser.error(f"no workload `{unknown[0]}`; there are: {', '.join(NAMES)}")
+    end_on_sigterm()
+    kept = given.out.with_suffix(".json")
+    found = {name: Recorded.of_json(r) for name, r in json.loads(kept.read_text()).items()} if kept.exists() else {}
+    every = workloads()
+    failed = False
+    for workload in every:
+        if given.render or (given.workloads and workload.name not in given.workloads):
+            continue
+        command = f"python -m benchmarks {workload.name} --repeats {given.repeats}" + (f" --trials {given.trials}" if given.trials else "")
+        done = record(workload, given.repeats, command, trials=given.trials)
+        if not done.samples and workload.name in found and workload.absent() is not None:
+            say(f"{workload.name}: {done.problems[0]}; the report keeps what it had")
+            continue
+        failed |= bool(done.problems and done.samples)
+        found[workload.name] = done
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n")
+        given.out.write_text(report(every, found))  # after each, so that a run that is cut short leaves what it has
+    given.out.write_text(report(every, found))
+    for workload in every:
+        if workload.name in found and found[workload.name].samples:
+            goals = workload.goals(medians(found[workload.name].samples))
+            say(f"{workload.name}: {sum(met(g) is True for g in goals)} of {len(goals)} goals met")
+    say(f"wrote {given.out}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""The work of the benchmarks, one function a task, called by every side; and the loops that carry it into sweeps and Ray Train."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # features of train and valid, labels of train and valid
+
+# ---- breast cancer, XGBoost
+
+XGB_ROUNDS = 50
+XGB_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 4, "nthread": 1, "seed": 0}
+
+
+def toy(name: str) -> Arrays:
+    """A data set that scikit-learn ships, a quarter of it valid, its labels stratified."""
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+
+    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return tuple(train_test_split(x.astype(np.float64), y, test_size=0.25, stratify=y, random_state=0))
+
+
+def xgb_matrices(data: Arrays) -> tuple[Any, Any]:
+    """(train, valid) as XGBoost's own type."""
+    import xgboost as xgb
+
+    return xgb.DMatrix(data[0], data[2], nthread=1), xgb.DMatrix(data[1], data[3], nthread=1)
+
+
+def xgb_trial(config: dict[str, Any], train: Any, valid: Any) -> float:
+    """Train 50 rounds, valid's logloss measured after each, and return the last one."""
+    import xgboost as xgb
+
+    history: dict[str, Any] = {}
+    xgb.train({**XGB_FIXED, **config}, train, XGB_ROUNDS, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    return float(history["valid"]["logloss"][-1])
+
+
+def xgb_train_loop(config: dict[str, Any]) -> None:
+    """For Ray Train, which hands over the data as well."""
+    import ray.train
+
+    config = dict(config)
+    value = xgb_trial(config, *xgb_matrices(config.pop("data")))
+    ray.train.report({"valid-logloss": value})
+
+
+def xgb_our_loop(config: dict[str, Any]) -> None:
+    """For sweeps: the same from the trial's shards, kept by the worker."""
+    import ray.train
+
+    from sweeps import trial
+
+    current = trial.current()
+    train, valid = _matrices(current, 1)
+    ray.train.report({"valid-logloss": xgb_trial(config, train, valid)})
+
+
+def _matrices(current: Any, threads: int) -> tuple[Any, Any]:
+    """(train, valid) from the trial's shards; made once for trials of the same data."""
+    import ray.train
+    import xgboost as xgb
+
+    def matrix(name: str) -> Any:
+        frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+        return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label].to_numpy(), nthread=threads)
+
+    return current.cached("train", lambda: matrix("train")), current.cached("valid", lambda: matrix("valid"))
+
+
+# ---- digits, DDP
+
+EPOCHS = 5
+BATCH = 64
+
+
+def ddp_trial(
+    config: dict[str, Any], data: Arrays, rank: int, world: int, prepare: Callable[[Any], Any], report: Callable[[Any], Any]
+) -> None:
+    """Ray's documented DDP loop: two hidden layers of 64 units, five epochs, a report an epoch."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rows = len(data[0]) // world  # equal on every rank
+    x, y = torch.as_tensor(data[0][rank::world][:rows] / 16, dtype=torch.float32), torch.as_tensor(data[2][rank::world][:rows])
+    x_valid, y_valid = torch.as_tensor(data[1] / 16, dtype=torch.float32), torch.as_tensor(data[3])
+    network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    model = prepare(network)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
+    loss_of = nn.CrossEntropyLoss()
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(x))
+        for inputs, wanted in zip(x[order].split(BATCH), y[order].split(BATCH), strict=True):
+            optimizer.zero_grad()
+            loss_of(model(inputs), wanted).backward()
+            optimizer.step()
+        with torch.inference_mode():
+            report({"valid-mlogloss": float(loss_of(network(x_valid), y_valid))})
+
+
+def _ddp_in_ray(config: dict[str, Any], data: Arrays) -> None:
+    import ray.train
+    import ray.train.torch
+
+    context = ray.train.get_context()
+    ddp_trial(config, data, context.get_world_rank(), context.get_world_size(), ray.train.torch.prepare_model, ray.train.report)
+
+
+def ddp_train_loop(config: dict[str, Any]) -> None:
+    """For Ray Train, which hands over the data as well."""
+    _ddp_in_ray(config, config["data"])
+
+
+def ddp_our_loop(config: dict[str, Any]) -> None:
+    """For sweeps, the data kept by the worker. Every rank keeps the whole of it and takes its rows, as the peers' do."""
+    from sweeps import trial
+
+    _ddp_in_ray(config, trial.current().cached("digits", lambda: toy("digits")))
+
+
+def ddp_bare(rank: int, world: int, folder: str, configs: list[dict[str, float]]) -> None:
+    """Without Ray: one trial after another in one process group; rank 0 writes when each ended."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
+    data, ends, nothing = toy("digits"), [], lambda metrics: None
+    for config in configs:
+        ddp_trial(config, data, rank, world, DistributedDataParallel, nothing)
+        ends.append(time.time())
+    if rank == 0:
+        Path(folder, "ends.json").write_text(json.dumps(ends))
+    dist.destroy_process_group()
+
+
+# ---- sleep
+
+
+def sleep(config: dict[str, Any]) -> None:
+    """For sweeps and Ray Train: sleep, then report once."""
+    import ray.train
+
+    time.sleep(config["seconds"])
+    ray.train.report({"x": config["x"]})
+
+
+# ---- taxi
+
+TAXI_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "tree_method": "hist", "seed": 0}
+
+
+def taxi_matrix(frame: Any, target: Any, threads: int) -> Any:
+    import xgboost as xgb
+
+    return xgb.DMatrix(frame, target, nthread=threads)
+
+
+def taxi_trial(config: dict[str, Any], rounds: int, threads: int, train: Any, valid: Any) -> float:
+    """Train, valid's logloss measured after each round, and return the last one."""
+    import xgboost as xgb
+
+    history: dict[str, Any] = {}
+    params = {**TAXI_FIXED, **config, "nthread": threads}
+    xgb.train(params, train, rounds, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    return float(history["valid"]["logloss"][-1])
+
+
+def taxi_our_loop(config: dict[str, Any]) -> None:
+    """For sweeps: from the trial's shards, kept by the worker."""
+    import ray.train
+
+    from sweeps import trial
+
+    current, config = trial.current(), dict(config)
+    rounds, threads = config.pop("rounds"), current.threads
+    train, valid = _matrices(current, threads)
+    ray.train.report({"valid-logloss": taxi_trial(config, rounds, threads, train, valid)})
+
+
+# ---- in the middle of a trial
+
+
+def _hold(folder: Path, name: str, told: dict[str, Any]) -> None:
+    """Say that the trial has come here, and wait until it is let go."""
+    part = folder / f".{name}"
+    part.write_text(json.dumps(told))
+    part.rename(folder / f"ready-{name}")
+    give_up = time.monotonic() + 300
+    while not (folder / "go").exists() and time.monotonic() < give_up:
+        time.sleep(0.02)
+
+
+def _table() -> tuple[Any, Any]:
+    import ray.train
+
+    return tuple(ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+
+
+def latched_table(config: dict[str, Any]) -> None:
+    """For sweeps: read every value of the prepared table where it lies, and hold it."""
+    import ray.train
+
+    from sweeps import trial
+
+    tables = _table()
+    size = sum(int(t.memory_usage(index=False, deep=True).sum()) for t in tables)
+    total = float(sum(t[c].to_numpy().sum() for t in tables for c in t.columns))
+    _hold(Path(config["latch"]), trial.current().trial, {"bytes": size, "read": total})
+    ray.train.report({"valid-logloss": 0.5, "rows": len(tables[0])})
+
+
+def latched_trainer(config: dict[str, Any]) -> None:
+    """For sweeps: its own XGBoost trainer, held in its third report, when train and valid are matrices and trees have grown."""
+    import ray.train
+
+    from sweeps import trial
+    from trainers import xgboost
+
+    config, name, report, count = dict(config), trial.current().trial, ray.train.report, 0
+    latch = Path(config.pop("latch"))
+
+    def held(*args: Any, **kwargs: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            _hold(latch, name, {})
+        report(*args, **kwargs)
+
+    _with(ray.train, "report", held, lambda: xgboost.train_func(config))
+
+
+def first_step(config: dict[str, Any]) -> None:
+    """For sweeps: note when the first step is taken."""
+    import ray.train
+
+    Path(config["mark"]).write_text(repr(time.time()))
+    ray.train.report({"x": 1.0})
+
+
+def one_row() -> Any:
+    """Hardly any data, for what needs none."""
+    import pandas as pd
+
+    return pd.DataFrame({"x": np.arange(8.0), "y": [0, 1] * 4})
+
+
+# ---- with the times of each trial's loop, for --profile
+
+
+def timed(config: dict[str, Any]) -> None:
+    """For sweeps: the loop named in `config`, and a line of when it began and ended on rank 0."""
+    import ray.train
+
+    from sweeps import refs, trial
+
+    began, config = time.time(), dict(config)
+    if mark := config.pop("mark", None):
+        Path(mark).write_text(repr(began))
+    into, loop = Path(config.pop("times")), refs.resolve(config.pop("loop"))
+    try:
+        loop(config)
+    finally:
+        if ray.train.get_context().get_world_rank() == 0:
+            with open(into, "a") as file:
+                file.write(json.dumps([trial.current().trial, began, time.time()]) + "\n")
+
+
+def _with(module: Any, name: str, value: Any, action: Callable[[], None]) -> None:
+    """Do something while an attribute of a module is another."""
+    old = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        action()
+    finally:
+        setattr(module, name, old)

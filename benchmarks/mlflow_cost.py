@@ -1,0 +1,69 @@
+"""The taxi sweep with MLflow on, then off: what logging costs that runs in a thread of the driver.
+
+12 trials of 100 rounds on 360,000 rows, XGBoost on two threads, which fill both cores, so that whatever MLflow takes is taken
+from the training; each round reports six metrics, all of which are logged. The database is there before the clock starts, as it
+is for the second sweep of a root. *Off* puts an object that does nothing in the place of the tracker. *The search* is from the
+first trial's beginning to the last one's end.
+
+    TLC_FILES=... python -m benchmarks.mlflow_cost --repeats 1 --trials 2
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from benchmarks import taxi
+from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, ratio
+from benchmarks.ours import no_mlflow, sweep
+from benchmarks.running import script
+
+
+def ours(task: Task, logged: bool) -> dict[str, Any]:
+    space = f"""\
+trainer: xgboost
+{taxi.DATA}
+objective: {{metric: valid-logloss, goal: minimize}}
+search: {{algorithm: tpe, seed: 0}}
+limits: {{max_trials: {task.trials}, max_concurrent_trials: 1}}
+space:
+  preprocessor: ["taxi:features"]
+  scaling: {{resources_per_worker: {{CPU: {taxi.THREADS}}}}}
+  params: {{{taxi.TUNED}, num_boost_round: 100, max_depth: 6}}
+"""
+    taxi.beside(task.folder)
+    runs = task.folder / "runs"
+    runs.mkdir()
+    if logged:
+        from mlflow.tracking import MlflowClient
+
+        MlflowClient(f"sqlite:///{runs / 'mlflow.db'}").search_experiments()
+    with contextlib.nullcontext() if logged else no_mlflow():
+        return sweep(task, space).numbers
+
+
+def goals(median: Median) -> list[Goal]:
+    found = []
+    for key, what in (("search", "the search"), ("trial", "a trial in steady state")):
+        share = ratio(median("on", key), median("off", key))
+        found.append(Goal(f"what MLflow adds to {what}", None if share is None else share - 1, 0.03, unit="%"))
+    return found
+
+
+WORKLOAD = Workload(
+    name="mlflow_cost",
+    title="MLflow: on and off",
+    text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
+    sides=(
+        Side("on", "MLflow on", lambda task: ours(task, True), 12),
+        Side("off", "MLflow off", lambda task: ours(task, False), 12),
+    ),
+    measures=(Measure("search", "the search"), Measure("trial", "a trial"), Measure("whole", "whole")),
+    goals=goals,
+    reference="off",
+    absent=taxi.absent,
+)
+
+if __name__ == "__main__":
+    sys.exit(script(WORKLOAD))
