@@ -39,6 +39,13 @@ METRICS = {
     "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy"),
     "regression": ("valid-rmse", "valid-mae"),
 }
+PARAMETERS = ("depth", "width", "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs")
+# What the objective may be, by the label's task.
+REPORTS = {
+    "binary": ("valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "train-loss"),
+    "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"),
+    "regression": ("valid-rmse", "valid-mae", "train-loss"),
+}
 ROWS_AT_ONCE = 65_536  # of `valid`, so that a wide layer over a large table does not fill the memory
 
 

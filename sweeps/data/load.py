@@ -67,6 +67,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         task, classes = label_of(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode(part, spec.label, classes) for key, part in parts.items()}
     parts = _divide(spec, parts, rules, classes is not None, seed)
+    parts["train"] = thinned(parts["train"], spec.label, classes, spec.rows, seed)
 
     parts = {key: part.drop_columns(sorted((markers(spec) | set(spec.drop)) - {spec.label})) for key, part in parts.items()}
     train = parts["train"]
@@ -83,6 +84,27 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         features=tuple(name for name in train.column_names if name != spec.label),
         fingerprint=fingerprint({key: parts.get(key) for key in ("train", "valid", "test")}, (str(spec.label), str(task), repr(classes))),
     )
+
+
+def thinned(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
+    """A random part of the train split: each class keeps its share, and at least a row; the same rows for the same seed.
+
+    Args:
+        train: with its label encoded.
+        label: its column.
+        classes: None for a regression.
+        share: above 0 and at most 1.
+        seed: the sweep's.
+    """
+    from sweeps.data import split as splitting
+
+    n = train.num_rows
+    if share >= 1:
+        return train
+    strata = train.column(label).to_numpy() if label is not None and classes is not None else None
+    keep = max(splitting.wanted(n, share), 1 if strata is None else len(np.unique(strata)))
+    left_out = splitting.fraction(n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata)
+    return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
 def _encode(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:

@@ -46,21 +46,60 @@ def look(space: Space) -> None:
     """Refuse data that the sweep would refuse, as far as that can be known at once.
 
     Args:
-        space: its `data` and the columns that the steps of its `preprocessor` name are checked.
+        space: every variant of its `data` and the columns that the steps of its `preprocessor` name are checked.
 
     Raises:
         InputError: with every problem, each at its place in the space file.
     """
-    spec = space.data
     problems: list[Problem] = []
-    seen: dict[str, Seen | None] = {}
+    seen: dict[tuple[str, str], Seen | None] = {}
+    labels: dict[str, _Label] = {}
+    left = MOST_BYTES
+    for spec in space.variants:
+        found, here = _variant(space, spec, seen)
+        if not found and spec.source not in labels and all(part is not None for part in here.values()):
+            try:
+                label, read = _read(spec, {key: part for key, part in here.items() if part is not None}, left)
+                left -= read
+                if label is not None:
+                    labels[spec.source] = (spec.train, *label)
+            except InputError as e:
+                found += e.problems
+        problems += (_at_option(space, spec, p) for p in found)
+    if not problems:
+        from sweeps.data.rules import agree
+
+        problems = [Problem(_option(space, "train", p.text.split("`")[1]), p.text) for p in agree(list(labels.values()))] if labels else []
+    if not problems and labels:
+        from sweeps.data.metric import metric_problems
+
+        problems = metric_problems(space, next(iter(labels.values()))[1])
+    if problems:
+        raise placed(space, problems)
+
+
+_Label = tuple[str, str | None, tuple[Any, ...] | None]  # a source's name, its task and its classes
+
+
+def _variant(space: Space, spec: DataSpec, seen: dict[tuple[str, str], Seen | None]) -> tuple[list[Problem], dict[str, Seen | None]]:
+    """What is wrong with a variant, and what is known of its sources.
+
+    Args:
+        space: for the steps.
+        spec: the variant.
+        seen: what is known of sources already, by key and source; added to.
+    """
+    problems: list[Problem] = []
+    here: dict[str, Seen | None] = {}
     for key, source in _sources(spec).items():
-        try:
-            seen[key] = _see(source, spec, f"data.{key}")
-        except InputError as e:
-            problems += e.problems
-            seen[key] = None
-    known = {key: found for key, found in seen.items() if found is not None}
+        if (key, source) not in seen:
+            try:
+                seen[key, source] = _see(source, spec, f"data.{key}")
+            except InputError as e:
+                problems += e.problems
+                seen[key, source] = None
+        here[key] = seen[key, source]
+    known = {key: found for key, found in here.items() if found is not None}
     if "train" in known:
         from sweeps.data.named import problems_of
         from sweeps.data.rules import check_columns, markers
@@ -70,13 +109,34 @@ def look(space: Space) -> None:
         gone = {name for name in have if name == spec.label or name in spec.drop or name in markers(spec)}
         features = [name for name in have if name not in gone]
         problems += problems_of(space.sections.get("preprocessor", ()), features, spec.label, spec.train, gone)
-    if not problems and len(known) == len(seen):
-        try:
-            _read(spec, known)
-        except InputError as e:
-            problems += e.problems
-    if problems:
-        raise placed(space, problems)
+    return problems, here
+
+
+def _at_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
+    """A problem of a tuned key at the option that it is of."""
+    if problem.place == "data.train":
+        return Problem(_option(space, "train", spec.train), problem.text)
+    if problem.place == "data.drop":
+        return Problem(_option(space, "drop", spec.drop), problem.text)
+    return problem
+
+
+def _option(space: Space, key: str, value: Any) -> str:
+    """The path of the option of `data.KEY` that has a value; of the key itself where it is not tuned."""
+    from sweeps.space import Dimension
+
+    def walk(template: Any) -> str | None:
+        if not isinstance(template, Dimension):
+            return None
+        for i, option in enumerate(template.options):
+            path = f"{template.name}.{template.kind}.{i}"
+            if option.value == value or (isinstance(option.value, dict) and value in option.value):
+                return path
+            if inner := walk(option.value):
+                return inner
+        return None
+
+    return walk(space.sections.get("data", {}).get(key)) or f"data.{key}"
 
 
 def placed(space: Space, problems: Iterable[Problem]) -> InputError:
@@ -130,8 +190,16 @@ def _see(source: str, spec: DataSpec, place: str) -> Seen | None:
     return Seen((*named(heads(files, MOST_HEADS)[0].names), *files.hive), files)
 
 
-def _read(spec: DataSpec, known: Mapping[str, Seen]) -> None:
+def _read(spec: DataSpec, known: Mapping[str, Seen], most: int) -> tuple[tuple[str, tuple[Any, ...] | None] | None, int]:
     """Check the values of the label and of a column that says which split a row is in, where they can be read at once.
+
+    Args:
+        spec: of the data.
+        known: its sources.
+        most: bytes that may be read.
+
+    Returns:
+        The task and the classes, or None if that is left to the sweep; and about how many bytes were read.
 
     Raises:
         InputError: they will not do.
@@ -143,16 +211,18 @@ def _read(spec: DataSpec, known: Mapping[str, Seen]) -> None:
     parts = {}
     for key, seen in known.items():
         if seen.files is None or set(wanted) & set(seen.files.hive) or any(n.startswith("Unnamed: ") for n in wanted):
-            return
+            return None, 0
         parts[key] = seen.files
-    if not wanted or sum(weight(files, wanted) for files in parts.values()) > MOST_BYTES:
-        return
+    size = sum(weight(files, wanted) for files in parts.values()) if wanted else 0
+    if not wanted or size > most:
+        return None, 0
     tables = rules.align({key: read_columns(files, wanted) for key, files in parts.items()})
-    problems = rules.check_markers(spec, tables["train"])
+    problems, label = rules.check_markers(spec, tables["train"]), None
     if spec.label is not None:
         try:
-            rules.label_of(spec.label, spec.task, {key: table.column(spec.label) for key, table in tables.items()})
+            label = rules.label_of(spec.label, spec.task, {key: table.column(spec.label) for key, table in tables.items()})
         except InputError as e:
             problems += e.problems
     if problems:
         raise InputError(problems)
+    return label, size

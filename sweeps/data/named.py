@@ -10,7 +10,7 @@ from typing import Any
 from sweeps.data.rules import nearest_column
 from sweeps.errors import Problem
 from sweeps.space import Dimension, Step
-from sweeps.space.spec import Template, children
+from sweeps.space.templates import Template, children
 
 WORDS = ("numeric", "categorical", "all")
 # These make columns of a column's values, named `COLUMN_VALUE`; FeatureHasher's begin with its `output_column`

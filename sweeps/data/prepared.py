@@ -1,4 +1,4 @@
-"""The keeper: one actor that owns a sweep's data, fits each distinct chain of preprocessing once and cuts shards for gangs.
+"""The keeper: one actor that owns a sweep's data, fits each chain of preprocessing once a variant and cuts shards for gangs.
 
 Everything lies in the object store, owned by the keeper, so that trials on one machine read it without a copy. The pool calls
 `prepare` only while it holds a CPU for it: Ray Data runs tasks, which would hang while gangs hold every CPU.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from sweeps.data.load import Splits, load_splits
+from sweeps.data.load import Splits
 from sweeps.data.preprocess import Fitted, data_key, fit_chain
 from sweeps.data.tables import equal_parts
+from sweeps.data.variants import Variants, name_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +38,7 @@ class Facts:
         label, task, classes, features, fingerprint: see `sweeps.data.Splits`.
         rows: by split.
         check: raw feature rows of `valid`, up to 32.
+        test: under which name the test split is on the shelf.
     """
 
     label: str | None
@@ -45,6 +48,7 @@ class Facts:
     fingerprint: str
     rows: dict[str, int]
     check: pd.DataFrame
+    test: str = "test"
 
 
 class Shelf:
@@ -64,20 +68,26 @@ class Shelf:
         """Raises FileNotFoundError if it was never put."""
         return pickle.loads((self.folder / f"{name}.pkl").read_bytes())
 
-    def facts(self) -> Facts:
-        return self.get("facts")
+    def facts(self, data: Mapping[str, Any] | None = None) -> Facts:
+        """Of a variant, which is what a trial has of the data; of data of which nothing is tuned without an argument."""
+        return self.get(_facts(data or {}))
 
-    def chain(self, steps: tuple[Step, ...]) -> Fitted:
-        """The chain as it was fitted for the trials that used it."""
-        return self.get(data_key(self.facts().fingerprint, steps))
+    def chain(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> Fitted:
+        """The chain as it was fitted for the trials that used it, on their variant of the data."""
+        return self.get(data_key(self.facts(data).fingerprint, steps))
 
-    def test(self) -> tuple[pd.DataFrame, np.ndarray] | None:
+    def test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Raw feature rows of the test split and their encoded labels; None without one."""
-        facts = self.facts()
+        facts = self.facts(data)
         if "test" not in facts.rows or facts.label is None:
             return None
-        table = self.get("test")
+        table = self.get(facts.test)
         return table.select(list(facts.features)).to_pandas(), table.column(facts.label).to_numpy()
+
+
+def _facts(data: Mapping[str, Any]) -> str:
+    """Under which name the facts of a variant are on the shelf."""
+    return f"facts-{name_of(data)}" if data else "facts"
 
 
 class _Keeper:
@@ -93,19 +103,37 @@ class _Keeper:
         self.shelf, self.workers = Shelf(Path(folder)), workers
         sys.path[:0] = [r for r in roots if r not in sys.path]
         ray.data.DataContext.get_current().enable_progress_bars = False
-        self.splits: Splits
+        self.variants: Variants
         self.prepared: dict[str, dict[str, Any]] = {}
+        self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
         self.fits = 0
 
-    def load(self, spec: DataSpec, seed: int) -> Facts:
+    def load(self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = ()) -> Facts:
         """Read and split the data.
 
+        Args:
+            spec, variants: see `sweeps.space.Space`.
+            seed: the sweep's.
+            tuned: the keys of `data` that are tuned.
+
+        Returns:
+            The facts of all variants together: the fingerprint is of all; the rest is the first one's.
+
         Raises:
-            InputError: see `load_splits`.
+            InputError: see `Variants`.
         """
-        self.splits = s = load_splits(spec, seed)
+        self.variants = Variants(spec, variants or (spec,), seed, tuned)
+        for i, s in enumerate(self.variants.sources.values()):
+            if s.test is not None:
+                self.shelf.put(f"test-{i}" if tuned else "test", s.test)
+        whole = next(iter(self.variants.sources.values()))
+        facts = dataclasses.replace(self._facts_of(whole, "test"), fingerprint=self.variants.fingerprint)
+        self.shelf.put("facts", facts)
+        return facts
+
+    def _facts_of(self, s: Splits, test: str) -> Facts:
         parts = {"train": s.train, "valid": s.valid, "test": s.test}
-        facts = Facts(
+        return Facts(
             label=s.label,
             task=s.task,
             classes=s.classes,
@@ -113,32 +141,38 @@ class _Keeper:
             fingerprint=s.fingerprint,
             rows={name: table.num_rows for name, table in parts.items() if table is not None},
             check=s.valid.slice(0, CHECK_ROWS).select(list(s.features)).to_pandas(),
+            test=test,
         )
-        self.shelf.put("facts", facts)
-        if s.test is not None:
-            self.shelf.put("test", s.test)
-        return facts
 
-    def prepare(self, steps: tuple[Step, ...]) -> dict[str, Any]:
-        """The data passed through a chain fitted on `train`, cut for every number of ranks.
+    def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A variant of the data passed through a chain fitted on its `train`, cut for every number of ranks.
+
+        Args:
+            steps: the chain.
+            data: what a trial has of the data; nothing where nothing is tuned.
 
         Returns:
             `key`; `bytes` of the prepared rows; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank
             (`train`) or one for all (`valid`); `check`: a reference of the prepared check rows, without the label.
         """
-        key = data_key(self.splits.fingerprint, steps)
+        data = data or {}
+        key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
-            self.prepared[key] = self._fit(key, steps)
+            splits = self.variants.of(data)
+            self.prepared[key] = self._fit(key, steps, splits)
             self.fits += bool(steps)
+        if data and name_of(data) not in self.noted:
+            self.shelf.put(_facts(data), self._facts_of(self.variants.of(data), f"test-{self.variants.source(data)}"))
+            self.noted.add(name_of(data))
         return self.prepared[key]
 
-    def _fit(self, key: str, steps: tuple[Step, ...]) -> dict[str, Any]:
+    def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
         import pyarrow as pa
 
-        label = self.splits.label
-        fitted = fit_chain(steps, self.splits.train, label)
-        train = pa.Table.from_pandas(fitted.transform(self.splits.train.to_pandas()), preserve_index=False)
-        valid = fitted.transform(self.splits.valid.to_pandas())
+        label = splits.label
+        fitted = fit_chain(steps, splits.train, label)
+        train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
+        valid = fitted.transform(splits.valid.to_pandas())
         # From pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects.
         whole = (ray.put(ray.data.from_pandas(valid)),)
         shards = {}

@@ -42,11 +42,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     have = columns["train"]
     if spec.label is not None and spec.label not in have:
         problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest_column(spec.label, have)}"))
-    for name in spec.drop:
-        if name == spec.label:
-            problems.append(Problem("data.drop", f"`{name}` is the label"))
-        elif name not in have:
-            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, have)}"))
+    problems += check_dropped(spec, have)
     for key, rule in (("valid", spec.valid), ("test", spec.test)):
         if rule is not None and rule.column is not None and rule.column not in have:
             problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, have)}"))
@@ -56,6 +52,40 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
             if texts:
                 problems.append(Problem(f"data.{key}", f"its columns differ from data.train's: {'; '.join(texts)}"))
     return problems
+
+
+def check_dropped(spec: DataSpec, have: Sequence[str]) -> list[Problem]:
+    """Hold `data.drop` against the columns that there are."""
+    problems = []
+    for name in spec.drop:
+        if name == spec.label:
+            problems.append(Problem("data.drop", f"`{name}` is the label"))
+        elif name not in have:
+            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, have)}"))
+    return problems
+
+
+def agree(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
+    """Hold the labels of several sources against each other: one sweep has one task, or its trials could not be compared.
+
+    Args:
+        labels: of each source its name, its task and its classes, see `label_of`.
+
+    Returns:
+        A problem for each that differs from the first.
+    """
+    problems = []
+    for source, task, classes in labels[1:]:
+        first, wanted, known = labels[0]
+        if (task, classes) != (wanted, known):
+            text = f"`{source}` is {_task(task, classes)}, but `{first}` {_task(wanted, known)}; variants need the same task and classes"
+            problems.append(Problem("data.train", text))
+    return problems
+
+
+def _task(task: str | None, classes: tuple[Any, ...] | None) -> str:
+    some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (", ..." if len(classes or ()) > 8 else "")
+    return f"{task} of {some}" if classes is not None else str(task)
 
 
 def _ticked(names: Iterable[str]) -> str:
@@ -104,7 +134,8 @@ def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArra
     values = pc.unique(pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind))
     count = len(values)
     if count < 2:
-        raise InputError(Problem("data.label", f"`{label}` has one class, {values[0].as_py()!r}; at least two are needed"))
+        what = "value" if asked == "regression" else "class"
+        raise InputError(Problem("data.label", f"`{label}` has one {what}, {values[0].as_py()!r}; at least two are needed"))
     task = asked
     if task is None:
         zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}

@@ -1,32 +1,43 @@
 """The space file: what may stand in it, and the frozen Space that the rest of a sweep reads.
 
 nodes, yaml12               text to nodes that know their line and column
-keys, checks                the sections that are not tuned, a dataclass each; what is wrong with one
+keys, values, checks        the sections that are not tuned, a dataclass each; what is wrong with one
 domains                     the dimensions: what each domain takes, and from a key to a value
+conditions, when            whether a dimension is there; how that is read
 steps                       the steps of preprocessing, and Ray's table of them
-spec, labels                the Space: filling, cells, shapes; readable keys for options
+templates, walks            values that hold dimensions, and filling them; cells, shapes, every way there is
+spec, labels                the Space; readable keys for options
 tunable, chains, sections   what stands under `space:`: dimensions anywhere, chains of steps, the sections
+data                        `data:`, and what of it is tuned
+searching, points           how it is searched; configurations to begin with
+not_yet                     what may be asked for and is refused as yet
 load                        all of it, and every problem at once
+schema                      the same for editors, as JSON Schema
 """
 
 from sweeps.space.domains import Dimension, Option
-from sweeps.space.keys import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec
+from sweeps.space.keys import Constraint, DataSpec, InitialPoint, Limits, Objective, Repeats, Scheduler, Search, Split, TrainerSpec
 from sweeps.space.load import load
-from sweeps.space.spec import Space, known_chains
+from sweeps.space.schema import schema
+from sweeps.space.spec import Space, known_fits
 from sweeps.space.steps import Step
 
 __all__ = [
+    "Constraint",
     "DataSpec",
     "Dimension",
+    "InitialPoint",
     "Limits",
     "Objective",
     "Option",
+    "Repeats",
     "Scheduler",
     "Search",
     "Space",
     "Split",
     "Step",
     "TrainerSpec",
-    "known_chains",
+    "known_fits",
     "load",
+    "schema",
 ]

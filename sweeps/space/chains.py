@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sweeps import refs
 from sweeps.errors import nearest
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.spec import Chain, Template
 from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, WORDS, Step
+from sweeps.space.templates import Chain, Template
 from sweeps.space.tunable import BAD, Tunable
 
 
@@ -73,7 +74,10 @@ class Chains(Tunable):
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
         if args.is_map and (kind := self.domain(args, where)):
-            dim = self.branches(args, where, kind, lambda child, path: self._arguments(mark, name, child, path))
+            plain = Chain((Step(name, path=where),))  # the step with its defaults
+            dim = self.branches(args, where, kind, lambda child, path: self._arguments(mark, name, child, path), plain)
+            if isinstance(dim, Dimension) and dim.when:
+                self._needed(args.keys["when"], name, where, ())
             return Chain((dim,)) if isinstance(dim, Dimension) else BAD
         before = len(self.problems)
         columns: Template = None
@@ -92,10 +96,18 @@ class Chains(Tunable):
             else:
                 params[key] = self.anything(child, at)
                 self._words(name, key, child, params[key], at)
-        for key in REQUIRED.get(name, ()):
-            if key not in params:
-                self.problems.add(mark, where, f"`{key}` is required by {name}")
+        self._needed(mark, name, where, params)
+        for key, value in params.items():
+            if isinstance(value, Dimension) and value.when and key in REQUIRED.get(name, ()):
+                text = f"is required by {name}, so it cannot have a `when`"
+                self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
         return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else BAD
+
+    def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
+        """Note the parameters that a step cannot be without."""
+        for key in REQUIRED.get(name, ()):
+            if key not in given:
+                self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _words(self, name: str, key: str, node: Node, value: Template, path: str) -> None:
         """Check a parameter that takes one of a few words, its options too where it is a dimension."""

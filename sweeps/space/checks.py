@@ -124,9 +124,12 @@ def note_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ..
     found: set[tuple[Any, ...]] = set()
 
     def walk(at: Node, way: tuple[Any, ...]) -> None:
-        if at.is_map and len(at.value) == 1 and (kind := next(iter(at.value))) in DOMAINS:
+        names = [key for key in at.value if key != "when"] if at.is_map else []
+        if len(names) == 1 and (kind := names[0]) in DOMAINS:
             where = ".".join((path, *map(str, way)))
-            problems.add(at.keys[kind], where, f"a {kind} under {path.split('.')[0]}; only what stands under `space:` is tuned")
+            section = path.split(".")[0]
+            rule = "of data, train, drop and rows may be tuned" if section == "data" else "only what stands under `space:` is tuned"
+            problems.add(at.keys[kind], where, f"a {kind} under {section}; {rule}")
             found.add(way)
             return
         children = at.value.items() if at.is_map else enumerate(at.value) if at.is_list else ()

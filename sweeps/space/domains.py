@@ -14,6 +14,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
+from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.nodes import meant
 
 Key = None | bool | int | float | str
@@ -87,7 +88,7 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Dimension:
-    """One tunable value under `space:`.
+    """One tunable value under `space:` or `data:`.
 
     Attributes:
         name: the dotted path without `space.`, such as `params.eta`; unique in the space, and the same as long as the file is.
@@ -99,6 +100,8 @@ class Dimension:
         q: values are multiples of it; None where the kind has none.
         mean: of `randn` and `qrandn`.
         sd: of `randn` and `qrandn`.
+        when: it is there only if all of these hold; () for always.
+        otherwise: what stands in its place where it is not; mostly nothing at all.
     """
 
     name: str
@@ -109,6 +112,8 @@ class Dimension:
     q: Number | None = None
     mean: Number | None = None
     sd: Number | None = None
+    when: tuple[Term, ...] = ()
+    otherwise: Any = ABSENT
 
     @property
     def is_grid(self) -> bool:

@@ -5,52 +5,15 @@ One frozen dataclass a section says it all: pydantic reads its annotations (`che
 
 from __future__ import annotations
 
-import math
-import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, StrictStr
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
-
-
-def seconds(value: Any) -> float:
-    """A duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
-
-    Raises:
-        ValueError: it is none of these, or not above 0.
-    """
-    total = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        total = float(value)
-    elif isinstance(value, str) and value and (found := _DURATION.match(value)):
-        total = sum(float(n) * unit for n, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True) if n)
-    if not 0 < total < math.inf:
-        raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
-    return total
-
-
-def _auto(value: Any) -> Any:
-    if value == "auto" and isinstance(value, str):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("must be `auto` or an integer of at least 1")
-    return value
-
-
-def _fraction(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise ValueError("must be a fraction above 0 and below 1")
-    return float(value)
-
-
-def _plain_scalar(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
-        raise ValueError("must be one value of the column")
-    return value
-
+from sweeps.space import values
+from sweeps.space.conditions import COMPARISONS
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
@@ -111,6 +74,7 @@ class DataSpec:
         base: the folder that relative paths are resolved against; the space file's.
         drop: columns that are no features.
         args: the keyword arguments of a function in `train`.
+        rows: the part of the train split that is trained on.
     """
 
     train: str
@@ -121,6 +85,27 @@ class DataSpec:
     base: Path
     drop: tuple[str, ...] = ()
     args: dict[str, Any] = field(default_factory=dict)
+    rows: float = 1.0
+
+    @property
+    def source(self) -> str:
+        """What the rows are read from: equal where `train` and its arguments are."""
+        return repr((self.train, self.args))
+
+
+def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
+    """The data with some of its keys as a trial has them.
+
+    Args:
+        spec: the rest.
+        data: `train` as text or as `{module:function: arguments}`, `drop` and `rows`, as far as they are tuned.
+    """
+    given = dict(data)
+    if isinstance(call := given.get("train"), Mapping):
+        given["train"], given["args"] = next(iter(call.items()))
+    elif "train" in given:
+        given["args"] = {}
+    return replace(spec, **given)
 
 
 @dataclass(frozen=True)
@@ -132,11 +117,52 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Search:
-    """How configurations are sampled."""
+class Constraint:
+    """What a metric of a trial must be for the trial to be feasible.
 
-    algorithm: Literal["tpe", "random", "grid"] = "tpe"
+    Attributes:
+        metric: its name.
+        sign: "<=", "<", ">=" or ">".
+        bound: what it is compared with.
+    """
+
+    metric: str
+    sign: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a value meets it; NaN never does."""
+        return COMPARISONS[self.sign](value, self.bound)
+
+
+@dataclass(frozen=True)
+class InitialPoint:
+    """A configuration to begin with.
+
+    Attributes:
+        keys: what dimensions are, by name, as keys that a search samples (see `Dimension.value`); the others are sampled.
+        values: its known results, one for each objective; None for one that is to be run.
+    """
+
+    keys: dict[str, Any]
+    values: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How configurations are sampled.
+
+    Attributes:
+        algorithm: which sampler.
+        seed: of everything that is drawn.
+        options: the algorithm's own, by name, those that are given; see `searching.OPTIONS`.
+        initial_points: tried before anything is sampled, in this order.
+    """
+
+    algorithm: Literal["tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "tpe"
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
+    options: dict[str, Any] | None = None
+    initial_points: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,15 +171,40 @@ class Scheduler:
 
     Attributes:
         name: "none" lets every trial end by itself.
-        max_t: the step at which a trial ends; ASHA needs it.
+        max_t: the step at which a trial ends; ASHA and Hyperband need it.
         grace_period: no trial is stopped before it.
         reduction_factor: one in so many goes on from a rung.
+        brackets: of Hyperband; like all below None for the other schedulers.
+        min_trials: median stops no trial before so many have come to its step.
+        perturbation_interval: reports between two perturbations of PBT.
+        quantile_fraction: this part of PBT's population, the worst, takes over from as many of the best.
+        resample_probability: with which PBT draws a parameter anew in place of changing it a little.
+        population: trials that PBT trains side by side.
     """
 
-    name: Literal["none", "asha"] = "none"
+    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "none"
     max_t: AtLeast1 | None = None
     grace_period: AtLeast1 = 1
     reduction_factor: AtLeast2 = 3
+    brackets: AtLeast1 | None = None
+    min_trials: AtLeast1 | None = None
+    perturbation_interval: AtLeast1 | None = None
+    quantile_fraction: Annotated[float | None, BeforeValidator(values.half)] = None
+    resample_probability: Annotated[float | None, BeforeValidator(values.probability)] = None
+    population: AtLeast2 | None = None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often a configuration is trained, with distinct seeds.
+
+    Attributes:
+        count: trainings of each configuration.
+        aggregate: what of their values is the configuration's.
+    """
+
+    count: AtLeast1 = 1
+    aggregate: Literal["mean", "median", "min", "max"] = "mean"
 
 
 @dataclass(frozen=True)
@@ -166,13 +217,21 @@ class Limits:
         max_concurrent_trials: None for as many as fit.
         max_failures: retries a trial whose worker processes are lost.
         trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
+        max_gpu_hours: that all trials together may hold GPUs; None for no limit.
+        target: a value of the objective; when a trial reaches it, the sweep ends.
+        patience: trials that may end, one after the other, without one better than all before.
+        max_failures_in_a_row: so many trials that fail one after the other end the sweep.
     """
 
     max_trials: AtLeast1 = 0
-    timeout: Annotated[float | None, BeforeValidator(seconds)] = None
-    max_concurrent_trials: Annotated[int | None, BeforeValidator(_auto)] = None
+    timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
+    max_concurrent_trials: Annotated[int | None, BeforeValidator(values.auto)] = None
     max_failures: AtLeast0 = 2
-    trial_timeout: Annotated[float | None, BeforeValidator(seconds)] = None
+    trial_timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
+    max_gpu_hours: Annotated[float | None, BeforeValidator(values.above_0)] = None
+    target: Annotated[float | None, BeforeValidator(values.number)] = None
+    patience: AtLeast1 | None = None
+    max_failures_in_a_row: AtLeast1 | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +253,7 @@ class DataKeys:
     test: Any = None
     task: Task | None = None
     drop: tuple[Text, ...] = ()
+    rows: Annotated[float, BeforeValidator(values.share)] = 1.0
 
 
 @dataclass(frozen=True)
@@ -201,7 +261,7 @@ class ByColumn:
     """`{column: split, value: valid}`."""
 
     column: Text
-    value: Annotated[Any, BeforeValidator(_plain_scalar)]
+    value: Annotated[Any, BeforeValidator(values.plain_scalar)]
 
 
 @dataclass(frozen=True)
@@ -209,7 +269,7 @@ class ByTime:
     """`{time: col, last: 0.2}`."""
 
     time: Text
-    last: Annotated[float, BeforeValidator(_fraction)]
+    last: Annotated[float, BeforeValidator(values.fraction)]
 
 
 @dataclass(frozen=True)
@@ -217,7 +277,7 @@ class ByGroup:
     """`{group: col, part: 0.2}`."""
 
     group: Text
-    part: Annotated[float, BeforeValidator(_fraction)]
+    part: Annotated[float, BeforeValidator(values.fraction)]
 
 
 SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"

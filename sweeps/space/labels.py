@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from sweeps.space.domains import Dimension, Key
-from sweeps.space.spec import Chain, Template
 from sweeps.space.steps import NONE, Step
+from sweeps.space.templates import Chain, Template
 
 LIMIT = 60
 
@@ -18,7 +18,7 @@ def canon(template: Template) -> Any:
     """A hashable that is equal for equal templates, and only for them: true is not 1, but 1 is 1.0."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
-        return ("dimension", template.kind, tuple(canon(option.value) for option in template.options), numbers)
+        return ("dimension", template.kind, tuple(canon(option.value) for option in template.options), numbers, template.when)
     if isinstance(template, Chain):
         return ("chain", *map(canon, template.items))
     if isinstance(template, Step):

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from sweeps import refs
 from sweeps.errors import InputError, nearest
-from sweeps.space import spec
+from sweeps.space import not_yet, walks
 from sweeps.space.checks import Problems, check, note_domains
-from sweeps.space.domains import Dimension
+from sweeps.space.data import DataSection, whole
+from sweeps.space.domains import DOMAINS, Dimension
 from sweeps.space.keys import (
-    SPLIT_FORMS,
     Backend,
-    ByColumn,
-    ByGroup,
-    ByTime,
-    DataKeys,
-    DataSpec,
     Limits,
     LoopKeys,
-    Objective,
-    Scheduler,
     Search,
-    Split,
     TrainerSpec,
 )
-from sweeps.space.nodes import Mark, Node, places, scalar
+from sweeps.space.nodes import Mark, Node, places
+from sweeps.space.points import Points
+from sweeps.space.searching import Searching
 from sweeps.space.sections import Reader
 from sweeps.space.spec import Space
+from sweeps.space.templates import dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
-TOP = ("name", "trainer", "data", "objective", "search", "scheduler", "limits", "space")
+TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "space")
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+
+# Of the data of a sweep: each is looked at before it runs.
+MAX_VARIANTS = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 _REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
@@ -136,24 +136,35 @@ class _Loader:
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
         for key in self.root.value:
             if key == "when":
-                self.problems.add(self.root.keys[key], "when", "conditions (`when:`) are not supported yet")
+                self.problems.add(self.root.keys[key], "when", "stands beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
             elif key not in TOP:
                 self.problems.add(self.root.keys[key], str(key), f"unknown key; {nearest(str(key), TOP)}")
         name = self.name(path)
         trainer = self.trainer()
-        data = self.data()
-        objective = check(Objective, self.node("objective"), "objective", self.at("objective"), self.problems)
-        search = check(Search, self.node("search"), "search", self.at("search"), self.problems)
-        scheduler = self.scheduler()
-        limits = check(Limits, self.node("limits"), "limits", self.at("limits"), self.problems)
-        before = len(self.problems)
         reader = Reader(self.problems, self.roots)
+        data, tuned = DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
+        said = Searching(self.root, self.at, self.problems)
+        objectives, constraints = said.objectives(), said.constraints()
+        search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
+        said.together(objectives, search, scheduler, limits)
+        before = len(self.problems)
         sections = reader.space(self.node("space"))
+        if tuned and all(map(whole, tuned.values())):
+            sections = {"data": tuned, **sections}
+        if trainer is not None:
+            self.slips(trainer.loop.partition(":")[0])
+        reader.whens.conclude(surroundings(sections))
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
+            search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
+        if not len(self.problems):
+            not_yet.refuse(self.root, self.problems)
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert trainer and data and objective and search and scheduler and limits
+        assert trainer and data and objectives and search and scheduler and repeats and limits
+        limits = replace(limits, max_trials=limits.max_trials or cells)
+        if scheduler.population is not None:
+            scheduler = replace(scheduler, population=min(scheduler.population, limits.max_trials))
         return Space(
             name=name,
             path=path,
@@ -161,14 +172,16 @@ class _Loader:
             overrides=overrides,
             trainer=trainer,
             data=data,
-            objective=objective,
+            objectives=objectives,
+            constraints=constraints,
             search=search,
             scheduler=scheduler,
-            limits=replace(limits, max_trials=limits.max_trials or cells),
+            repeats=repeats,
+            limits=limits,
             sections=sections,
             dimensions=reader.dimensions,
-            cells=tuple(spec.cells_of(sections)),
-            shapes=spec.shapes_of(sections.get("scaling", {}), trainer.backend),
+            cells=tuple(walks.cells_of(sections)),
+            shapes=walks.all_shapes(sections, trainer.backend),
             places=places(self.root, self.source),
         )
 
@@ -215,110 +228,41 @@ class _Loader:
             self.problems.add(node.mark, "trainer", text)
         return None
 
-    def data(self) -> DataSpec | None:
-        node, at = self.node("data"), self.at("data")
-        args: dict[str, Any] = {}
-        if node.is_map and (called := self._call(node.value.get("train"), "data.train")):
-            name, args = called
-            node = replace(node, value={**node.value, "train": name})
-        keys = check(DataKeys, node, "data", at, self.problems)
-        if not node.is_map:
-            return None
-        if isinstance(train := node.value.get("train", Node(None, at)).value, str):
-            self._source(node.value["train"], "data.train", train)
-        splits = {key: self._split(node.value[key], key, node.keys[key]) for key in ("valid", "test") if key in node.value}
-        valid, test = splits.get("valid"), splits.get("test")
-        if valid and test:
-            if valid == test and valid.kind in ("path", "column"):
-                self.problems.add(node.value["test"].mark, "data.test", "is the same rows as valid; the search must never see them")
-            elif (valid.fraction or 0) + (test.fraction or 0) >= 1:
-                both = f"{valid.fraction:g} + {test.fraction:g}"
-                self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
-        if keys is None:
-            return None
-        if keys.label in keys.drop:
-            dropped = node.value["drop"].value[keys.drop.index(keys.label)]
-            self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
-        return DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args)
+    def slips(self, module: str) -> None:
+        """Refuse a name under `params` that is nearly one which the trainer's `PARAMETERS` has, a literal: the trainer may not notice."""
+        known = refs.literal(module, "PARAMETERS", self.roots)
+        space = self.node("space")
+        node = space.value.get("params") if space.is_map else None
+        if not isinstance(known, tuple) or node is None or not node.is_map or set(node.value) & set(DOMAINS):
+            return
+        for name, mark in node.keys.items():
+            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
+            if name not in known and close:
+                self.problems.add(mark, f"params.{name}", f"is no parameter of {module.rpartition('.')[2]}; did you mean `{close[0]}`?")
 
-    def _source(self, node: Node, path: str, text: str) -> None:
-        """Check what can be known of a source without opening it: names and references; files are for who reads them."""
-        if text.startswith("sklearn:"):
-            name = text.removeprefix("sklearn:")
-            if name not in SKLEARN:
-                self.problems.add(node.mark, path, f"scikit-learn's `{name}` is not known; {nearest(name, SKLEARN)}")
-        elif _REF.match(text) and (fault := refs.problem(text, self.roots)):
-            self.problems.add(node.mark, path, fault)
-
-    def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
-        """A source as `{module:function: {argument: value}}`: the function's name and its arguments; None if it is written otherwise."""
-        if node is None or not node.is_map or len(node.value) != 1:
-            return None
-        name, inside = next(iter(node.value.items()))
-        if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:") or not (inside.is_map or inside.value is None):
-            return None
-        note_domains(inside, path, self.problems)
-        for key in inside.value or {}:
-            if not isinstance(key, str) or not key.isidentifier():
-                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a name of Python, got {key}")
-        return Node(name, node.keys[name], raw=name), inside.plain() or {}
-
-    def _split(self, node: Node, key: str, at: Mark) -> Split | None:
-        path = f"data.{key}"
-        if called := self._call(node, path):
-            self._source(called[0], path, called[0].value)
-            return Split("path", path=called[0].value, args=called[1])
-        value = node.value
-        if value is None or note_domains(node, path, Problems()):
-            return None  # absent; or noted with the rest of `data`
-        if isinstance(value, str) and value:
-            if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
-                self.problems.add(node.mark, path, f"{node.show()} is text; a fraction is written without quotes")
-                return None
-            self._source(node, path, value)
-            return Split("path", path=value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if 0 < value < 1:
-                return Split("fraction", fraction=float(value))
-            self.problems.add(node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}")
-            return None
-        if node.is_map and "column" in value:
-            if by := check(ByColumn, node, path, at, self.problems):
-                return Split("column", column=by.column, value=by.value)
-        elif node.is_map and "time" in value:
-            if last := check(ByTime, node, path, at, self.problems):
-                return Split("time", column=last.time, fraction=last.last)
-        elif node.is_map and "group" in value:
-            if part := check(ByGroup, node, path, at, self.problems):
-                return Split("group", column=part.group, fraction=part.part)
-        else:
-            self.problems.add(node.mark, path, f"must be {SPLIT_FORMS}, got {node.show()}")
-        return None
-
-    def scheduler(self) -> Scheduler | None:
-        node, at = self.node("scheduler"), self.at("scheduler")
-        found = check(Scheduler, node, "scheduler", at, self.problems)
-        if found is None:
-            return None
-        if node.value and node.value.get("name", Node(None, at)).value is None:
-            self.problems.add(at, "scheduler.name", "is required beside other keys: asha or none")
-        elif found.name == "asha" and found.max_t is None:
-            self.problems.add(at, "scheduler.max_t", "is required by asha: the report at which a trial ends")
-        elif found.name == "asha" and found.max_t is not None and found.grace_period > found.max_t:
-            mark = cast("dict[str, Node]", node.value).get("grace_period", Node(None, at)).mark
-            self.problems.add(mark, "scheduler.grace_period", f"must be at most max_t, {found.max_t}, got {found.grace_period}")
-        return found
+    def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
+        """The search with its initial points."""
+        node = self.node("search")
+        given = node.value.get("initial_points") if node.is_map else None
+        if search is None or given is None or given.value is None:
+            return search
+        return replace(search, initial_points=Points(dims, sections, objectives, self.problems).read(given))
 
     def count(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, limits: Limits | None) -> int:
         """The number of cells, after holding it and the shapes against the limits."""
-        cells = spec.count_cells(sections)
-        if cells > spec.MAX_CELLS:
-            self.problems.add(self.at("space"), "space", f"the grids make {cells} cells, more than {spec.MAX_CELLS}; make some a choice")
+        cells = walks.count_cells(sections)
+        if cells > walks.MAX_CELLS:
+            many = "" if cells == walks.MAX_CELLS + 1 else f"{cells} cells, "
+            text = f"the grids make {many}more than {walks.MAX_CELLS}{'' if many else ' cells'}; make some a choice"
+            self.problems.add(self.at("space"), "space", text)
             return cells
-        shapes = spec.count_variants(sections.get("scaling", {}))
-        if shapes > spec.MAX_SHAPES:
+        shapes = walks.count_variants(sections.get("scaling", {}))
+        if shapes > walks.MAX_SHAPES:
             mark = self.node("space").keys["scaling"]
-            self.problems.add(mark, "scaling", f"makes {shapes} combinations, more than {spec.MAX_SHAPES}; give fewer options")
+            self.problems.add(mark, "scaling", f"makes {shapes} combinations, more than {walks.MAX_SHAPES}; give fewer options")
+        variants = walks.ways(sections, [dim.name for key, t in sections.get("data", {}).items() if key != "rows" for dim in dimensions(t)])
+        if sum(1 for _ in itertools.islice(variants, MAX_VARIANTS + 1)) > MAX_VARIANTS:
+            self.problems.add(self.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
         sampled = [dim.name for dim in dims if not dim.is_grid]
         if search and search.algorithm == "grid" and sampled:
             mark = self.node("search").value["algorithm"].mark

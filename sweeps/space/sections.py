@@ -10,7 +10,7 @@ from sweeps.errors import nearest
 from sweeps.space.chains import Chains
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.nodes import Node, meant
-from sweeps.space.spec import Template
+from sweeps.space.templates import Template
 from sweeps.space.tunable import BROKEN, Read
 
 SECTIONS = ("preprocessor", "scaling", "params")
@@ -33,11 +33,11 @@ class Reader(Chains):
         for key, child in node.value.items():
             mark = node.keys[key]
             if key == "when":
-                self.when(node, "space")
+                self.stray(node, "space")
             elif key in DOMAINS:
                 self.problems.add(mark, f"space.{key}", f"a {key} stands inside a section: {', '.join(SECTIONS)}")
             elif key == "data":
-                self.problems.add(mark, "space.data", "data is not tuned; it stands at the top of the file")
+                self.problems.add(mark, "space.data", "data stands at the top of the file; its train, drop and rows may be tuned there")
             elif key not in read:
                 self.problems.add(mark, f"space.{key}", f"unknown section; {nearest(str(key), SECTIONS)}")
             else:

@@ -1,33 +1,21 @@
-"""The Space: what a valid file says, and the pure walks over what it tunes: filling, cells, shapes."""
+"""The Space: what a valid file says."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.resources import Shape, shape_of
-from sweeps.space.domains import BRANCHING, Dimension
-from sweeps.space.keys import DataSpec, Limits, Objective, Scheduler, Search, TrainerSpec
+from sweeps.resources import Shape
+from sweeps.space.conditions import ABSENT
+from sweeps.space.domains import Dimension
+from sweeps.space.keys import Constraint, DataSpec, Limits, Objective, Repeats, Scheduler, Search, TrainerSpec, variant_of
 from sweeps.space.steps import Step
-
-MAX_CELLS = 100_000
-MAX_SHAPES = 10_000
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A chain of steps as a template; a dimension in it stands for the steps of its chosen option."""
-
-    items: tuple[Step | Dimension, ...] = ()
-
-
-# A template is a value that may hold dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension itself.
-Template = Any
+from sweeps.space.templates import Template, children, dimensions, fill
+from sweeps.space.walks import any_key, ways
 
 
 @dataclass(frozen=True)
@@ -40,16 +28,19 @@ class Space:
         text: the file as read, before the overrides.
         overrides: `key.path=YAML value`, applied in order.
         trainer: what trains.
-        data: what it trains on.
-        objective: what is optimised.
+        data: what it trains on. What is tuned in it is here the first source, no column dropped and all rows; see `variant`.
+        objectives: what is optimised, one or several.
+        constraints: what a feasible trial keeps.
         search: how it is searched.
         scheduler: what stops a trial early.
+        repeats: how often each configuration is trained.
         limits: what may be spent.
-        sections: the templates of `params`, `preprocessor` and `scaling`, in the order of the file.
+        sections: the templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them that of `data`, with the
+            keys that are tuned there, if any are.
         dimensions: all of them in the order of the file, nested ones after the one they stand in.
         cells: every combination of the grids: name -> key of an option; `({},)` without a grid. A grid inside an option of another
-            grid is there only together with that option; one inside an option of a choice is always there, as which option is
-            chosen is not known yet, and unused where another is.
+            grid is there only together with that option, and one with a condition only where that holds; one inside an option of a
+            choice is always there, as which option is chosen is not known yet, and unused where another is.
         shapes: every distinct shape that a trial can have.
         places: where everything in the file stands, by dotted path; see `place`.
     """
@@ -60,15 +51,22 @@ class Space:
     overrides: tuple[str, ...]
     trainer: TrainerSpec
     data: DataSpec
-    objective: Objective
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...]
     search: Search
     scheduler: Scheduler
+    repeats: Repeats
     limits: Limits
     sections: dict[str, Template]
     dimensions: tuple[Dimension, ...]
     cells: tuple[dict[str, Any], ...]
     shapes: tuple[Shape, ...]
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def objective(self) -> Objective:
+        """The only objective, or the first."""
+        return self.objectives[0]
 
     def place(self, key: str) -> str:
         """Where a key of the file stands, as `file:line:column` or `--set ...`; of an absent one, what is nearest around it.
@@ -88,54 +86,44 @@ class Space:
 
         Args:
             choose: the key of a dimension's value, see `Dimension.value`. A dimension inside an option is asked for only if
-                that option was chosen.
+                that option was chosen, one with a condition only if that holds; what is not active is left out.
 
         Returns:
-            `{"params": dict, "preprocessor": tuple of Step, "scaling": dict}`, free of dimensions and shared with nobody.
+            `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}`, free of dimensions and shared with nobody.
+            `data` has what is tuned of it, see `variant`.
 
         Raises:
             ValueError: `choose` answered what is no option of the dimension.
         """
-        filled = {name: fill(template, choose) for name, template in self.sections.items()}
-        return {"params": filled.get("params", {}), "preprocessor": filled.get("preprocessor", ()), "scaling": filled.get("scaling", {})}
+        known: dict[str, Any] = {}
+        filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
+        empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
+        return {name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name] for name, nothing in empty.items()}
 
+    def variant(self, data: Mapping[str, Any]) -> DataSpec:
+        """The data of a trial.
 
-def fill(template: Template, choose: Callable[[Dimension], Any]) -> Any:
-    """A template with a value in place of every dimension; see `Space.fill`."""
-    if isinstance(template, Dimension):
-        return fill(template.value(choose(template)), choose)
-    if isinstance(template, Chain):
-        steps: list[Step] = []
-        for item in template.items:
-            steps.extend((_fill_step(item, choose),) if isinstance(item, Step) else fill(item, choose))
-        return tuple(steps)
-    if isinstance(template, dict):
-        return {key: fill(value, choose) for key, value in template.items()}
-    if isinstance(template, (list, tuple)):
-        return type(template)(fill(value, choose) for value in template)
-    return template
+        Args:
+            data: as `fill` gave it.
+        """
+        return variant_of(self.data, data)
 
-
-def _fill_step(step: Step, choose: Callable[[Dimension], Any]) -> Step:
-    return Step(step.name, fill(step.columns, choose), fill(step.params, choose))
-
-
-def children(template: Template) -> Iterable[Template]:
-    """What stands directly inside a template that is no dimension."""
-    if isinstance(template, Chain):
-        return template.items
-    if isinstance(template, Step):
-        return (template.columns, template.params)
-    if isinstance(template, dict):
-        return template.values()
-    return template if isinstance(template, (list, tuple)) else ()
+    @functools.cached_property
+    def variants(self) -> tuple[DataSpec, ...]:
+        """Every variant of the data that a trial can have, in the order of the file; but for a tuned part of the rows, which is whole."""
+        data = self.sections.get("data")
+        if not data:
+            return (self.data,)
+        names = [dim.name for key, template in data.items() if key != "rows" for dim in dimensions(template)]
+        found = (self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {})) for filled in ways({"data": data}, names))
+        return tuple({repr(spec): spec for spec in found}.values())
 
 
 def references(space: Space) -> list[str]:
     """Every `module:attr` that a space names, without repeats: the trainer's, the data's, the steps'."""
     from sweeps import refs
 
-    sources = [space.data.train, *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
+    sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
     found = [space.trainer.loop, space.trainer.load, *sources]
 
     def walk(template: Template) -> None:
@@ -154,79 +142,28 @@ def references(space: Space) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def count_cells(template: Template) -> int:
-    """How many cells `cells_of` would make."""
-    if isinstance(template, Dimension):
-        counts = [count_cells(option.value) for option in template.options]
-        return sum(counts) if template.is_grid else math.prod(counts)
-    return math.prod(count_cells(child) for child in children(template))
-
-
-def cells_of(template: Template) -> Iterator[dict[str, Any]]:
-    """Every combination of the grids in a template; see `Space.cells`."""
-    if isinstance(template, Dimension) and template.is_grid:
-        for option in template.options:
-            for rest in cells_of(option.value):
-                yield {template.name: option.key, **rest}
-        return
-    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-    for parts in itertools.product(*map(list, map(cells_of, inside))):
-        yield {name: key for part in parts for name, key in part.items()}
-
-
-def count_variants(template: Template) -> int:
-    """How many values `variants` would make; its dimensions are grids, choices and ranges of integers."""
-    if isinstance(template, Dimension):
-        if template.kind in BRANCHING:
-            return sum(count_variants(option.value) for option in template.options)
-        return len(_integers(template))
-    return math.prod(count_variants(child) for child in children(template))
-
-
-def variants(template: Template) -> Iterator[Any]:
-    """Every value that a template of scaling can be filled to."""
-    if isinstance(template, Dimension):
-        if template.kind in BRANCHING:
-            for option in template.options:
-                yield from variants(option.value)
-        else:
-            yield from _integers(template)
-    elif isinstance(template, dict):
-        for values in itertools.product(*(list(variants(value)) for value in template.values())):
-            yield dict(zip(template, values, strict=True))
-    else:
-        yield template
-
-
-def _integers(dim: Dimension) -> range:
-    assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
-    return range(dim.lower, dim.highest + 1, int(dim.q or 1))
-
-
-def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Every distinct shape that a scaling section can make, in the order of the file."""
-    return tuple(dict.fromkeys(shape_of(filled, backend) for filled in variants(scaling)))
-
-
-def known_chains(space: Space) -> list[tuple[Step, ...]]:
-    """The distinct chains that are known before a trial is sampled: constant ones and those of the grid."""
+def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
+    """The distinct pairs of data variant and chain that are known before a trial is sampled: constant ones and those of the grid."""
 
     class Unknown(Exception):
         pass
 
-    chains = {}
+    fits = {}
+    mine = [*dimensions(space.sections.get("data")), *dimensions(space.sections.get("preprocessor"))]
+    asked = {term.name for dim in mine for term in dim.when}
     for cell in space.cells:
+        guessed: set[str] = set()
 
-        def choose(dimension: Any, cell: dict[str, Any] = cell) -> Any:
+        def choose(dimension: Any, cell: dict[str, Any] = cell, guessed: set[str] = guessed) -> Any:
             if dimension.name in cell:
                 return cell[dimension.name]
-            if dimension.name.split(".")[0] == "preprocessor":
+            if dimension.name.split(".")[0] in ("preprocessor", "data"):
                 raise Unknown
-            if dimension.options:
-                return dimension.options[0].key
-            return 0.5 if dimension.lower is None else dimension.lower
+            guessed.add(dimension.name)
+            return any_key(dimension)
 
         with contextlib.suppress(Unknown):
-            chain = tuple(space.fill(choose)["preprocessor"])
-            chains[repr(chain)] = chain
-    return list(chains.values())
+            filled = space.fill(choose)
+            if not asked & guessed:
+                fits[repr((filled["data"], filled["preprocessor"]))] = (filled["data"], filled["preprocessor"])
+    return list(fits.values())

@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.space.checks import Problems
+from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.domains import ALIASES, BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
 from sweeps.space.labels import canon, keys_of
 from sweeps.space.nodes import Node
-from sweeps.space.spec import Template
+from sweeps.space.templates import Template
+from sweeps.space.when import Whens
 
 Read = Callable[[Node, str], Template]
 
@@ -38,6 +41,7 @@ class Tunable:
         self.problems, self.roots = problems, roots
         self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
+        self.whens = Whens(problems)
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -62,7 +66,6 @@ class Tunable:
 
     def domain(self, node: Node, path: str) -> str | None:
         """The domain that a mapping is; None if it is a constant; BROKEN, with a problem noted, if it is nearly a domain."""
-        self.when(node, path)
         names = [key for key in node.value if key != "when"]
         found = [key for key in names if key in DOMAINS]
         if found and len(names) == 1:
@@ -81,14 +84,17 @@ class Tunable:
             if meant := ALIASES.get(name.lower(), close[0] if close else None):
                 self.problems.add(node.keys[name], path, f"unknown domain `{name}`; did you mean `{meant}`?")
                 return BROKEN
+        if "when" in node.value:
+            self.stray(node, path)
         return None
 
-    def when(self, node: Node, path: str) -> None:
-        if "when" in node.value:
-            self.problems.add(node.keys["when"], path, "conditions (`when:`) are not supported yet")
+    def stray(self, node: Node, path: str) -> None:
+        """Note a `when` that stands beside no domain."""
+        text = "`when` stands beside a domain; a constant has none, but may be a choice of one option: {choice: [...], when: {...}}"
+        self.problems.add(node.keys["when"], path, text)
 
-    def branches(self, node: Node, path: str, kind: str, read: Read) -> Template:
-        """A grid or a choice whose options are read by `read`."""
+    def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
+        """A grid or a choice whose options are read by `read`; `otherwise` is in its place where its condition does not hold."""
         if kind == BROKEN:
             return BAD
         if kind not in BRANCHING:
@@ -102,7 +108,10 @@ class Tunable:
         slot = len(self._slots)  # in the order of the file: before what stands inside it
         self._slots.append(None)
         before = len(self.problems)
+        when = self._when(node, path, kind)
+        self.whens.around.append(path)
         values = [read(child, f"{path}.{kind}.{i}") for i, child in enumerate(args.value)]
+        self.whens.around.pop()
         if len(self.problems) > before:
             return BAD
         seen: dict[Any, int] = {}
@@ -112,8 +121,8 @@ class Tunable:
                 shown = args.value[i].show()
                 self.problems.add(args.value[i].mark, path, f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})")
         options = tuple(Option(key, value) for key, value in zip(keys_of(values), values, strict=True))
-        dim = Dimension(self._unique(path), kind, options)
-        self._slots[slot] = dim
+        dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
+        self._slots[slot] = self.whens.known[dim.name] = dim
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
@@ -126,14 +135,20 @@ class Tunable:
             form = ", ".join(RULES[kind].args)
             self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
             return BAD
+        when = self._when(node, path, kind)
         found = list(faults(kind, args.plain(), args.show()))
         for index, text in found:
             self.problems.add(mark if index is None else args.value[index].mark, path, text)
         if found:
             return BAD
-        dim = build(self._unique(path), kind, args.plain())
+        dim = replace(build(self._unique(path), kind, args.plain()), when=when)
         self._slots.append(dim)
+        self.whens.known[dim.name] = dim
         return dim
+
+    def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
+        self.whens.begun.add(path)
+        return self.whens.read(node, path, kind)
 
     def _unique(self, path: str) -> str:
         """A dimension's name; numbered where keys with dots in them make two paths alike."""

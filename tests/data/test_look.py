@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from sweeps.data import files, heads, look, toys
 from sweeps.data.named import problems_of
 from sweeps.errors import InputError, Problem
 from sweeps.space import Space, load
-from sweeps.space.load import SKLEARN
-from sweeps.space.spec import Chain
+from sweeps.space.data import SKLEARN
 from sweeps.space.steps import Step
+from sweeps.space.templates import Chain
 from tests.bad_input import ROWS, furnish, rows, top
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
@@ -43,6 +44,44 @@ def said(space: Space) -> list[str]:
     with pytest.raises(InputError) as e:
         look.look(space)
     return [str(problem) for problem in e.value.problems]
+
+
+# ---- variants
+
+
+OTHER = "age,plan,y\n" + "".join(f"{i},a,{('no', 'yes', 'maybe')[i % 3]}\n" for i in range(9))
+
+
+def test_every_variant_is_looked_at_each_at_its_option(space, tmp_path):
+    (tmp_path / "more.csv").write_text("age,y\n1,no\n2,yes\n3,yes\n")
+    assert said(
+        space(
+            "{train: {grid: [rows.csv, row.csv, more.csv]}, label: y, valid: 0.25}",
+            space="{preprocessor: {OneHotEncoder: {columns: plan}}}",
+        )
+    ) == [
+        "space.yaml:2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
+        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `more.csv` has no column `plan`; valid: age",
+    ]
+    drop = space("{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan], [plan, agee]]}}")
+    assert said(drop) == ["space.yaml:2:76: data.drop.choice.2: `rows.csv` has no column `agee`; did you mean `age`?"]
+
+
+def test_a_column_that_a_variant_drops_is_no_feature_there(space):
+    dropped = space(
+        "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}", space="{preprocessor: {OneHotEncoder: {columns: plan}}}"
+    )
+    assert said(dropped) == ["space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is no feature: data.drop or a split takes it"]
+
+
+def test_variants_agree_on_the_label(space, tmp_path):
+    (tmp_path / "other.csv").write_text(OTHER)
+    (tmp_path / "same.csv").write_text(ROWS)
+    look.look(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
+    assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
+        "space.yaml:2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
+        "variants need the same task and classes"
+    ]
 
 
 # ---- columns that steps name
@@ -304,7 +343,7 @@ def test_it_imports_nothing_heavy(space, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, monkeypatch):
-    from sweeps.data import load_splits
+    from sweeps.data.variants import Variants
 
     count = 0
     for i, case in enumerate(case for cases in rows.TABLE.values() for case in cases):
@@ -315,8 +354,10 @@ def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, mon
         monkeypatch.chdir(folder)
         case.write(folder)
         with pytest.raises(InputError) as e:
-            load_splits(load("space.yaml").data)
-        mine = {line.partition(": ")[2] for line in case.answer}
+            space = load("space.yaml")
+            Variants(space.data, space.variants, 0, tuple(space.sections.get("data", ())))
+        # the reader names the key, the look its option
+        mine = {re.sub(r"^(data\.\w+)\.(grid|choice)\.\d+: ", r"\1: ", line.partition(": ")[2]) for line in case.answer}
         theirs = {f"{p.place}: {p.text}" for p in e.value.problems}
         assert theirs <= mine, case.name
         count += 1

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.space import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec, load
-from sweeps.space.keys import seconds
+from sweeps.space.values import seconds
 from tests.space.conftest import HEAD
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
@@ -64,7 +64,12 @@ def test_everything_as_written(write) -> None:
     assert space.scheduler == Scheduler("asha", 200, 10, 4)
     assert space.limits == Limits(64, 5400.0, None, 0)
     filled = space.fill(lambda dim: 0.01)
-    assert filled == {"params": {"eta": 0.01, "on": "no"}, "preprocessor": (), "scaling": {"num_workers": 2, "use_gpu": True}}
+    assert filled == {
+        "data": {},
+        "params": {"eta": 0.01, "on": "no"},
+        "preprocessor": (),
+        "scaling": {"num_workers": 2, "use_gpu": True},
+    }
     assert pickle.loads(pickle.dumps(space)) == space
 
 
@@ -76,7 +81,7 @@ def test_defaults(write) -> None:
     assert space.scheduler == Scheduler("none", None, 1, 3)
     assert space.limits == Limits(1, None, None, 2)
     assert space.dimensions == () and space.cells == ({},)
-    assert space.fill(pytest.fail) == {"params": {}, "preprocessor": (), "scaling": {}}
+    assert space.fill(pytest.fail) == {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
 
 
 def test_empty_sections_count_as_absent(write) -> None:
@@ -114,7 +119,7 @@ BAD_TOP = [
     (top(name="{choice: [a, b]}"), "4:8", "name: a choice under name"),
     (top(nmae="x"), "4:1", "nmae: unknown key; did you mean `name`?"),
     (top(zzz="1"), "4:1", "zzz: unknown key; valid: name, trainer, data"),
-    (top(when="x"), "4:1", "conditions (`when:`) are not supported yet"),
+    (top(when="x"), "4:1", "when: stands beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"),
     (top(trainer=None), "1:1", "trainer: is required: one of "),
     (top(trainer="xgbost"), "1:10", "unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?"),
     (top(trainer="../x"), "1:10", "unknown trainer ../x"),
@@ -135,7 +140,7 @@ BAD_TOP = [
     (top(data="{train: '', valid: 0.2}"), "2:15", "data.train: must not be empty"),
     (top(data="{train: sklearn:irs, valid: 0.2}"), "2:15", "scikit-learn's `irs` is not known; did you mean `iris`?"),
     (top(data="{train: json:lod, valid: 0.2}"), "2:15", "data.train: `json:lod`"),
-    (top(data="{train: {grid: [a, b]}, valid: 0.2}"), "2:16", "data.train: a grid under data"),
+    (top(data="{train: a, valid: 0.2, label: {grid: [a, b]}}"), "2:38", "data.label: a grid under data"),
     (data("valid: 1.5"), "2:29", "data.valid: a fraction must be above 0 and below 1, got 1.5"),
     (data("valid: 0"), "2:29", "above 0 and below 1, got 0"),
     (data("valid: true"), "2:29", "data.valid: must be a fraction such as 0.2"),
@@ -153,14 +158,14 @@ BAD_TOP = [
     (data("valid: 0.2, tets: 0.1"), "2:34", "data.tets: unknown key; did you mean `test`?"),
     (top(objective="{metric: m}"), "3:1", "objective.goal: is required; give minimize or maximize"),
     (top(objective="{metric: m, goal: minimise}"), "3:30", "got minimise; did you mean `minimize`?"),
-    (top(search="{algorithm: gp}"), "4:21", "search.algorithm: must be tpe, random or grid, got gp"),
+    (top(search="{algorithm: hyperopt}"), "4:21", "search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt"),
     (top(search="{seed: -1}"), "4:16", "search.seed: must be at least 0, got -1"),
     (top(search="{seed: 1.0}"), "4:16", "search.seed: must be an integer, got 1.0"),
     (top(search="{seed: true}"), "4:16", "search.seed: must be an integer, got true"),
     (top(search="{seed: 4294967296}"), "4:16", "search.seed: must be below 4294967296"),
-    (top(search="tpe"), "4:9", "search: must be a mapping with keys algorithm, seed, got tpe"),
+    (top(search="tpe"), "4:9", "search: must be a mapping with keys algorithm, seed, options, initial_points, got tpe"),
     (top(scheduler="{name: asha}"), "4:1", "scheduler.max_t: is required by asha"),
-    (top(scheduler="{name: hyperband}"), "4:19", "scheduler.name: must be none or asha, got hyperband"),
+    (top(scheduler="{name: bohb}"), "4:19", "scheduler.name: must be none, asha, hyperband, median or pbt, got bohb"),
     (top(scheduler="{max_t: 3}"), "4:1", "scheduler.name: is required beside other keys"),
     (top(scheduler="{name: asha, max_t: 3, grace_period: 4}"), "4:49", "scheduler.grace_period: must be at most max_t, 3, got 4"),
     (top(scheduler="{name: asha, max_t: 3, reduction_factor: 1}"), "4:53", "scheduler.reduction_factor: must be at least 2, got 1"),
@@ -176,9 +181,9 @@ BAD_TOP = [
     (top(limits="{max_trils: 8}"), "4:10", "limits.max_trils: unknown key; did you mean `max_trials`?"),
     (top(space="3"), "4:8", "space: must be a mapping with sections"),
     (top(space="{grid: [1]}"), "4:9", "space.grid: a grid stands inside a section"),
-    (top(space="{data: {}}"), "4:9", "space.data: data is not tuned; it stands at the top of the file"),
+    (top(space="{data: {}}"), "4:9", "space.data: data stands at the top of the file; its train, drop and rows may be tuned there"),
     (top(space="{parms: {}}"), "4:9", "space.parms: unknown section; did you mean `params`?"),
-    (top(space="{when: {}}"), "4:9", "conditions (`when:`) are not supported yet"),
+    (top(space="{when: {}}"), "4:9", "space: `when` stands beside a domain; a constant has none"),
     (top(space="{params: {eta: {uniform: [0, 1]}}}"), "1:1", "limits.max_trials: is required, as params.eta is sampled"),
     (
         top(limits="{max_trials: 3}", space="{params: {a: {grid: [1, 2]}, b: {grid: [1, 2]}}}"),
@@ -212,7 +217,7 @@ BAD_SPACE = [
     ("params: {eta: {grid: [{a: 1, b: 2}, {b: 2, a: 1}]}}", "6:39", "same option twice: {b: 2, a: 1}"),
     ("params: {eta: {uniform: [0, 1], choice: [1]}}", "6:35", "two domains in one mapping: uniform, choice"),
     ("params: {eta: {quniform: [0, 1], q: 0.1}}", "6:18", "`quniform` must be the only key of its mapping, which also has: q"),
-    ("params: {eta: {uniform: [0, 1], when: {a: b}}}", "6:35", "params.eta: conditions (`when:`) are not supported yet"),
+    ("params: {eta: {uniform: [0, 1], when: {a: b}}}", "6:42", "params.eta: `when` names no dimension: `a`"),
     ("params: {a: [1, {uniform: [1, 0]}]}", "6:20", "params.a.1: uniform needs lower < upper"),
     ("params: {a: {grid: [1, {uniform: [1, 0]}]}}", "6:27", "params.a.grid.1: uniform needs lower < upper"),
     ("params: 3", "6:11", "params: must be a mapping, got 3"),
@@ -242,7 +247,7 @@ BAD_SPACE = [
     ("preprocessor: {StandardScaler: {columns: [a, 3]}}", "6:48", "columns.1: a column's name must be text, got 3; quote it"),
     ("preprocessor: {StandardScaler: {columns: {randint: [0, 1]}}}", "6:44", "can be a grid or a choice, not randint"),
     ("preprocessor: {SimpleImputer: {strategy: {choice: []}}}", "6:45", "preprocessor.SimpleImputer.strategy: choice needs a list"),
-    ("preprocessor: {StandardScaler: {when: 3}}", "6:35", "preprocessor.StandardScaler: conditions (`when:`)"),
+    ("preprocessor: {StandardScaler: {when: 3}}", "6:35", "preprocessor.StandardScaler: `when` stands beside a domain"),
     ("scaling: 2", "6:12", "scaling: must be a mapping with keys num_workers, use_gpu, resources_per_worker, got 2"),
     ("scaling: {workers: 2}", "6:13", "scaling.workers: unknown key; did you mean `num_workers`?"),
     ("scaling: {num_workers: 0}", "6:26", "scaling.num_workers: must be an integer of at least 1, got 0"),
@@ -431,3 +436,26 @@ def test_every_key_knows_its_place(write) -> None:
     assert space == load(Path("space.yaml").absolute(), ("limits.max_trials=3", "space.params.eta=0.2")), "places do not count"
     step = space.sections["preprocessor"].items[0]
     assert step.path == "preprocessor.0.StandardScaler" and "path" not in repr(step)
+
+
+@pytest.mark.parametrize(
+    "trainer, name, told",
+    [
+        ("xgboost", "max_dept", "is no parameter of xgboost; did you mean `max_depth`?"),
+        ("torch_tabular", "widht", "is no parameter of torch_tabular; did you mean `width`?"),
+        ("xgboost", "my_own_thing", None),  # XGBoost may know more than we do
+        ("xgboost", "lambdarank_bias_norm", None),
+    ],
+)
+def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, trainer, name, told):
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        f"trainer: {trainer}\ndata: {{train: 'sklearn:wine', label: target, valid: 0.2}}\n"
+        f"objective: {{metric: valid-x, goal: minimize}}\nlimits: {{max_trials: 1}}\nspace:\n  params:\n    {name}: {{uniform: [0, 1]}}\n"
+    )
+    if told is None:
+        assert load(file).dimensions[0].name == f"params.{name}"
+    else:
+        with pytest.raises(InputError) as e:
+            load(file)
+        assert str(e.value) == f"{file}:7:5: params.{name}: {told}"

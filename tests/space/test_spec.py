@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sweeps.resources import Shape
 from sweeps.space import Dimension, Option, Step
-from sweeps.space.spec import cells_of, count_cells, count_variants, fill, variants
+from sweeps.space.templates import fill
+from sweeps.space.walks import cells_of, count_cells, count_variants, variants
 
 
 def first(dim: Dimension) -> Any:
@@ -73,6 +74,7 @@ def test_fill_asks_only_for_what_is_met(space) -> None:
         return first(dim)
 
     assert loaded.fill(ask) == {
+        "data": {},
         "preprocessor": (Step("SimpleImputer", None, {"strategy": "mean"}), Step("StandardScaler")),
         "scaling": {"num_workers": 1, "resources_per_worker": {"CPU": 1}},
         "params": {"eta": 1e-4, "layers": [1, 64, {"width": 8}], "booster": "gbtree", "noise": 0.0},

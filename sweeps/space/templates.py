@@ -1,0 +1,97 @@
+"""Templates: values that hold dimensions, and how they are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.space.conditions import ABSENT, holds
+from sweeps.space.domains import Dimension
+from sweeps.space.steps import Step
+
+# A template is a value that may hold dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension itself.
+Template = Any
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain of steps as a template; a dimension in it stands for the steps of its chosen option."""
+
+    items: tuple[Step | Dimension, ...] = ()
+
+
+def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None) -> Any:
+    """A template with a value in place of every dimension that is active; see `Space.fill`.
+
+    Args:
+        template: what to fill.
+        choose: the key of a dimension's value.
+        known: what was chosen before, which conditions look at; what is chosen here is added.
+
+    Returns:
+        ABSENT for an inactive dimension; inside a list, a mapping or a chain it is left out.
+    """
+    known = {} if known is None else known
+    if isinstance(template, Dimension):
+        if not holds(template.when, known):
+            return fill(template.otherwise, choose, known)
+        key = choose(template)
+        value = template.value(key)
+        known[template.name] = key if template.options else value
+        return fill(value, choose, known)
+    if isinstance(template, Chain):
+        steps: list[Step] = []
+        for item in template.items:
+            found = (_fill_step(item, choose, known),) if isinstance(item, Step) else fill(item, choose, known)
+            steps.extend(() if found is ABSENT else found)
+        return tuple(steps)
+    if isinstance(template, dict):
+        filled = {key: fill(value, choose, known) for key, value in template.items()}
+        return {key: value for key, value in filled.items() if value is not ABSENT}
+    if isinstance(template, (list, tuple)):
+        return type(template)(value for value in (fill(item, choose, known) for item in template) if value is not ABSENT)
+    return template
+
+
+def _fill_step(step: Step, choose: Callable[[Dimension], Any], known: dict[str, Any]) -> Step:
+    columns = fill(step.columns, choose, known)
+    return Step(step.name, None if columns is ABSENT else columns, fill(step.params, choose, known))
+
+
+def children(template: Template) -> Iterable[Template]:
+    """What stands directly inside a template that is no dimension."""
+    if isinstance(template, Chain):
+        return template.items
+    if isinstance(template, Step):
+        return (template.columns, template.params)
+    if isinstance(template, dict):
+        return template.values()
+    return template if isinstance(template, (list, tuple)) else ()
+
+
+def dimensions(template: Template) -> Iterator[Dimension]:
+    """Every dimension in a template, in the order of the file."""
+    inside = children(template)
+    if isinstance(template, Dimension):
+        yield template
+        inside = [option.value for option in template.options]
+    for child in inside:
+        yield from dimensions(child)
+
+
+def surroundings(template: Template) -> dict[str, tuple[str, Any] | None]:
+    """Where each dimension stands: the name of the one that it is inside of and the key of its option there; None for no other."""
+    found: dict[str, tuple[str, Any] | None] = {}
+
+    def walk(at: Template, outer: tuple[str, Any] | None) -> None:
+        if isinstance(at, Dimension):
+            found[at.name] = outer
+            for option in at.options:
+                walk(option.value, (at.name, option.key))
+            return
+        for child in children(at):
+            walk(child, outer)
+
+    walk(template, None)
+    return found

@@ -1,0 +1,84 @@
+"""What single values of the sections that are not tuned must be; each raises ValueError with its rule."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
+
+
+def seconds(value: Any) -> float:
+    """A duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
+
+    Raises:
+        ValueError: it is none of these, or not above 0.
+    """
+    total = math.nan
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        total = float(value)
+    elif isinstance(value, str) and value and (found := _DURATION.match(value)):
+        total = sum(float(n) * unit for n, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True) if n)
+    if not 0 < total < math.inf:
+        raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
+    return total
+
+
+def auto(value: Any) -> Any:
+    if value == "auto" and isinstance(value, str):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("must be `auto` or an integer of at least 1")
+    return value
+
+
+def fraction(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise ValueError("must be a fraction above 0 and below 1")
+    return float(value)
+
+
+def number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError("must be a number")
+    return float(value)
+
+
+def above_0(value: Any) -> float:
+    if _is_no_number(value) or not 0 < value < math.inf:
+        raise ValueError("must be a number above 0")
+    return float(value)
+
+
+def half(value: Any) -> float:
+    if _is_no_number(value) or not 0 < value <= 0.5:
+        raise ValueError("must be above 0 and at most 0.5")
+    return float(value)
+
+
+def probability(value: Any) -> float:
+    if _is_no_number(value) or not 0 <= value <= 1:
+        raise ValueError("must be from 0 to 1")
+    return float(value)
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, bool) or not isinstance(value, (int, float))
+
+
+def share(value: Any) -> float:
+    """A part of the rows.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise ValueError("must be a part above 0 and at most 1")
+    return float(value)
+
+
+def plain_scalar(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        raise ValueError("must be one value of the column")
+    return value

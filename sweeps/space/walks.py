@@ -1,0 +1,243 @@
+"""Walks over what a space tunes: its cells, its shapes, and every way to fill a part of it. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from sweeps.resources import Shape, shape_of
+from sweeps.space.conditions import Term, holds
+from sweeps.space.domains import BRANCHING, Dimension, multiple
+from sweeps.space.templates import Template, children, dimensions, fill, surroundings
+
+MAX_CELLS = 100_000
+MAX_SHAPES = 10_000
+_EDGE = 1e-9  # of the quantiles between which a normal distribution is looked at
+
+
+# ---- cells
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """A dimension, and what stands inside each of its options."""
+
+    dim: Dimension
+    branches: tuple[tuple[_Fork, ...], ...]
+
+
+def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
+    """The dimensions that decide about cells: all of them where there are conditions; else the grids, and what holds grids."""
+    if not isinstance(template, Dimension):
+        return tuple(fork for child in children(template) for fork in _forks(child, every))
+    branches = tuple(_forks(option.value, every) for option in template.options)
+    return (_Fork(template, branches),) if every or template.is_grid or any(branches) else ()
+
+
+def count_cells(template: Template) -> int:
+    """How many cells `cells_of` would make; no more than one over `MAX_CELLS` are counted where there are conditions."""
+    if any(dim.when for dim in dimensions(template)):
+        return sum(1 for _ in itertools.islice(cells_of(template), MAX_CELLS + 1))
+    return _product(template)
+
+
+def _product(template: Template) -> int:
+    if isinstance(template, Dimension):
+        counts = [_product(option.value) for option in template.options]
+        return sum(counts) if template.is_grid else math.prod(counts)
+    return math.prod(_product(child) for child in children(template))
+
+
+def cells_of(template: Template) -> Iterator[dict[str, Any]]:
+    """Every combination of the grids in a template that exists; see `Space.cells`."""
+    every = any(dim.when for dim in dimensions(template))
+    # What is still to come; the cell so far; the names of dimensions that no cell decides.
+    todo: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
+    while todo:
+        coming, cell, open_ = todo.pop()
+        while coming:
+            fork, coming = coming[0], coming[1:]
+            if holds(fork.dim.when, cell, open_) is False:
+                continue
+            if fork.dim.is_grid:
+                ways = [
+                    (branch + coming, {**cell, fork.dim.name: option.key}, open_)
+                    for option, branch in zip(fork.dim.options, fork.branches, strict=True)
+                ]
+                todo.extend(reversed(ways))
+                break
+            coming = tuple(itertools.chain(*fork.branches)) + coming
+            open_ |= {fork.dim.name}
+        else:
+            yield cell
+
+
+# ---- every way
+
+
+def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Every way to fill the sections as far as some dimensions make a difference; what does not is filled anyhow.
+
+    Args:
+        sections: of a space, all of them.
+        names: of the dimensions that are to take all their values; with them go those that decide whether they are there.
+            A number that is asked for by conditions alone takes a value on each side of what it is compared with.
+    """
+    dims = {dim.name: dim for dim in dimensions(dict(sections))}
+    outer = surroundings(dict(sections))
+    wanted, turned = set(names), list(names)
+    while turned:
+        name = turned.pop()
+        around = outer[name]
+        near = [*(term.name for term in dims[name].when), *((around[0],) if around else ())]
+        turned += [n for n in near if n not in wanted]
+        wanted.update(near)
+    keys = {name: _keys(dims[name], name in names, dims.values()) for name in wanted}
+    todo: list[tuple[int, ...]] = [()]
+    while todo:
+        way = todo.pop()
+        taken: list[int] = []
+
+        def choose(dim: Dimension, way: tuple[int, ...] = way, taken: list[int] = taken) -> Any:
+            if dim.name not in keys:
+                return any_key(dim)
+            if len(taken) < len(way):
+                taken.append(way[len(taken)])
+            else:  # the first time this way comes here: the other options are ways of their own
+                todo.extend((*taken, i) for i in reversed(range(1, len(keys[dim.name]))))
+                taken.append(0)
+            return keys[dim.name][taken[-1]]
+
+        known: dict[str, Any] = {}
+        yield {name: fill(template, choose, known) for name, template in sections.items()}
+
+
+def any_key(dim: Dimension) -> Any:
+    """A key of a dimension, whichever."""
+    return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
+
+
+def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
+    if dim.options:
+        return [option.key for option in dim.options]
+    if whole and dim.is_integer:
+        return list(_integers(dim))
+    terms = [term for other in dims for term in other.when if term.name == dim.name]
+    keys = points(dim, {number for term in terms for _, number in term.tests})
+    return keys if dim.mean is None else [_quantile(dim, key) for key in keys]
+
+
+def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
+    """Values of a domain of numbers on every side of some numbers, so that each comparison with these holds for one or for none.
+
+    Of a domain of any numbers these lie between the numbers and never on them: no trial hits one.
+    """
+    if dim.mean is not None and dim.sd is not None:
+        spread = NormalDist(dim.mean, dim.sd)
+        lower, upper = spread.inv_cdf(_EDGE), spread.inv_cdf(1 - _EDGE)
+    else:
+        assert dim.lower is not None and dim.highest is not None
+        lower, upper = dim.lower, dim.highest
+    inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
+    if dim.is_integer or dim.q is not None:
+        q = dim.q or 1
+        near = {multiple(at if isinstance(at, int) else float(at), q) + k * q for at in inside for k in (-1, 0, 1)}
+        return sorted({multiple(value, q) for value in near if lower <= value <= upper}) or [lower]
+    return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
+
+
+def _quantile(dim: Dimension, value: float) -> float:
+    assert dim.mean is not None and dim.sd is not None
+    return min(max(NormalDist(dim.mean, dim.sd).cdf(value), _EDGE), 1 - _EDGE)
+
+
+# ---- what can be met
+
+
+def unmet(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
+    """The name of a dimension that would have to be two things at once for this one to be there; None if it can be there.
+
+    Args:
+        dim: with a condition.
+        dims: all of them, by name.
+        outer: see `surroundings`.
+    """
+    needed: dict[str, list[Term]] = {}
+    todo, seen = [dim.name], {dim.name}
+    while todo:
+        name = todo.pop()
+        around = outer.get(name)
+        for term in (*dims[name].when, *((Term(around[0], keys=(around[1],)),) if around else ())):
+            needed.setdefault(term.name, []).append(term)
+            if term.name not in seen:
+                seen.add(term.name)
+                todo.append(term.name)
+    return next((name for name, terms in needed.items() if not possible(dims[name], terms)), None)
+
+
+def possible(dim: Dimension, terms: Collection[Term]) -> bool:
+    """Whether any value of a dimension passes all of these."""
+    if dim.options:
+        values: list[Any] = [option.key for option in dim.options]
+    else:
+        values = list(points(dim, {number for term in terms for _, number in term.tests}))
+    return any(all(term.holds(value) for term in terms) for value in values)
+
+
+# ---- shapes
+
+
+def count_variants(template: Template) -> int:
+    """How many values `variants` would make; its dimensions are grids, choices and ranges of integers."""
+    if isinstance(template, Dimension):
+        absent = bool(template.when)
+        if template.kind in BRANCHING:
+            return sum(count_variants(option.value) for option in template.options) + absent
+        return len(_integers(template)) + absent
+    return math.prod(count_variants(child) for child in children(template))
+
+
+def variants(template: Template) -> Iterator[Any]:
+    """Every value that a template of scaling can be filled to, where each condition may hold or not."""
+    if isinstance(template, Dimension):
+        if template.when:
+            yield template.otherwise
+        if template.kind in BRANCHING:
+            for option in template.options:
+                yield from variants(option.value)
+        else:
+            yield from _integers(template)
+    elif isinstance(template, dict):
+        for values in itertools.product(*(list(variants(value)) for value in template.values())):
+            yield dict(zip(template, values, strict=True))
+    else:
+        yield template
+
+
+def _integers(dim: Dimension) -> range:
+    assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
+    return range(dim.lower, dim.highest + 1, int(dim.q or 1))
+
+
+def _shape(filled: Any, backend: str) -> Shape:
+    """The shape of a filled section, in which what is absent may still stand."""
+    return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
+
+
+def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
+    """Every distinct shape that a scaling section can make, in the order of the file; more than that where it has conditions."""
+    return tuple(dict.fromkeys(_shape(filled, backend) for filled in variants(scaling)))
+
+
+def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
+    """Every distinct shape that a trial of a space can have."""
+    scaling = sections.get("scaling", {})
+    names = [dim.name for dim in dimensions(scaling)]
+    if not any(dim.when for dim in dimensions(scaling)):
+        return shapes_of(scaling, backend)
+    filled = itertools.islice(ways(sections, names), MAX_SHAPES)
+    return tuple(dict.fromkeys(_shape(found.get("scaling"), backend) for found in filled))

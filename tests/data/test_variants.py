@@ -1,0 +1,143 @@
+"""Variants of the data: what differs between them, what is the same, and when they cannot be compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.data import load_splits
+from sweeps.data.variants import Variants, name_of
+from sweeps.errors import InputError
+from sweeps.space import DataSpec, Split
+
+HALF = Split("fraction", fraction=0.5)
+
+
+def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpec:
+    return DataSpec(**{"train": train, "label": "target", "valid": HALF, "test": None, "task": None, "base": base, **changes})
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.999])
+def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
+    made = Variants(spec(test=Split("fraction", fraction=0.1)), [spec(test=Split("fraction", fraction=0.1))], 3, ("rows",))
+    whole, part = made.of({"rows": 1.0}), made.of({"rows": share})
+    assert part.valid.equals(whole.valid) and part.test.equals(whole.test)
+    assert part.train.num_rows == max(3, round(share * whole.train.num_rows))
+    assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(map(tuple, whole.train.to_pandas().to_numpy()))
+    shares = part.train.column("target").to_pandas().value_counts(normalize=True)
+    assert len(shares) == 3 and abs(shares - 1 / 3).max() <= 1 / part.train.num_rows, "each class keeps its share"
+    assert part.train.equals(made.of({"rows": share}).train), "the same rows for all trials"
+    assert not part.train.equals(Variants(spec(), [spec()], 4, ("rows",)).of({"rows": share}).train)
+
+
+def test_a_rare_class_is_kept():
+    frame = pd.DataFrame({"x": range(200), "y": ["rare"] * 2 + ["b"] * 198})
+    import sys
+    import types
+
+    sys.modules["rare_rows"] = module = types.ModuleType("rare_rows")
+    module.load = lambda: frame
+    try:
+        found = load_splits(spec("rare_rows:load", label="y", rows=0.05))
+    finally:
+        del sys.modules["rare_rows"]
+    assert (found.train.num_rows, sorted(found.train.column("y").unique().to_pylist())) == (5, [0, 1])
+
+
+def test_a_constant_part_is_as_a_tuned_one():
+    fixed = load_splits(spec(rows=0.25), seed=1)
+    tuned = Variants(spec(), [spec()], 1, ("rows",)).of({"rows": 0.25})
+    assert fixed.train.equals(tuned.train) and fixed.valid.equals(tuned.valid)
+
+
+def test_dropped_columns_are_gone_from_every_split():
+    asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
+    made = Variants(spec(), asked, 0, ("drop",))
+    whole, less = made.of({"drop": ()}), made.of({"drop": ("petal length (cm)",)})
+    assert set(whole.features) - set(less.features) == {"petal length (cm)"}
+    assert set(less.train.column_names) == set(less.valid.column_names) == {*less.features, "target"}
+    fixed = load_splits(asked[1])
+    assert fixed.train.equals(less.train) and fixed.valid.equals(less.valid)
+
+
+def test_a_fingerprint_is_of_the_variant():
+    variants = [spec(drop=()), spec(drop=("petal length (cm)",))]
+    made = Variants(spec(), variants, 0, ("drop", "rows"))
+    datas = [{"drop": d, "rows": r} for d in ((), ("petal length (cm)",)) for r in (0.5, 1.0)]
+    prints = [made.fingerprint_of(data) for data in datas]
+    assert len(set(prints)) == 4 and prints == [made.of(data).fingerprint for data in datas]
+    assert made.fingerprint not in prints, "of the sweep it covers all"
+    assert made.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint, "the whole is what it is without variants"
+    assert made.fingerprint_of({"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5}) == prints[2]
+    assert Variants(spec(), [spec()], 0).fingerprint == load_splits(spec()).fingerprint
+    assert len({name_of(data) for data in datas}) == 4 and name_of({}) == ""
+
+
+def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+
+
+def test_sources_agree_on_the_label(tmp_path, monkeypatch):
+    a = pd.DataFrame({"x": np.arange(20), "y": ["no", "yes"] * 10})
+    files(tmp_path, a=a, b=a.assign(y=["no", "yes", "maybe", "no"] * 5), c=a.assign(extra=1))
+    from sweeps.data import load
+
+    def read(source, base, place, args):
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(pd.read_csv(base / source, dtype_backend="pyarrow"), preserve_index=False)
+
+    def kept(source, base, place, args):
+        from sweeps.data.tables import tidy
+
+        return tidy(read(source, base, place, args))
+
+    monkeypatch.setattr(load, "read", kept)  # without Ray
+    ask = lambda *names: [spec(f"{n}.csv", tmp_path, label="y") for n in names]  # noqa: E731
+    made = Variants(ask("a")[0], ask("a", "c"), 0, ("train",))
+    assert made.of({"train": "c.csv"}).features == ("x", "extra") and made.of({"train": "a.csv"}).features == ("x",)
+    assert [made.source({"train": f"{n}.csv"}) for n in "ac"] == ["0", "1"]
+    with pytest.raises(InputError) as e:
+        Variants(ask("a")[0], ask("a", "b"), 0, ("train",))
+    assert str(e.value) == (
+        "data.train: `b.csv` is multiclass of 'maybe', 'no', 'yes', but `a.csv` binary of 'no', 'yes'; "
+        "variants need the same task and classes"
+    )
+
+
+def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other():
+    asked = [spec(drop=()), spec(drop=("petal width",))]
+    with pytest.raises(InputError, match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width \(cm\)`"):
+        Variants(spec(), asked, 0, ("drop",))
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs(local_ray, tmp_path):
+    from sweeps.data.prepared import Shelf, _Keeper
+    from sweeps.space import Step
+
+    rows = pd.DataFrame({"x": np.arange(40.0), "z": np.arange(40) % 7, "y": ["no", "yes"] * 20})
+    files(tmp_path, a=rows, b=rows.assign(x=rows.x * 100))
+    base = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
+    variants = [spec(f"{n}.csv", tmp_path, label="y", valid=base.valid, test=base.test, drop=d) for n in "ab" for d in ((), ("z",))]
+    keeper, scaled = _Keeper((), str(tmp_path), (1,)), (Step("StandardScaler"),)
+    facts = keeper.load(base, 0, variants, ("train", "drop", "rows"))
+    assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
+    datas = [{"train": f"{n}.csv", "drop": d, "rows": r} for n in "ab" for d in ((), ("z",)) for r in (0.5, 1.0)]
+    made = [keeper.prepare(scaled, data) for data in datas + datas]
+    assert keeper.count() == len({one["key"] for one in made}) == len(datas)
+    keeper.prepare((), datas[0])
+    assert keeper.count() == len(datas), "without a step nothing is fitted"
+    shelf = Shelf(tmp_path)
+    for data in datas:
+        own = shelf.facts(data)
+        assert own.features == (("x",) if data["drop"] else ("x", "z")) and own.rows["train"] == 20 * data["rows"]
+        frame, labels = shelf.test(data)
+        assert list(frame) == list(own.features) and len(frame) == len(labels) == 10
+        assert frame.x.max() > 40 if data["train"] == "b.csv" else frame.x.max() < 40
+        assert shelf.chain(scaled, data).columns_in == own.features

@@ -1,0 +1,124 @@
+"""What is tuned under `data:`: the sources, the columns that are dropped, the part of the rows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sweeps.space import known_fits, load
+from sweeps.space.spec import references
+
+HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
+
+
+def data(text: str, space: str = "{}") -> str:
+    return f"{HEAD}data: {text}\nspace: {space}\n"
+
+
+def test_sources_columns_and_rows_are_dimensions(write) -> None:
+    text = data("{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, b]]}, rows: {uniform: [0.1, 1.0]}}")
+    space = load(write(text))
+    assert [(d.name, d.kind) for d in space.dimensions] == [("data.train", "grid"), ("data.drop", "choice"), ("data.rows", "uniform")]
+    assert [option.key for option in space.dimensions[1].options] == ["[]", "[a]", "[a, b]"]
+    assert space.cells == ({"data.train": "a.csv"}, {"data.train": "b.csv"})
+    assert (space.data.train, space.data.drop, space.data.rows, space.data.label) == ("a.csv", (), 1.0, "y")
+    filled = space.fill(lambda dim: {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}[dim.name])
+    assert filled["data"] == {"train": "b.csv", "drop": ("a", "b"), "rows": 0.5}
+    made = space.variant(filled["data"])
+    assert (made.train, made.drop, made.rows, made.valid) == ("b.csv", ("a", "b"), 0.5, space.data.valid)
+    assert [(v.train, v.drop, v.rows) for v in space.variants] == [
+        (train, drop, 1.0) for train in ("a.csv", "b.csv") for drop in ((), ("a",), ("a", "b"))
+    ]
+
+
+def test_without_a_dimension_there_is_one_variant(write) -> None:
+    space = load(write(data("{train: d.csv, valid: 0.2, drop: [a], rows: 0.25}")))
+    assert space.variants == (space.data,) and (space.data.drop, space.data.rows) == (("a",), 0.25)
+    assert space.fill(pytest.fail)["data"] == {} and "data" not in space.sections
+    assert space.variant({}) == space.data
+
+
+def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
+    (tmp_path / "my.py").write_text("def rows(n): ...\ndef more(): ...\n")
+    space = load(write(data('{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: v.csv}')))
+    assert [(v.train, v.args) for v in space.variants] == [("my:rows", {"n": 3}), ("my:rows", {"n": 4}), ("my:more", {})]
+    assert [option.key for option in space.dimensions[0].options] == ["{my:rows: {n: 3}}", "{my:rows: {n: 4}}", "my:more"]
+    assert {"my:rows", "my:more"} <= set(references(space))
+
+
+def test_conditions_on_data_and_of_data(write) -> None:
+    text = data(
+        "{train: {grid: [a.csv, b.csv]}, valid: v.csv, rows: {choice: [0.1, 1.0], when: {data.train: b.csv}},"
+        " drop: [c, {choice: [d, e], when: {data.rows: 0.1}}]}",
+        "{params: {depth: {randint: [1, 9], when: {data.train: a.csv}}}}",
+    )
+    space = load(write(text))
+    found = space.fill(lambda dim: {"data.train": "a.csv"}.get(dim.name, 3))
+    assert (found["data"], found["params"]) == ({"train": "a.csv", "drop": ("c",)}, {"depth": 3})
+    assert space.variant(found["data"]).rows == 1.0, "without rows all of them are there"
+    found = space.fill(lambda dim: {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}[dim.name])
+    assert (found["data"], found["params"]) == ({"train": "b.csv", "rows": 0.1, "drop": ("c", "e")}, {})
+
+
+def test_what_is_known_before_a_trial_is_sampled(write) -> None:
+    grid = "{preprocessor: {grid: [StandardScaler, none]}}"
+    space = load(write(data("{train: {grid: [a.csv, b.csv]}, valid: v.csv}", grid)))
+    told = [(fit["train"], [step.name for step in chain]) for fit, chain in known_fits(space)]
+    assert sorted(told) == [("a.csv", []), ("a.csv", ["StandardScaler"]), ("b.csv", []), ("b.csv", ["StandardScaler"])]
+    assert known_fits(load(write(data("{train: {choice: [a.csv, b.csv]}, valid: v.csv}", grid)))) == []
+
+
+BAD = [
+    ("{train: {uniform: [0, 1]}, valid: v.csv}", "data.train: can be a grid or a choice, not uniform"),
+    (
+        "{train: {grid: [a.csv, 3]}, valid: v.csv}",
+        "data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
+    ),
+    ("{train: {grid: [a.csv, a.csv]}, valid: v.csv}", "data.train: grid has the same option twice: a.csv"),
+    ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn's `irs` is not known; did you mean `iris`?"),
+    ("{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}", "data.train: unknown domain `grid_search`; did you mean `grid`?"),
+    ("{train: a.csv, valid: {choice: [0.1, 0.2]}}", "data.valid: a choice under data; of data, train, drop and rows may be tuned"),
+    ("{train: a.csv, valid: 0.1, label: {choice: [a, b]}}", "data.label: a choice under data; of data, train, drop and rows may be tuned"),
+    ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a part above 0 and at most 1, got 0"),
+    ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a part above 0 and at most 1, got 2"),
+    ("{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}", "data.rows: must be parts above 0 and at most 1, got {uniform: [0, 1]}"),
+    ("{train: a.csv, valid: 0.1, rows: {randint: [1, 9]}}", "data.rows: must be a part of the rows, a grid, a choice or a range of parts"),
+    ("{train: a.csv, valid: 0.1, rows: {randn: [0, 1]}}", "data.rows: must be a part of the rows, a grid, a choice or a range of parts"),
+    ("{train: a.csv, valid: 0.1, drop: {choice: [a, b]}}", "data.drop.choice.0: must be a list of columns, got a"),
+    ("{train: a.csv, valid: 0.1, drop: {choice: [[a], [3]]}}", "data.drop.choice.1.0: a column's name must be text, got 3"),
+    ("{train: a.csv, valid: 0.1, label: y, drop: {choice: [[a], [y]]}}", "data.drop: `y` is the label"),
+    (
+        "{train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv, rows: {choice: [1, 0.5]}}",
+        "`when` may name what stands before it; `data.rows` comes later",
+    ),
+    (
+        "{rows: {grid: [1, 0.5]}, train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv}",
+        "data.train: is always needed, so it cannot have a `when`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "piece"), BAD, ids=[piece[:60] for _, piece in BAD])
+def test_one_clear_line(lines, text: str, piece: str) -> None:
+    found = [line for line in lines(data(text)) if piece in line]
+    assert len(found) == 1 and found[0].startswith("4:")
+
+
+def test_too_many_variants(lines) -> None:
+    columns = ", ".join(f"{{choice: [a{i}, b{i}]}}" for i in range(12))
+    assert "data: makes more than 1000 variants; give fewer options" in lines(data(f"{{train: d.csv, valid: 0.2, drop: [{columns}]}}"))[0]
+
+
+def test_data_comes_before_everything_that_rests_on_it(write) -> None:
+    text = (
+        "space: {params: {a: {choice: [1], when: {data.rows: '< 0.5'}}}}\n"
+        + HEAD
+        + "data: {train: d.csv, valid: 0.2, rows: {uniform: [0.1, 1]}}\n"
+    )
+    space = load(write(text))
+    rng = random.Random(0)
+    for _ in range(20):
+        rows = rng.uniform(0.1, 1)
+        found = space.fill(lambda dim, rows=rows: rows if dim.name == "data.rows" else 1)
+        assert ("a" in found["params"]) == (rows < 0.5)

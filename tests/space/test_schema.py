@@ -1,0 +1,94 @@
+"""The JSON Schema takes what `load` takes, as far as a schema can tell, and refuses what any editor should underline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sweeps.space.domains import DOMAINS
+from sweeps.space.load import TOP
+from sweeps.space.schema import schema
+from sweeps.space.yaml12 import parse, read_text
+from tests.commands import REPO
+
+jsonschema = pytest.importorskip("jsonschema")
+SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
+GOOD = {"trainer": "xgboost", "data": {"train": "d.csv", "valid": 0.2}, "objective": {"metric": "m", "goal": "minimize"}}
+
+
+@pytest.fixture(scope="module")
+def valid():
+    made = schema()
+    jsonschema.Draft202012Validator.check_schema(made)
+    return jsonschema.Draft202012Validator(made).is_valid
+
+
+@pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
+def test_the_shipped_spaces_are_valid(valid, file):
+    assert valid(parse(read_text(file, file.name), file.name).plain())
+
+
+TAKEN = [
+    {"objective": [{"metric": "a", "goal": "minimize"}, {"metric": "seconds", "goal": "minimize"}], "constraints": {"a": "<= 5"}},
+    {"repeats": 3},
+    {"repeats": {"count": 3, "aggregate": "median"}},
+    {"limits": {"timeout": "1h", "max_concurrent_trials": "auto", "patience": 3, "target": 0.1, "max_gpu_hours": 2}},
+    {"limits": None, "space": None},
+    {"search": {"algorithm": "nsga2", "options": {"population_size": 8}, "initial_points": [{"params.eta": 0.1, "value": 3}]}},
+    {"scheduler": {"name": "hyperband", "max_t": 9, "brackets": 2}},
+    {"data": {"train": {"grid": ["a.csv", {"my:load": {"n": 3}}]}, "valid": {"time": "t", "last": 0.2}, "rows": {"uniform": [0.1, 1]}}},
+    {"data": {"train": "a.csv", "valid": "b.csv", "drop": {"choice": [[], ["a"]], "when": {"data.rows": "> 0.5"}}}},
+    {"space": {"scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}}, "params": {"a": {"randn": None}}}},
+]
+REFUSED = [
+    {"limts": {}},
+    {"trainer": None},
+    {"objective": {"metric": "m"}},
+    {"objective": {"metric": "m", "goal": "min"}},
+    {"constraints": {"a": 5}},
+    {"repeats": 0},
+    {"limits": {"max_trials": 0}},
+    {"limits": {"max_failurs": 3}},
+    {"search": {"algorithm": "bayes"}},
+    {"search": {"options": {"popsze": 3}}},
+    {"scheduler": {"name": "asha", "max_t": 9, "brackets": 2}},
+    {"scheduler": {"max_t": 9}},
+    {"data": {"train": "d.csv"}},
+    {"data": {"train": "d.csv", "valid": 1.5}},
+    {"data": {"train": "d.csv", "valid": 0.5, "rows": 2}},
+    {"data": {"train": {"uniform": [0, 1]}, "valid": 0.5, "drop": "a"}},
+    {"space": {"parms": {}}},
+    {"space": {"scaling": {"workers": 2}}},
+    {"space": {"scaling": {"num_workers": {"grid": []}}}},
+    {"space": {"scaling": {"num_workers": {"grid": [1], "when": 3}}}},
+]
+
+
+@pytest.mark.parametrize("changes", TAKEN, ids=map(str, range(len(TAKEN))))
+def test_what_is_right_is_taken(valid, changes):
+    assert valid(GOOD | changes)
+
+
+@pytest.mark.parametrize("changes", REFUSED, ids=map(str, range(len(REFUSED))))
+def test_what_is_wrong_is_refused(valid, changes):
+    assert not valid(GOOD | changes)
+
+
+def test_every_key_and_every_domain_is_in_it():
+    made = schema()
+    assert set(made["properties"]) == set(TOP)
+    kinds = [kind for form in made["$defs"]["domain"]["anyOf"] for kind in form["required"]]
+    assert sorted(kinds) == sorted(DOMAINS)
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_it_is_light():
+    code = (
+        "import sys; from sweeps.space import schema; schema()\n"
+        "assert not {'ray', 'optuna', 'mlflow', 'numpy', 'pandas', 'jsonschema'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,276 @@
+"""How a space is searched: every key, what it takes, and what goes together."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load, not_yet
+from sweeps.space.checks import Problems
+from sweeps.space.keys import Search
+from sweeps.space.points import Points
+from sweeps.space.searching import ALWAYS, DEFAULTS, NEEDED, OPTIONS, SCHEDULERS
+from sweeps.space.yaml12 import parse
+
+HEAD = {
+    "trainer": "xgboost",
+    "data": "{train: d.csv, valid: 0.2}",
+    "objective": "{metric: m, goal: minimize}",
+    "limits": "{max_trials: 20}",
+    "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, drop: {uniform: [0, 1], when: {params.booster: dart}}}}",
+}
+TWO = "[{metric: error, goal: minimize}, {metric: seconds, goal: minimize}]"
+
+
+def top(**changes: str | None) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in (HEAD | changes).items() if value is not None)
+
+
+@pytest.fixture
+def able(monkeypatch) -> None:
+    """As if the engine had learnt everything."""
+    monkeypatch.setattr(not_yet, "NOT_YET", ())
+
+
+@pytest.mark.usefixtures("able")
+class TestWhatIsTaken:
+    def test_several_objectives(self, write) -> None:
+        space = load(write(top(objective=TWO)))
+        assert space.objectives == (Objective("error", "minimize"), Objective("seconds", "minimize"))
+        assert space.objective == space.objectives[0]
+        assert load(write(top(objective="[{metric: m, goal: maximize}]"))).objectives == (Objective("m", "maximize"),)
+
+    @pytest.mark.parametrize("metric", ALWAYS)
+    def test_what_a_trial_costs_is_a_metric(self, write, metric) -> None:
+        space = load(write(top(objective=f"{{metric: {metric}, goal: minimize}}", constraints=f"{{{metric}: '<= 60'}}")))
+        assert space.objective.metric == metric and space.constraints == (Constraint(metric, "<=", 60.0),)
+
+    def test_constraints(self, write) -> None:
+        space = load(write(top(constraints='{latency_ms: "<= 5", recall: ">0.9"}')))
+        assert space.constraints == (Constraint("latency_ms", "<=", 5.0), Constraint("recall", ">", 0.9))
+        latency = space.constraints[0]
+        assert (latency.holds(5.0), latency.holds(5.1), latency.holds(float("nan"))) == (True, False, False)
+        assert load(write(top())).constraints == ()
+
+    @pytest.mark.parametrize(
+        ("yaml", "repeats"),
+        [("3", Repeats(3, "mean")), ("{count: 5, aggregate: median}", Repeats(5, "median")), (None, Repeats(1, "mean"))],
+    )
+    def test_repeats(self, write, yaml, repeats) -> None:
+        assert load(write(top(repeats=yaml))).repeats == repeats
+
+    def test_limits(self, write) -> None:
+        found = load(write(top(limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, max_failures_in_a_row: 3}"))).limits
+        assert (found.max_gpu_hours, found.target, found.patience, found.max_failures_in_a_row) == (2.5, 0.1, 5, 3)
+
+    @pytest.mark.parametrize(
+        ("yaml", "scheduler"),
+        [
+            ("{name: hyperband, max_t: 81}", Scheduler("hyperband", 81, brackets=3)),
+            ("{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}", Scheduler("hyperband", 81, 1, 4, brackets=2)),
+            ("{name: median, grace_period: 3}", Scheduler("median", None, 3, min_trials=5)),
+            (
+                "{name: pbt, perturbation_interval: 4, population: 6}",
+                Scheduler("pbt", perturbation_interval=4, quantile_fraction=0.25, resample_probability=0.25, population=6),
+            ),
+            ("{name: asha, max_t: 9}", Scheduler("asha", 9)),
+            ("{name: none, max_t: 9}", Scheduler("none", 9)),
+        ],
+    )
+    def test_schedulers(self, write, yaml, scheduler) -> None:
+        assert load(write(top(scheduler=yaml))).scheduler == scheduler
+
+    @pytest.mark.parametrize("algorithm", OPTIONS)
+    def test_algorithms_and_their_options(self, write, algorithm) -> None:
+        values = {"deterministic_objective": "true", "scramble": "false", "qmc_type": "halton", "sigma0": "0.5"}
+        options = {name: values.get(name, "0.5" if name.endswith("_prob") else "4") for name in OPTIONS[algorithm]}
+        space = HEAD["space"] if algorithm != "grid" else "{params: {a: {grid: [1, 2]}}}"
+        yaml = f"{{algorithm: {algorithm}, options: {{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
+        found = load(write(top(search=yaml, space=space))).search
+        assert found.algorithm == algorithm and set(found.options or {}) == set(options)
+
+    def test_initial_points(self, write) -> None:
+        points = "[{params.eta: 0.5}, {params.booster: dart, params.eta: 1, params.drop: 0.25, value: 0.7}, {params.booster: gbtree}]"
+        found = load(write(top(search=f"{{initial_points: {points}}}"))).search.initial_points
+        assert found == (
+            InitialPoint({"params.eta": 0.5}),
+            InitialPoint({"params.booster": "dart", "params.eta": 1.0, "params.drop": 0.25}, (0.7,)),
+            InitialPoint({"params.booster": "gbtree"}),
+        )
+        of_two = "[{params.booster: gbtree, params.eta: 1, value: [0.7, 12]}]"
+        assert load(write(top(search=f"{{initial_points: {of_two}}}", objective=TWO))).search.initial_points[0].values == (0.7, 12.0)
+
+    def test_initial_points_are_keys_that_are_sampled(self, write) -> None:
+        space = "{preprocessor: {grid: [none, [SimpleImputer, StandardScaler]]}, params: {n: {randn: [3, 2]}, q: {quniform: [0, 1, 0.25]}}}"
+        (point,) = load(
+            write(top(space=space, search="{initial_points: [{preprocessor: 1, params.n: 3, params.q: 0.75}]}"))
+        ).search.initial_points
+        assert point.keys == {"preprocessor": "SimpleImputer+StandardScaler", "params.n": 0.5, "params.q": 0.75}
+
+
+BAD = [
+    ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
+    ({"objective": "[{metric: a, goal: min}]"}, "objective.0.goal: must be minimize or maximize, got min"),
+    ({"objective": "[{metric: a}]"}, "objective.0.goal: is required; give minimize or maximize"),
+    (
+        {"objective": "[{metric: a, goal: minimize}, {metric: a, goal: maximize}]"},
+        "objective.1.metric: `a` is an objective already",
+    ),
+    (
+        {"objective": TWO, "scheduler": "{name: asha, max_t: 9}"},
+        "scheduler.name: several objectives need none: trials cannot be ranked by one number before they end, got asha",
+    ),
+    ({"objective": TWO, "search": "{algorithm: gp}"}, "search.algorithm: several objectives need nsga2, tpe, random, grid or qmc, got gp"),
+    ({"objective": TWO, "limits": "{max_trials: 9, target: 1}"}, "limits.target: is of one objective, but there are several"),
+    ({"constraints": "3"}, 'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}, got 3'),
+    ({"constraints": "{a: 5}"}, 'constraints.a: must be a comparison with a number, one of <=, >=, <, >, such as "<= 5", got 5'),
+    ({"constraints": '{a: "== 5"}'}, "constraints.a: must be a comparison with a number"),
+    ({"constraints": '{a: "<= b"}'}, "constraints.a: must be a comparison with a number"),
+    ({"repeats": "0"}, "repeats.count: must be at least 1, got 0"),
+    ({"repeats": "{count: 3, aggregate: best}"}, "repeats.aggregate: must be mean, median, min or max, got best"),
+    ({"repeats": "{cuont: 3}"}, "repeats.cuont: unknown key; did you mean `count`?"),
+    ({"limits": "{max_trials: 9, max_gpu_hours: 0}"}, "limits.max_gpu_hours: must be a number above 0, got 0"),
+    ({"limits": "{max_trials: 9, target: low}"}, "limits.target: must be a number, got low"),
+    ({"limits": "{max_trials: 9, patience: 0}"}, "limits.patience: must be at least 1, got 0"),
+    ({"scheduler": "{name: hyperband}"}, "scheduler.max_t: is required by hyperband: the report at which a trial ends"),
+    ({"scheduler": "{name: pbt}"}, "scheduler.perturbation_interval: is required by pbt: the reports between two perturbations"),
+    (
+        {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
+        "scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
+    ),
+    (
+        {"scheduler": "{name: none, grace_period: 3}"},
+        "scheduler.grace_period: is a key of asha and hyperband and median, not of none, which takes max_t",
+    ),
+    ({"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"}, "must be above 0 and at most 0.5, got 0.6"),
+    ({"scheduler": "{name: pbt, perturbation_interval: 3, resample_probability: 2}"}, "must be from 0 to 1, got 2"),
+    ({"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"}, "scheduler.perturbation_interval: must be at most max_t, 2, got 3"),
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
+        "scheduler.population: must be at most limits.max_trials, 20, got 30",
+    ),
+    ({"search": "{options: {n_startup: 3}}"}, "search.options.n_startup: unknown option of tpe; did you mean `n_startup_trials`?"),
+    ({"search": "{options: {popsize: 3}}"}, "search.options.popsize: unknown option of tpe; it is one of cmaes"),
+    ({"search": "{algorithm: random, options: {a: 3}}"}, "search.options.a: unknown option of random; it has none"),
+    ({"search": "{options: {n_startup_trials: many}}"}, "search.options.n_startup_trials: must be an integer of at least 0, got many"),
+    ({"search": "{options: 3}"}, "search.options: must be a mapping, got 3"),
+    ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list of mappings of dimensions to values, got 3"),
+    ({"search": "{initial_points: [3]}"}, "search.initial_points.0: must be a mapping of dimensions to values"),
+    ({"search": "{initial_points: [{params.etta: 1}]}"}, "search.initial_points.0: no dimension `params.etta`; did you mean `params.eta`?"),
+    ({"search": "{initial_points: [{params.eta: 2}]}"}, "search.initial_points.0.params.eta: must be within its bounds, 0 to 1, got 2"),
+    ({"search": "{initial_points: [{params.eta: x}]}"}, "search.initial_points.0.params.eta: must be a number, got x"),
+    (
+        {"search": "{initial_points: [{params.booster: drat}]}"},
+        "search.initial_points.0.params.booster: is none of the options of params.booster; did you mean `dart`?, got drat",
+    ),
+    (
+        {"search": "{initial_points: [{params.booster: gbtree, params.drop: 0.5}]}"},
+        "search.initial_points.0.params.drop: is not there beside the other values of this point",
+    ),
+    (
+        {"search": "{initial_points: [{params.booster: dart, value: 0.5}]}"},
+        "search.initial_points.0: a point with a known result must say all that is there; missing: params.eta, params.drop",
+    ),
+    ({"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"}, "value: must be a number, got x"),
+    (
+        {"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: 1}]}", "objective": TWO},
+        "value: must be a list of 2 numbers, one for each objective, got 1",
+    ),
+]
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize(("changes", "piece"), BAD, ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(BAD)])
+def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
+    (found,) = lines(top(**changes))
+    assert piece in found
+
+
+ASKED = {
+    "objective.1": {"objective": TWO.replace("seconds", "other")},
+    "constraints": {"constraints": "{a: '<= 5'}"},
+    "repeats": {"repeats": "3"},
+    "search.options": {"search": "{options: {n_startup_trials: 3}}"},
+    "search.initial_points": {"search": "{initial_points: [{params.eta: 0.5}]}"},
+    "scheduler.name=hyperband": {"scheduler": "{name: hyperband, max_t: 9}"},
+    "scheduler.name=median": {"scheduler": "{name: median}"},
+    "scheduler.name=pbt": {"scheduler": "{name: pbt, perturbation_interval: 3}"},
+    "limits.max_gpu_hours": {"limits": "{max_trials: 20, max_gpu_hours: 1}"},
+    "limits.target": {"limits": "{max_trials: 20, target: 1}"},
+    "limits.patience": {"limits": "{max_trials: 20, patience: 3}"},
+    "limits.max_failures_in_a_row": {"limits": "{max_trials: 20, max_failures_in_a_row: 3}"},
+    **{f"search.algorithm={name}": {"search": f"{{algorithm: {name}}}"} for name in ("gp", "qmc", "cmaes", "nsga2")},
+    **{f"objective.metric={name}": {"objective": f"{{metric: {name}, goal: minimize}}"} for name in ALWAYS},
+}
+
+
+@pytest.mark.parametrize("entry", not_yet.NOT_YET)
+def test_what_the_engine_does_not_do_is_refused_in_one_line(lines, entry: str) -> None:
+    """An entry that goes takes its test with it."""
+    (found,) = lines(top(**ASKED[entry]))
+    assert "not there yet" in found and entry.partition("=")[0].partition(".1")[0] in found and found[0].isdigit()
+
+
+@pytest.mark.parametrize("entry", ASKED)
+def test_what_is_asked_for_is_taken_or_refused_by_name(write, lines, entry: str) -> None:
+    if entry not in not_yet.NOT_YET:
+        assert load(write(top(**ASKED[entry])))
+
+
+def test_the_tables_name_what_there_is() -> None:
+    from dataclasses import fields
+
+    keys = {key for own in SCHEDULERS.values() for key in own}
+    assert keys == {field.name for field in fields(Scheduler)} - {"name"}
+    assert all(set(more) <= set(SCHEDULERS[name]) for table in (NEEDED, DEFAULTS) for name, more in table.items())
+    assert set(OPTIONS) == set(get_args(get_type_hints(Search)["algorithm"]))
+
+
+RICH = """
+preprocessor:
+  - {grid: [none, [SimpleImputer, StandardScaler], MinMaxScaler]}
+  - {choice: [MaxAbsScaler, UniformKBinsDiscretizer: {bins: {randint: [2, 9]}}], when: {preprocessor.0: [none, 1]}}
+params:
+  kind: {choice: [a, true, 1.5, null, [1, 2], {deep: {quniform: [0, 1, 0.1]}}]}
+  eta: {loguniform: [1e-4, 1], when: {params.kind: [a, 5]}}
+  n: {qlograndint: [2, 64, 2], when: {params.eta: "> 0.01"}}
+  noise: {qrandn: [1, 2, 0.5]}
+"""
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False))
+def test_any_configuration_can_be_an_initial_point(rich, random) -> None:
+    """What a search samples, written as values, is read back to the keys that it was sampled by."""
+    sampled: dict[str, object] = {}
+    written: dict[str, object] = {"value": 0.5}
+
+    def choose(dim):
+        if dim.options:
+            key = random.choice(dim.options).key
+        elif dim.is_integer:
+            key = random.randint(dim.lower, dim.highest)
+        else:
+            key = random.uniform(dim.lower or 0.001, dim.highest or 0.999)
+        sampled[dim.name] = key if dim.options else dim.value(key)
+        written[dim.name] = sampled[dim.name]
+        return key
+
+    rich.fill(choose)
+    problems = Problems()
+    node = parse(json.dumps([written]), "f")
+    (point,) = Points(rich.dimensions, rich.sections, 1, problems).read(node)
+    assert not problems.sorted() and point.values == (0.5,)
+    dims = {dim.name: dim for dim in rich.dimensions}
+    assert {name: key if dims[name].options else dims[name].value(key) for name, key in point.keys.items()} == sampled
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory):
+    file = tmp_path_factory.mktemp("rich") / "rich.yaml"
+    file.write_text(top(space="\n" + "".join(f"  {line}\n" for line in RICH.strip().splitlines())))
+    return load(file)

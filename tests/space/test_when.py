@@ -1,0 +1,359 @@
+"""Conditions: what is there and what is not, which cells exist, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sweeps.errors import InputError
+from sweeps.space import Dimension, Option, Step
+from sweeps.space.conditions import ABSENT, Term, holds
+from sweeps.space.domains import build
+from sweeps.space.templates import fill, surroundings
+from sweeps.space.walks import MAX_CELLS, cells_of, count_cells, points, possible, unmet, ways
+
+BOOSTERS = """
+preprocessor:
+  - SimpleImputer
+  - {grid: [StandardScaler, [MinMaxScaler, Normalizer], none]}
+  - {choice: [MaxAbsScaler], when: {preprocessor.1: none}}
+  - PowerTransformer: {power: 1, method: {choice: [box-cox], when: {preprocessor.1: [StandardScaler, 1]}}}
+scaling:
+  num_workers: {grid: [1, 2], when: {preprocessor.1: StandardScaler}}
+params:
+  booster: {choice: [gbtree, dart, {name: linear}]}
+  rate_drop: {uniform: [0, 1], when: {params.booster: dart}}
+  depth: {randint: [1, 9], when: {params.booster: [gbtree, dart]}}
+  leaves: {randint: [2, 64], when: {params.depth: "> 3", params.booster: dart}}
+  deep: {choice: [yes], when: {params.leaves: ">= 32"}}
+  layers: [1, {randint: [2, 4], when: {params.booster: 2}}, 5]
+"""
+
+
+def filled(space: Any, **chosen: Any) -> tuple[dict[str, Any], list[str]]:
+    """A configuration, and the names that were asked for. Options are chosen by their place."""
+    asked: list[str] = []
+
+    def choose(dim: Dimension) -> Any:
+        asked.append(dim.name)
+        for name, value in chosen.items():
+            if dim.name.endswith(name):
+                return dim.options[value].key if dim.options else value
+        return dim.options[0].key if dim.options else dim.lower
+
+    return space.fill(choose), asked
+
+
+def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
+    loaded = space(BOOSTERS)
+    found, asked = filled(loaded, booster=1, depth=4, leaves=40)
+    assert found["params"] == {"booster": "dart", "rate_drop": 0.0, "depth": 4, "leaves": 40, "deep": "yes", "layers": [1, 5]}
+    found, _ = filled(loaded, booster=1, depth=3)
+    assert found["params"] == {"booster": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, "nested: no leaves, so nothing deep"
+    found, _ = filled(loaded, booster=0, depth=8)
+    assert found["params"] == {"booster": "gbtree", "depth": 8, "layers": [1, 5]}, "all keys must hold"
+    found, asked_of_linear = filled(loaded, booster=2)
+    assert found["params"] == {"booster": {"name": "linear"}, "layers": [1, 2, 5]}
+    assert set(asked) - set(asked_of_linear) == {"params.rate_drop", "params.depth", "params.leaves", "params.deep"}
+
+
+def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space) -> None:
+    loaded = space(BOOSTERS)
+    imputer, power = Step("SimpleImputer"), Step("PowerTransformer", None, {"power": 1})
+    boxed = Step("PowerTransformer", None, {"power": 1, "method": "box-cox"})
+    found, _ = filled(loaded)
+    assert found["preprocessor"] == (imputer, Step("StandardScaler"), boxed) and found["scaling"] == {"num_workers": 1}
+    found, _ = filled(loaded, **{"preprocessor.1": 1})
+    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("Normalizer"), boxed), "an option by its number"
+    found, _ = filled(loaded, **{"preprocessor.1": 2})
+    assert found["preprocessor"] == (imputer, Step("MaxAbsScaler"), power) and found["scaling"] == {}
+
+
+def test_only_cells_that_exist_are_visited_and_none_twice(space) -> None:
+    loaded = space(BOOSTERS)
+    key = "preprocessor.1"
+    assert list(loaded.cells) == [
+        {key: "StandardScaler", "scaling.num_workers": 1},
+        {key: "StandardScaler", "scaling.num_workers": 2},
+        {key: "MinMaxScaler+Normalizer"},
+        {key: "none"},
+    ]
+    assert [shape.workers for shape in loaded.shapes] == [1, 2]
+
+
+def test_shapes_are_those_that_can_be(space) -> None:
+    loaded = space(
+        """
+params: {big: {choice: [true, false]}}
+scaling:
+  num_workers: {choice: [2, 4], when: {params.big: true}}
+  resources_per_worker: {CPU: 1, GPU: {choice: [1], when: {scaling.num_workers: 4}}}
+"""
+    )
+    assert sorted((s.workers, s.total.get("GPU", 0)) for s in loaded.shapes) == [(1, 0), (2, 0), (4, 4)]
+
+
+def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> None:
+    body = "preprocessor:\n  - {grid: [none, MinMaxScaler]}\n  - StandardScaler: {choice: [{columns: all}], when: {preprocessor.0: none}}"
+    assert filled(space(body))[0]["preprocessor"] == (Step("StandardScaler", "all"),)
+    assert filled(space(body), **{"preprocessor.0": 1})[0]["preprocessor"] == (Step("MinMaxScaler"), Step("StandardScaler"))
+
+
+def test_whole_sections_and_columns(space) -> None:
+    body = """
+preprocessor: {choice: [[StandardScaler: {columns: [a, {choice: [b], when: {preprocessor: 0}}]}], none]}
+"""
+    with pytest.raises(InputError, match="inside of whose option"):
+        space(body)
+    body = """
+scaling: {num_workers: {grid: [1, 2]}}
+params: {choice: [{eta: 1}, {eta: 2}], when: {scaling.num_workers: 2}}
+"""
+    assert filled(space(body))[0]["params"] == {}
+    assert filled(space(body), num_workers=1)[0]["params"] == {"eta": 1}
+
+
+def test_a_branch_carries_its_own_dimensions(space) -> None:
+    """A chain with bins of its own: they are there with the chain, and may be asked for like any other."""
+    loaded = space(
+        """
+preprocessor:
+  choice:
+    - [SimpleImputer, UniformKBinsDiscretizer: {bins: {randint: [2, 6]}, right: {choice: [true, false]}}]
+    - StandardScaler
+params:
+  fine: {choice: [1], when: {preprocessor.choice.0.1.UniformKBinsDiscretizer.bins: ">= 4"}}
+"""
+    )
+    assert filled(loaded, bins=5) == (
+        {
+            "data": {},
+            "preprocessor": (Step("SimpleImputer"), Step("UniformKBinsDiscretizer", None, {"bins": 5, "right": True})),
+            "scaling": {},
+            "params": {"fine": 1},
+        },
+        [d.name for d in loaded.dimensions],
+    )
+    assert filled(loaded, bins=3)[0]["params"] == {}
+    found, asked = filled(loaded, preprocessor=1)
+    assert (found["params"], asked) == ({}, ["preprocessor"]), "no bins, so nothing that rests on them"
+
+
+NUMBERS = (
+    "params: {n: {randint: [1, 9]}, q: {quniform: [0, 1, 0.25]}, u: {uniform: [0, 1]}, c: {choice: [3, 6, 9]}, x: {choice: [1], when: %s}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("when", "terms"),
+    [
+        ("{params.n: 3}", [Term("params.n", tests=(("==", 3),))]),
+        ('{params.n: ["< 3", 5, ">=8"]}', [Term("params.n", tests=(("<", 3), ("==", 5), (">=", 8)))]),
+        ("{params.q: 0.75}", [Term("params.q", tests=(("==", 0.75),))]),
+        ('{params.u: "<= 0.5", params.n: "> 2"}', [Term("params.u", tests=(("<=", 0.5),)), Term("params.n", tests=((">", 2),))]),
+        ('{params.c: "> 3"}', [Term("params.c", keys=(6, 9))]),
+        ('{params.c: [3, "> 8"]}', [Term("params.c", keys=(3, 9))]),
+    ],
+)
+def test_the_forms(space, when: str, terms: list[Term]) -> None:
+    assert list(space(NUMBERS % when).dimensions[-1].when) == terms
+
+
+BAD = [
+    ("a: 1", "params.x: `when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}, got a: 1"),
+    ("{}", "got {}"),
+    ("{params.nn: 3}", "params.x: `when` names no dimension: `params.nn`; did you mean `params.n`?"),
+    ("{params.x: 1}", "params.x: `when` names the dimension itself"),
+    ("{params.n: 12}", "params.x: when params.n: can never hold, as params.n is 1 to 8, got 12"),
+    ('{params.n: "> 8"}', "can never hold, as params.n is 1 to 8, got '> 8'"),
+    ("{params.n: [1, '< 1']}", "can never hold"),
+    ("{params.n: 2.5}", "can never hold, as params.n is 1 to 8"),
+    ("{params.q: 0.3}", "can never hold, as params.q is 0 to 1 by 0.25"),
+    ("{params.u: 0.5}", "takes any number, so it is never just this one; compare it"),
+    ('{params.u: "<= 0"}', "can never hold"),
+    ("{params.n: many}", 'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > and a number)'),
+    ('{params.n: "!= 3"}', "must be a value, a list of values or a comparison"),
+    ('{params.n: "== 3"}', "must be a value, a list of values or a comparison"),
+    ('{params.n: "3 < n"}', "must be a value, a list of values or a comparison"),
+    ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
+    ("{params.n: true}", "must be a number or a comparison"),
+    ("{params.n: []}", "an empty list is never met"),
+    ("{params.c: 4}", "params.x: when params.c: is none of the options of params.c; valid: 3, 6, 9, got 4"),
+    ("{params.c: 0}", "is none of the options"),
+    ('{params.c: "> 9"}', "can never hold, as params.c is one of 3, 6, 9"),
+]
+
+
+@pytest.mark.parametrize(("when", "piece"), BAD, ids=[when for when, _ in BAD])
+def test_one_clear_line(lines, when: str, piece: str) -> None:
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    if when == "a: 1":
+        when = "'a: 1'"
+        piece = piece.replace("got a: 1", "got 'a: 1'")
+    (found,) = lines(f"{head}space:\n  {NUMBERS % when}\n")
+    assert found.startswith("6:") and piece in found
+
+
+MORE = [
+    ("a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}", "`when` may name what stands before it; `params.b` comes later"),
+    ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name grids alone"),
+    ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "inside of whose option it stands"),
+    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` stands beside a domain; a constant has none"),
+    ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "compares numbers, but params.a has the option x"),
+    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is none of the options of params.a; valid: x, y, got z"),
+    (
+        "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
+        "params.c: `when` can never hold: with what it rests on, `params.a` would have to be two things at once",
+    ),
+    (
+        "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",
+        "params.a.choice.1.c: `when` can never hold",
+    ),
+]
+
+
+@pytest.mark.parametrize(("params", "piece"), MORE, ids=[piece for _, piece in MORE])
+def test_one_clear_line_more(lines, params: str, piece: str) -> None:
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    (found,) = lines(f"{head}space:\n  params: {{{params}}}\n")
+    assert found.startswith("6:") and piece in found
+
+
+def test_a_required_parameter_has_no_condition(lines) -> None:
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    steps = "preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: {power: {choice: [1], when: {preprocessor.0: none}}}]"
+    assert "power: is required by PowerTransformer, so it cannot have a `when`" in lines(f"{head}space: {{{steps}}}\n")[0]
+
+
+def test_a_faulty_dimension_is_told_once(lines) -> None:
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    (found,) = lines(f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> 0'}}}}}}}}\n")
+    assert "params.a: uniform needs lower < upper" in found
+
+
+def test_many_cells_are_counted_no_further_than_is_needed(space) -> None:
+    body = ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40)) + ", q: {grid: [1], when: {params.p0: 1}}"
+    with pytest.raises(InputError, match=f"the grids make more than {MAX_CELLS} cells"):
+        space(f"params: {{{body}}}")
+
+
+# ---- any template
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> dict[str, Any]:
+    """Templates of grids, choices and small ranges, each with a condition on some that come before; grids on grids alone."""
+    names = (f"d{i}" for i in itertools.count())
+    before: list[Dimension] = []
+
+    def term(dim: Dimension) -> Term:
+        if dim.options:
+            keys = draw(st.lists(st.sampled_from([option.key for option in dim.options]), min_size=1, max_size=2, unique=True))
+            return Term(dim.name, keys=tuple(keys))
+        return Term(dim.name, tests=((draw(st.sampled_from(["<", ">=", "=="])), draw(st.integers(0, 3))),))
+
+    def make(depth: int, grids: bool) -> Any:
+        kinds = ["leaf", "number"] if not depth else ["leaf", "number", "choice", "list"] + ["grid"] * 2 * grids
+        kind = draw(st.sampled_from(kinds))
+        if kind == "leaf":
+            return draw(st.integers(0, 3))
+        if kind == "list":
+            return [make(depth - 1, grids) for _ in range(draw(st.integers(1, 2)))]
+        may = [dim for dim in before if dim.is_grid or kind != "grid"]
+        when = tuple(term(dim) for dim in draw(st.lists(st.sampled_from(may), max_size=2, unique_by=lambda d: d.name))) if may else ()
+        name = next(names)
+        if kind == "number":
+            dim = Dimension(name, "randint", lower=0, upper=3, when=when)
+        else:
+            inner = [make(depth - 1, grids and kind == "grid") for _ in range(draw(st.integers(1, 2)))]
+            dim = Dimension(name, kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner)), when=when)
+        before.append(dim)
+        return dim
+
+    return {str(i): make(draw(st.integers(0, 2)), True) for i in range(draw(st.integers(1, 4)))}
+
+
+def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """Every filling by brute force, each with what was asked for and answered."""
+    found, todo = [], [[]]
+    while todo:
+        way: list[int] = todo.pop()
+        asked: dict[str, Any] = {}
+
+        def choose(dim: Dimension, way: list[int] = way, asked: dict[str, Any] = asked) -> Any:
+            keys = [option.key for option in dim.options] or [0, 1, 2]
+            if len(asked) == len(way):
+                todo.extend([*way, i] for i in range(1, len(keys)))
+                way.append(0)
+            asked[dim.name] = keys[way[len(asked)]]
+            return asked[dim.name]
+
+        found.append((fill(template, choose), asked))
+    return found
+
+
+@given(templates())
+def test_cells_are_what_the_grids_come_to_in_any_filling(template: Any) -> None:
+    """With no grid inside a choice: a combination of grids is a cell if and only if some configuration has it."""
+    everything = every_way(template) if count_cells(template) < 50 else []
+    assume(everything and len(everything) < 3000)
+    grids = {d.name for d in _dims(template) if d.is_grid}
+    expected = {json.dumps({k: v for k, v in asked.items() if k in grids}, sort_keys=True) for _, asked in everything}
+    cells = [json.dumps(cell, sort_keys=True) for cell in cells_of(template)]
+    assert len(cells) == len(set(cells)) == count_cells(template)
+    assert set(cells) == expected
+
+
+@given(templates())
+def test_what_can_never_be_is_known(template: Any) -> None:
+    everything = every_way(template)
+    assume(len(everything) < 3000)
+    dims = {dim.name: dim for dim in _dims(template)}
+    asked = {name for _, names in everything for name in names}
+    assert {name for name, dim in dims.items() if unmet(dim, dims, surroundings(template)) is None} == asked
+
+
+@given(templates(), st.data())
+def test_ways_are_all_there_are_of_what_is_asked(template: Any, data: st.DataObject) -> None:
+    everything = every_way(template)
+    assume(len(everything) < 1000)
+    names = data.draw(st.lists(st.sampled_from(sorted(template)), unique=True)) if template else []
+    wanted = {d.name for name in names for d in _dims({name: template[name]})}
+    expected = {json.dumps([found.get(name) for name in names]) for found, _ in everything}
+    made = [[None if found[name] is ABSENT else found[name] for name in names] for found in ways(template, wanted)]
+    assert {json.dumps(values) for values in made} == expected
+
+
+def _dims(template: Any) -> list[Dimension]:
+    from sweeps.space.templates import dimensions
+
+    return list(dimensions(template))
+
+
+@given(
+    st.sampled_from(["uniform", "loguniform", "quniform", "randint", "qrandint", "randn", "qrandn"]),
+    st.floats(-2, 20),
+    st.floats(1e-6, 1 - 1e-6),
+)
+def test_points_lie_on_every_side_that_a_value_can_lie_on(kind: str, number: float, part: float) -> None:
+    args = {"randint": [1, 9], "quniform": [1, 9, 0.5], "qrandint": [2, 8, 2], "randn": [3, 2], "qrandn": [3, 2, 0.5]}.get(kind, [1, 9])
+    dim = build("x", kind, args)
+    value = dim.value(part if dim.mean is not None else dim.lower + part * (dim.highest - dim.lower))
+    for test in (("<", number), (">", number)):
+        term = Term("x", tests=(test,))
+        if term.holds(value):
+            assert possible(dim, [term]), points(dim, [number])
+
+
+def test_a_condition_is_open_until_it_is_known() -> None:
+    when = (Term("a", keys=(1,)), Term("b", tests=((">", 2),)))
+    assert holds(when, {"a": 1, "b": 3}) is True
+    assert holds(when, {"a": 1}) is False
+    assert holds(when, {"a": 1}, ["b"]) is None
+    assert holds(when, {"a": 2}, ["b"]) is False
+    assert holds((Term("a", keys=(1,)),), {"a": True}) is False, "true is not 1"

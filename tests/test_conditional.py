@@ -1,0 +1,79 @@
+"""A whole sweep with conditions and with variants of the data, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeps.data.prepared import Shelf
+from tests.commands import REPO, command
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+FILE = REPO / "search_spaces" / "conditional.yaml"
+DATA = ("data.drop", "data.rows")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    root = tmp_path_factory.mktemp("conditional")
+    process = command("run", FILE, "--dir", root, "--json")
+    out, err = process.communicate(timeout=230)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def trials(swept):
+    from sweeps.search.record import read
+
+    record = read(Path(swept["dir"]))
+    assert record is not None
+    return record.trials
+
+
+def test_what_is_not_active_is_nowhere(swept, trials):
+    from mlflow.tracking import MlflowClient
+
+    assert swept["trials"]["failed"] == 0 and len(trials) == 16
+    for trial in trials:
+        dart = trial.params["booster"] == "dart"
+        assert ("rate_drop" in trial.params) == ("params.rate_drop" in trial.labels) == dart
+        assert ("min_child_weight" in trial.params) == (trial.params["max_depth"] > 3)
+        assert ("skip_drop" in trial.params) == (dart and trial.params["rate_drop"] >= 0.1)
+        assert ("preprocessor.1" in trial.labels) == (trial.labels["preprocessor.0"] == "none")
+    assert {trial.params["booster"] for trial in trials} == {"gbtree", "dart"}
+    client = MlflowClient(swept["mlflow"]["tracking_uri"])
+    where = f"tags.`mlflow.parentRunId` = '{swept['mlflow']['parent_run']}'"
+    runs = client.search_runs([client.get_experiment_by_name("conditional").experiment_id], where)
+    logged = {run.data.tags["sweeps.trial"]: run.data.params for run in runs}
+    assert all(("params.rate_drop" in logged[t.id]) == ("rate_drop" in t.params) for t in trials)
+    assert all(set(DATA) <= set(params) for params in logged.values())
+
+
+def test_a_chain_is_fitted_once_a_variant(swept, trials):
+    def chain(t) -> tuple:
+        """What of a trial decides its steps."""
+        return tuple((name, value) for name, value in t.labels.items() if name.startswith("preprocessor"))
+
+    bare = {("preprocessor.0", "none"), ("preprocessor.1", "none")}
+    assert swept["fits"] == len({(*(t.labels[name] for name in DATA), chain(t)) for t in trials if set(chain(t)) != bare})
+    assert len({tuple(t.labels[name] for name in DATA) for t in trials}) > 1
+
+
+def test_the_bundle_is_of_the_winners_variant(swept, tmp_path):
+    import sklearn.datasets
+
+    from sweeps import load_bundle
+
+    shelf, data = Shelf(Path(swept["dir"])), swept["best"]["data"]
+    facts = shelf.facts(data)
+    assert facts.rows["train"] == pytest.approx(data["rows"] * shelf.facts().rows["train"], abs=1)
+    assert facts.rows["valid"] == shelf.facts().rows["valid"] and len(facts.features) == 13 - len(data["drop"])
+    rows = sklearn.datasets.load_wine(as_frame=True)
+    raw = rows.data.drop(columns=list(data["drop"]))
+    out = load_bundle(swept["bundle"]).predict(pd.DataFrame(raw))
+    assert (out["prediction"] == rows.target).mean() > 0.8
+    assert swept["best"]["test"] is not None
