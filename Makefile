@@ -10,14 +10,14 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
 UNIT := not integration and not faults and not browser and not long
-FIRST := tests/test_run.py tests/gangs/test_seam.py tests/faults  # the longest
+FIRST := tests/test_run.py tests/test_quickstart.py tests/faults tests/gangs/test_seam.py  # the longest
 
 test: $(READY)  ## under ten minutes; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
-	$(BIN)/python -m pytest -m "integration or faults" -n 2 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+	$(BIN)/python -m pytest -m "(integration or faults) and not long" -n 2 --dist loadfile --no-loadscope-reorder $(FIRST) tests
 
-test-long: $(READY)  ## clusters, hangs, a pool that is killed, fifty trials on a gang
-	$(BIN)/python -m pytest -m long
+test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang
+	$(BIN)/python -m pytest -m long -n 2 --dist loadfile
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from sweeps import __version__
-from sweeps.errors import Interrupted, SweepsError
+from sweeps.errors import BundleError, Interrupted, SweepsError
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
 
@@ -89,6 +89,9 @@ def run(
     except SweepsError as e:
         if e.result is not None and as_json:
             click.echo(json.dumps(e.result.to_json(), default=str))
+        elif isinstance(e, BundleError) and e.result is not None:  # all was trained; the error's line comes after
+            show.close()
+            click.echo(text.summary(e.result, unexported=True) + "\n")
         raise
     finally:
         show.close()
@@ -110,6 +113,14 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     space = load(file, tuple(overrides))
     counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
     click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()))
+
+
+@main.command()
+def schema() -> None:
+    """Print the space file's JSON Schema, for an editor that completes and checks as one types."""
+    from sweeps.space import schema as schema_of_spaces
+
+    click.echo(json.dumps(schema_of_spaces(), indent=1, ensure_ascii=False))
 
 
 @main.command()

@@ -76,7 +76,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             try:
                 ray.init(address=address, runtime_env=shipped, **quiet)
             except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
-                why = (str(e.__cause__ or e).strip().splitlines() or [type(e).__name__])[-1]
+                why = _in_a_line(e)
                 raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {why}")) from e
         else:
             cpus = int(machine.detect()["CPU"]) + SPARE_CPUS
@@ -123,6 +123,14 @@ def reach(address: str) -> None:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as e:
             raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {e}")) from e
+
+
+def _in_a_line(error: Exception) -> str:
+    """Why Ray did not join. Its text on two versions has a paragraph, the cluster's and this process's under each other."""
+    lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
+    if lines and "mismatch" in lines[0].lower():
+        return " ".join(lines)
+    return lines[-1] if lines else type(error).__name__
 
 
 # ---- the user's code

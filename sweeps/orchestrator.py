@@ -16,6 +16,7 @@ from typing import Any
 from sweeps import chatter, cluster, provenance
 from sweeps import space as space_file
 from sweeps.data.look import look, look_at_root, placed
+from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
 from sweeps.folder import RESULT, new_folder, roots_of, save_space, saved_space
 from sweeps.interrupt import Interrupt
@@ -24,7 +25,7 @@ from sweeps.resources import concurrency
 from sweeps.result import SweepResult
 from sweeps.search import verdicts
 from sweeps.snapshot import opening
-from sweeps.space import Space, known_chains
+from sweeps.space import Space, known_fits
 from sweeps.trial import State, Trial
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,9 @@ class _Sweep:
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
-            with self.interrupt.listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
+            listening = self.interrupt.listening
+            # Again within: `ray.init` puts handlers of its own in the place of SIGTERM's
+            with listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined, listening():
                 result, error = self._search(tracker, joined)
             status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None else "FINISHED"
             tracker.artifact(RESULT, result.as_text())
@@ -179,8 +182,10 @@ class _Sweep:
         keeper = prepared.start(joined.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})), here)
         try:
             self._say("reading the data")
-            facts = self._ask(keeper.load.remote(space.data, space.search.seed))
+            facts = self._ask(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
             labels = Labels(facts.label, facts.task, facts.classes)
+            if problems := metric_problems(space, facts.task):
+                raise placed(space, problems)
 
             def introduce() -> None:
                 pool.configure.remote(keeper, labels)
@@ -196,7 +201,7 @@ class _Sweep:
             conductor = Conductor(
                 space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
             )
-            conductor.prefit = pool.prefit.remote(known_chains(space))
+            conductor.prefit = pool.prefit.remote(known_fits(space))
             try:
                 self._tune(conductor, at_once)
             finally:

@@ -82,7 +82,8 @@ class Trial:
         preprocessor: the chain of steps as plain data (see `sweeps.space`), `()` for none.
         shape: the workers it runs on.
         seed: set in every worker before the loop starts.
-        labels: each dimension's name and its value in short, for people and for MLflow.
+        labels: each dimension's name and its value in short, for people and for MLflow; those that are active.
+        data: what is tuned of the data, see `sweeps.space.Space.variant`; {} where nothing is.
     """
 
     number: int
@@ -92,6 +93,7 @@ class Trial:
     shape: Shape
     seed: int
     labels: dict[str, Any]
+    data: dict[str, Any] = field(default_factory=dict)
 
     @property
     def chain(self) -> str:

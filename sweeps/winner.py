@@ -68,6 +68,7 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
     try:
         return _bundle(done, trial, result, folder, space, source, target / "bundle", roots)
     except BundleError as e:
+        log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
     except Exception as e:  # the user's `load` or `predict`
         log.exception("export of trial %s", trial.id)
@@ -80,9 +81,9 @@ def _bundle(
 ) -> Exported:
     shelf, load = Shelf(folder), space.trainer.load
     assert load is not None and result.checkpoint is not None
-    facts, fitted = shelf.facts(), shelf.chain(trial.preprocessor)
+    facts, fitted = shelf.facts(trial.data), shelf.chain(trial.preprocessor, trial.data)
     notes, best = done.notes, dict(done.best)
-    if (test := shelf.test()) is not None:
+    if (test := shelf.test(trial.data)) is not None:
         model = refs.resolve(load)(str(source))
         best["test"] = metrics.score(space.objective.metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
         if best["test"] is None:
@@ -119,7 +120,7 @@ def _bundle(
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
     """A trial as `--json` shows the best one."""
-    return {
+    told = {
         "trial": trial.id,
         "value": result.value,
         "test": None,
@@ -127,6 +128,7 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
         "preprocessor": trial.chain,
         "scaling": {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)},
     }
+    return told | ({"data": trial.data} if trial.data else {})
 
 
 def number_of(ledger: Ledger, trial_id: str | None) -> int:
@@ -135,11 +137,14 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     Raises:
         InputError: no such trial, or no trial with a value.
     """
-    known = {f"{n:04d}": n for n in ledger.results()}
+    results = ledger.results()
+    known = {f"{n:04d}": n for n in results}
     if trial_id is None:
         best = ledger.winner()
         if best is None:
-            raise InputError(Problem("export", "no trial of this sweep came to a value"))
+            saved = [f"{n:04d}" for n, r in results.items() if r.checkpoint is not None]
+            more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
+            raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
         return best
     name = trial_id.zfill(4)
     if name not in known:

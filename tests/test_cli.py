@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_the_end_of_a_sweep_without_a_bundle_says_why():
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
+def test_the_schema_is_json_of_the_keys_a_file_may_have():
+    done = CliRunner().invoke(cli.main, ["schema"])
+    assert done.exit_code == 0 and {"data", "objective", "space"} <= set(json.loads(done.stdout)["properties"])
+
+
+def test_what_to_type_next_can_be_pasted():
+    text = terminal.summary(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
+    assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text
+
+
 def test_json_has_no_key_that_says_nothing():
     assert set(result().to_json()) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
     assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
@@ -69,3 +80,18 @@ def test_bad_input_is_a_line_and_an_exit_code(args, code, said, tmp_path, monkey
     done = CliRunner().invoke(cli.main, args)
     assert done.exit_code == code and said in done.output and "Traceback" not in done.output, done.output
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_a_winner_that_cannot_be_exported_is_shown_all_the_same(monkeypatch, tmp_path):
+    from sweeps import orchestrator
+    from sweeps.errors import BundleError
+
+    def run(*args, **named):
+        error = BundleError("/runs/x-1/bundle: not written: OSError: cannot load this")
+        error.result = result(bundle=None)
+        raise error
+
+    monkeypatch.setattr(orchestrator, "run", run)
+    done = CliRunner().invoke(cli.main, ["run", str(tmp_path / "x.yaml")])
+    assert done.exit_code == 1 and "cannot load this" in done.output
+    assert "best trial 0002" in done.output and "sweeps export /runs/x-1 " in done.output

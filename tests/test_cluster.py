@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -22,6 +24,7 @@ from tests.waiting import wait_until
 
 LOOP = """\
 import os
+import shutil
 import ray.train
 from pack import helper
 
@@ -95,6 +98,12 @@ def test_a_node_without_the_folder_is_named(tmp_path):
     assert "10.0.0.3 did not answer" in problems[1].text
 
 
+def test_another_version_of_ray_is_told_with_both():
+    text = "Version mismatch: The cluster was started with:\n    Ray: 2.49.2\nThis process was started with:\n    Ray: 2.60.0\n"
+    said = cluster._in_a_line(RuntimeError(text))
+    assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
+
+
 # ---- a cluster of two nodes on this machine
 
 
@@ -105,9 +114,9 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def two_nodes(tmp_path_factory):
+def two_nodes():
     """Two nodes that want a token, started by `ray start`; ended by their process ids. Gives their address and the token's file."""
-    home = tmp_path_factory.mktemp("c")
+    home = Path(tempfile.mkdtemp(prefix="c-"))  # short, as the path of a socket has 107 characters at most
     token = home / "token"
     token.write_text("0123456789abcdef0123456789abcdef")
     token.chmod(0o600)
@@ -121,12 +130,17 @@ def two_nodes(tmp_path_factory):
         log = (home / f"{len(started)}.log").open("w")
         started.append(subprocess.Popen(full, stdout=log, stderr=log, env=env, start_new_session=True, cwd=home))
 
+    def up(name: str) -> bool:
+        said = (home / name).read_text()
+        assert "Error" not in said, said
+        return "Ray runtime started" in said
+
     address = f"127.0.0.1:{port}"
     try:
         start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={home}/r")
-        wait_until(lambda: "Ray runtime started" in (home / "0.log").read_text(), 120, "the head")
+        wait_until(lambda: up("0.log"), 120, "the head")
         start(f"--address={address}")
-        wait_until(lambda: "Ray runtime started" in (home / "1.log").read_text(), 120, "the second node")
+        wait_until(lambda: up("1.log"), 120, "the second node")
         yield address, token
     finally:
         members = [p for process in started for p in psutil.Process(process.pid).children(recursive=True)]
@@ -138,6 +152,7 @@ def two_nodes(tmp_path_factory):
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         psutil.wait_procs(members, timeout=20)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.long

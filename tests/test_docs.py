@@ -17,8 +17,9 @@ import sweeps
 from sweeps import errors, orchestrator, trial
 from sweeps.cli import main
 from sweeps.space import keys, load
+from sweeps.space.data import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
-from sweeps.space.load import SKLEARN, TOP
+from sweeps.space.load import TOP
 from sweeps.space.sections import SCALING, SECTIONS
 from sweeps.space.steps import RAY_STEPS, REQUIRED
 
@@ -32,6 +33,7 @@ SECTION_KEYS = {
     "objective": keys.Objective,
     "search": keys.Search,
     "scheduler": keys.Scheduler,
+    "repeats": keys.Repeats,
     "limits": keys.Limits,
 }
 FIELDS = [(section, field) for section, model in SECTION_KEYS.items() for field in dataclasses.fields(model)]
@@ -125,8 +127,9 @@ def test_the_public_names_are_documented():
 
 
 def test_every_section_has_its_keys_in_the_table():
-    assert set(TOP) == {"name", "space", *SECTION_KEYS} and set(SECTIONS) == TUNED
+    assert set(TOP) == {"name", "space", "constraints", *SECTION_KEYS} and set(SECTIONS) == TUNED
     row_of("name")
+    row_of("constraints")
     for path in (*(f"space.{s}" for s in SECTIONS), *(f"space.scaling.{s}" for s in SCALING)):
         row_of(path)
 

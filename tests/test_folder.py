@@ -6,7 +6,7 @@ import pytest
 
 from sweeps import InputError
 from sweeps.folder import new_folder, roots_of, save_space, saved_space
-from sweeps.space import known_chains, load
+from sweeps.space import known_fits, load
 
 SPACE = """\
 name: x
@@ -54,4 +54,4 @@ def test_a_folder_that_is_not_a_sweeps_is_refused(tmp_path):
 
 
 def test_chains_are_known_beforehand_unless_something_in_them_is_sampled(space):
-    assert [[step.name for step in chain] for chain in known_chains(space)] == [[], ["StandardScaler"]]
+    assert [[step.name for step in chain] for _, chain in known_fits(space)] == [[], ["StandardScaler"]]

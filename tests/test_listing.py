@@ -204,3 +204,26 @@ def test_a_table_keeps_to_the_width(rows, width):
 def test_ages_and_clocks():
     assert [terminal.ago(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
     assert [terminal.clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+
+
+def test_a_wide_column_does_not_hide_those_after_it():
+    head, chain = ("TRIAL", "VALUE", "PREPROCESSOR", "ETA"), "SimpleImputer+StandardScaler+OneHotEncoder"
+    told = terminal.table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
+    assert told == ["TRIAL  VALUE  PREPROCESSOR          ETA", "0001   0.5    SimpleImputer+Stand…  0.1"]
+    assert chain in terminal.table(head, [("0001", 0.5, chain, 0.1)], 80)
+    assert terminal.table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(too narrow for PREPROCESSOR)"
+
+
+def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
+    from sweeps.winner import number_of
+
+    file = tmp_path / "own.yaml"
+    file.write_text(SPACE)
+    ledger = Ledger(tmp_path, load(file), ())
+    for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
+        trial = ledger.next()
+        ledger.record(trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
+        ledger.finish(trial.number, State.RUNNING)
+    with pytest.raises(InputError, match="--trial takes those that left a checkpoint: 0001"):
+        number_of(ledger, None)
+    assert number_of(ledger, "1") == 1

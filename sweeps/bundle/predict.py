@@ -40,6 +40,8 @@ def predict_file(bundle: str | Path, source: str | Path, target: str | Path | No
             raise InputError(Problem(str(target), f"there is no folder {target.parent}"))
     if not source.is_file():
         raise InputError(Problem(str(source), "there is no such file"))
+    if target is not None and target.exists() and target.samefile(source):
+        raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
     loaded = load_bundle(bundle)
     parts = (loaded.predict(rows) for rows in _located(_rows(source, loaded.manifest), source))
     if target is None:

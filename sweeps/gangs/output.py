@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Folder of a trial's logs in the trial's folder, and a rank's file in it.
 LOGS = "logs"
@@ -33,28 +35,33 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         A function that adds a line of our own, whatever a loop has done to Python's streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    streams = (sys.stdout, sys.stderr)  # a loop may put others in their place, and leave what it printed in these
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     kept = {number: os.dup(number) for number in (1, 2)}
-    _flush()
+    _flush(*streams)
     for number in kept:
         os.dup2(log, number)
     os.close(log)
 
     def say(line: str) -> None:
-        _flush()
+        _flush(*streams)
         os.write(1, f"--- {line}\n".encode(errors="replace"))
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
         yield say
     finally:
-        _flush()
+        _flush(*streams)
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
+def _flush(*streams: Any) -> None:
+    """Write out what Python's streams and C's hold back."""
+    for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # a loop may have closed or replaced them
             stream.flush()
+    with contextlib.suppress(ValueError):  # where C's library names it otherwise
+        c = ctypes.CDLL(None)
+        c.fflush(ctypes.c_void_p.in_dll(c, "stdout"))

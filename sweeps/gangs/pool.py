@@ -81,7 +81,7 @@ class _Pool:
         self.keeper: Any = None
         self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other
         self.runs: dict[str, _Run] = {}
-        self.prepared: dict[str, asyncio.Future] = {}
+        self.prepared: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
         self.stopping: State | None = None
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
@@ -99,13 +99,13 @@ class _Pool:
 
     # ---- what the driver calls
 
-    async def prefit(self, chains: Sequence[tuple]) -> None:
-        """Fit chains that are known beforehand, before the first gang takes the CPU that a fit needs.
+    async def prefit(self, fits: Sequence[tuple[dict, tuple]]) -> None:
+        """Fit chains, each on its variant of the data, that are known beforehand, before the first gang takes the CPU that a fit needs.
 
         Raises:
             InputError: of the first chain that cannot be fitted.
         """
-        made = [self._prepared(chain) for chain in chains]
+        made = [self._prepared(data, chain) for data, chain in fits]
         for future in made:
             await asyncio.shield(future)
 
@@ -157,7 +157,7 @@ class _Pool:
     async def usage(self) -> Usage:
         """What is held of the cluster, and what each trial is at."""
         busy, warm = self.leases.held()
-        made = [f for key, f in self.prepared.items() if key != repr(()) and f.done() and not f.cancelled() and f.exception() is None]
+        made = [f for key, f in self.prepared.items() if key[1] != repr(()) and f.done() and not f.cancelled() and f.exception() is None]
         stages = {name: (run.stage, run.book.rung) for name, run in self.runs.items() if run.book.state is None}
         return Usage(self.leases.cluster, busy, warm, len(made), stages)
 
@@ -273,7 +273,7 @@ class _Pool:
         try:
             while run.book.state is None and not run.stopped:
                 run.stage = Stage.PREPARING
-                prepared = await asyncio.shield(self._prepared(run.trial.preprocessor))
+                prepared = await asyncio.shield(self._prepared(run.trial.data, run.trial.preprocessor))
                 run.stage = Stage.WAITING
                 gang = await self.leases.gang(run.trial.shape, prepared["key"])
                 run.stage = Stage.STARTING
@@ -360,18 +360,18 @@ class _Pool:
 
     # ---- data
 
-    def _prepared(self, chain: tuple) -> asyncio.Future:
-        """The data passed through a chain; made once for all trials that share it, also when they start together."""
-        key = repr(chain)
+    def _prepared(self, data: dict, chain: tuple) -> asyncio.Future:
+        """A variant of the data passed through a chain; made once for all trials that share it, also when they start together."""
+        key = repr(data), repr(chain)
         if key not in self.prepared:
-            self.prepared[key] = self.spawn(self._prepare(chain))
+            self.prepared[key] = self.spawn(self._prepare(data, chain))
         return self.prepared[key]
 
-    async def _prepare(self, chain: tuple) -> dict[str, Any]:
+    async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
         """Ray Data runs tasks, which hang while gangs hold every CPU: so a fit stands in line for one like a gang."""
         await self.known.wait()
         async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
-            return await self.keeper.prepare.remote(chain)
+            return await self.keeper.prepare.remote(chain, data)
 
 
 def _tidy(folder: str, book: Book) -> None:

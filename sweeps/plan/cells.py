@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Dimension, Option, Space, Step
-from sweeps.space.spec import Chain, Template, children, shapes_of
+from sweeps.space.conditions import ABSENT, holds
+from sweeps.space.templates import Chain, Template, children, dimensions
+from sweeps.space.walks import shapes_of
 
 
 def rounds(cells: Sequence[Cell]) -> Iterator[list[int]]:
@@ -44,31 +46,61 @@ def _has_grid(template: Template) -> bool:
     return any(map(_has_grid, children(template)))
 
 
-def pinned(template: Template, cell: Mapping[str, Any]) -> Template:
-    """The template with the cell's options in place of the grids."""
-    if isinstance(template, Dimension):
-        if template.name in cell:
-            return pinned(template.value(cell[template.name]), cell)
-        return replace(template, options=tuple(Option(o.key, pinned(o.value, cell)) for o in template.options))
-    if isinstance(template, Chain):
-        return Chain(tuple(pinned(item, cell) for item in template.items))
-    if isinstance(template, Step):
-        return Step(template.name, pinned(template.columns, cell), pinned(template.params, cell))
-    if isinstance(template, dict):
-        return {key: pinned(value, cell) for key, value in template.items()}
-    if isinstance(template, (list, tuple)):
-        return type(template)(pinned(value, cell) for value in template)
-    return template
+def pinned(template: Template, cell: Mapping[str, Any], open_: Collection[str] = ()) -> Template:
+    """The template with the cell's options in place of the grids, and with what the cell leaves open in place of conditions.
+
+    A condition on what is decided inside the template stays; one on what is decided elsewhere, by the search, becomes a choice between
+    there and not there.
+
+    Args:
+        template: of one section or of several.
+        cell: name -> key.
+        open_: the names of the dimensions that no cell decides.
+    """
+    own = {dim.name for dim in dimensions(template)}
+
+    def pin(at: Template) -> Template:
+        if isinstance(at, Dimension):
+            there = holds(at.when, cell, open_)
+            if there is False:
+                return pin(at.otherwise)
+            if at.name in cell:
+                return pin(at.value(cell[at.name]))
+            options = tuple(Option(o.key, pin(o.value)) for o in at.options)
+            asked = [term for term in at.when if term.name not in cell]
+            inside = replace(at, options=options, when=tuple(term for term in asked if term.name in own))
+            if all(term.name in own for term in asked):
+                return inside
+            return Dimension(f"{at.name}?", "choice", (Option(True, inside), Option(False, pin(at.otherwise))))
+        if isinstance(at, Chain):
+            items = (pin(item) for item in at.items)
+            flat = itertools.chain.from_iterable(i.items if isinstance(i, Chain) else (i,) for i in items if i is not ABSENT)
+            return Chain(tuple(flat))
+        if isinstance(at, Step):
+            columns = pin(at.columns)
+            return Step(at.name, None if columns is ABSENT else columns, pin(at.params))
+        if isinstance(at, dict):
+            return {key: value for key, value in ((key, pin(value)) for key, value in at.items()) if value is not ABSENT}
+        if isinstance(at, (list, tuple)):
+            return type(at)(value for value in map(pin, at) if value is not ABSENT)
+        return at
+
+    return pin(template)
 
 
-def pinnings(space: Space, section: str, counts: Iterable[int]) -> list[tuple[Template, int]]:
-    """The distinct templates that the cells make of a section, each with the number of its trials."""
+def pinnings(space: Space, section: str | tuple[str, ...], counts: Iterable[int]) -> list[tuple[Template, int]]:
+    """The distinct templates that the cells make of a section, or of several together, each with the number of its trials."""
+    found_of = space.sections.get
+    template = found_of(section, {}) if isinstance(section, str) else {name: found_of(name, ()) for name in section}
+    mine = list(dimensions(template))
+    deciding = {dim.name for dim in mine} | {term.name for dim in mine for term in dim.when}
+    open_ = {dim.name for dim in space.dimensions if not dim.is_grid}
     found: dict[str, tuple[Template, int]] = {}
     for cell, count in zip(space.cells, counts, strict=True):
-        own = {name: key for name, key in cell.items() if name.split(".")[0] == section}
+        own = {name: key for name, key in cell.items() if name in deciding}
         name = json.dumps(own, sort_keys=True, default=str)
         before = found.get(name)
-        found[name] = (before[0], before[1] + count) if before else (pinned(space.sections.get(section, {}), own), count)
+        found[name] = (before[0], before[1] + count) if before else (pinned(template, own, open_), count)
     return list(found.values())
 
 
@@ -91,7 +123,7 @@ def expected(space: Space, counts: Sequence[int]) -> tuple[Expected, ...]:
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)
     for template, count in pinnings(space, "scaling", counts):
-        shapes = shapes_of(template, space.trainer.backend)
+        shapes = [shape for shape in shapes_of(template, space.trainer.backend) if shape in most]  # a condition may rule some out
         for shape in shapes:
             most[shape] += count
         if len(shapes) == 1:

@@ -9,7 +9,9 @@ from typing import Any
 
 from sweeps.plan.cells import pinnings, uneven
 from sweeps.space import Dimension, Space, Step
-from sweeps.space.spec import Template, children, fill
+from sweeps.space.conditions import ABSENT
+from sweeps.space.templates import Template, children, dimensions, fill
+from sweeps.space.walks import ways
 
 # Chains of one cell that are written out to see which are alike; more are only counted.
 WRITTEN_OUT = 512
@@ -30,7 +32,7 @@ class Fits:
 
 
 def fits(space: Space, counts: Sequence[int]) -> Fits:
-    """The chains that the trials of a sweep will have fitted.
+    """The chains that the trials of a sweep will have fitted, each once a variant of the data.
 
     Args:
         space: what is searched.
@@ -39,42 +41,44 @@ def fits(space: Space, counts: Sequence[int]) -> Fits:
     known: set[str] = set()
     possible: set[str] = set()
     more, sampled, some = 0.0, 0, False
-    for template, trials in pinnings(space, "preprocessor", counts):
+    for template, trials in pinnings(space, ("data", "preprocessor"), counts):
         number = count(template)
         if number > WRITTEN_OUT:
-            more, sampled, some = more + number, sampled + trials, some or not may_be_empty(template)
+            more, sampled, some = more + number, sampled + trials, some or not may_be_empty(template["preprocessor"])
             continue
-        chains = [tuple(chain) for chain in fillings(template)]
-        keys = {repr(chain) for chain in chains if chain}
+        chains = [(repr(filled["data"]), tuple(filled.get("preprocessor", ()))) for filled in fillings(template)]
+        keys = {repr(chain) for chain in chains if chain[1]}
         possible |= keys
         if len(chains) == 1:
             known |= keys
         else:
             sampled += trials
-            some = some or all(chains)
+            some = some or all(chain for _, chain in chains)
     trials = sum(counts)
     if sampled and uneven(space.sections):
         sampled = trials
     most = min(len(possible) + more, len(known) + sampled, trials)
-    free = next((d.name for d in dimensions(space.sections.get("preprocessor")) if not d.options and values(d) is None), None)
+    both = (space.sections.get("data"), space.sections.get("preprocessor"))
+    free = next((d.name for d in dimensions(both) if not d.options and values(d) is None), None)
     return Fits(max(len(known), 1 if some else 0), int(most), free)
+
+
+def variants(space: Space) -> int | None:
+    """The variants of the data that trials can have; None where a part of the rows is any number."""
+    data = space.sections.get("data", {})
+    if any(not dim.options and values(dim) is None for dim in dimensions(data)):
+        return None
+    names = [dim.name for dim in dimensions(data)]
+    return len({repr(filled["data"]) for filled in ways({"data": data}, names)}) if names else 1
 
 
 def may_be_empty(template: Template) -> bool:
     """Whether a chain can come out without a step."""
+    if template is ABSENT:
+        return True
     if isinstance(template, Dimension):
-        return any(may_be_empty(option.value) for option in template.options)
+        return any(may_be_empty(option.value) for option in template.options) or (bool(template.when) and may_be_empty(template.otherwise))
     return not isinstance(template, Step) and all(map(may_be_empty, children(template)))
-
-
-def dimensions(template: Template) -> Iterator[Dimension]:
-    """Every dimension in a template."""
-    inside = children(template)
-    if isinstance(template, Dimension):
-        yield template
-        inside = [option.value for option in template.options]
-    for child in inside:
-        yield from dimensions(child)
 
 
 def values(dim: Dimension) -> Sequence[Any] | None:
@@ -92,13 +96,14 @@ def values(dim: Dimension) -> Sequence[Any] | None:
 
 
 def count(template: Template) -> float:
-    """How many ways there are to fill a template; infinitely many where a number is free."""
+    """How many ways there are to fill a template, where conditions hold or not; infinitely many where a number is free."""
     if not isinstance(template, Dimension):
         return math.prod(map(count, children(template)))
+    other = count(template.otherwise) if template.when else 0
     if template.options:
-        return sum(count(option.value) for option in template.options)
+        return sum(count(option.value) for option in template.options) + other
     keys = values(template)
-    return math.inf if keys is None else len(keys)
+    return math.inf if keys is None else len(keys) + other
 
 
 def fillings(template: Template) -> Iterator[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from sweeps import refs
 from sweeps.data import toys
 from sweeps.plan.chains import values
 from sweeps.space import DataSpec, Dimension, Space, Step
-from sweeps.space.spec import Template, children
+from sweeps.space.templates import Template, children
 
 # A trial keeps its latest checkpoint and its best.
 KEPT = 2
 # The literal of a trainer's module that says how large a checkpoint can be; see `bytes_of`.
 FORMULA = "CHECKPOINT_BYTES"
+# Of so many parameters with a condition every combination is tried.
+MOST_ABSENT = 8
 # Steps that may make more columns than they are given.
 WIDENING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 
@@ -83,18 +86,20 @@ def disk(space: Space, table: Table | None, free: int | None) -> Disk:
     formula = refs.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
     if not isinstance(formula, str):
         return Disk(count, None, None, free)
-    table = table or _known(space.data)
+    table = table or _most([_known(spec) for spec in space.variants])
     outputs = _outputs(space.data, table)
-    each = bytes_of(
-        formula,
-        {
-            **largest(space.sections.get("params", {})),
-            "max_t": space.scheduler.max_t or 0,
-            "rows": table.rows or math.inf,
-            "outputs": outputs or 1,
-            "features": None if widens(space.sections.get("preprocessor")) else table.features,
-        },
-    )
+    params = largest(space.sections.get("params", {}))
+    known = {
+        "max_t": space.scheduler.max_t or 0,
+        "rows": table.rows or math.inf,
+        "outputs": outputs or 1,
+        "features": None if widens(space.sections.get("preprocessor")) else table.features,
+    }
+    # A parameter that is not always there may be larger by its default than by its domain.
+    sizes = [
+        bytes_of(formula, {n: x for n, x in params.items() if n not in gone} | known) for gone in _absences(space.sections.get("params"))
+    ]
+    each = None if None in sizes else max(size for size in sizes if size is not None)
     two_classes = "two classes at most" if each is not None and outputs is None and "outputs" in formula else None
     return Disk(count, each, two_classes, free)
 
@@ -106,6 +111,21 @@ def _known(data: DataSpec) -> Table:
         return Table()
     rows, outputs = SHIPPED[name]
     return Table(rows, len(toys.columns(name)) - len(data.drop), outputs)
+
+
+def _most(tables: Sequence[Table]) -> Table:
+    """The most that any variant of the data comes to; nothing of what is not known of each."""
+    found = {name: [getattr(table, name) for table in tables] for name in ("rows", "features", "outputs")}
+    return Table(**{name: None if None in numbers else max(numbers) for name, numbers in found.items()})
+
+
+def _absences(params: Template) -> Iterator[tuple[str, ...]]:
+    """The sets of parameters that conditions may take away together; of very many, each alone and all at once."""
+    inside = params if isinstance(params, dict) else {}
+    names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
+    sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MOST_ABSENT else (0, 1, len(names))
+    for size in sizes:
+        yield from itertools.combinations(names, size)
 
 
 def _outputs(data: DataSpec, table: Table) -> int | None:

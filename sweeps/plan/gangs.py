@@ -12,7 +12,7 @@ from sweeps.gangs.account import Evict, GangState, Phase, Request, Reuse, Start
 from sweeps.plan.cells import Expected, pinned, rounds
 from sweeps.resources import Shape, at_once, fits
 from sweeps.space import Space
-from sweeps.space.spec import shapes_of
+from sweeps.space.walks import shapes_of
 
 # Trials times gangs side by side, up to which the account is run.
 SIMULATED = 100_000
@@ -53,7 +53,8 @@ def gangs(space: Space, shapes: Sequence[Expected], lengths: Sequence[int], clus
     trials = space.limits.max_trials
     if any(e.least != e.most for e in shapes) or trials * limit > SIMULATED:
         return Gangs(None, False, False)
-    of_cell = [shapes_of(pinned(space.sections.get("scaling", {}), cell), space.trainer.backend)[0] for cell in space.cells]
+    open_ = {dim.name for dim in space.dimensions if not dim.is_grid}
+    of_cell = [shapes_of(pinned(space.sections.get("scaling", {}), cell, open_), space.trainer.backend)[0] for cell in space.cells]
     order = [of_cell[i] for i in itertools.islice(itertools.chain.from_iterable(rounds(space.cells)), trials)]
     return Gangs(simulate(order, lengths, cluster, limit), False, False)
 

@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.errors import InputError
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import Expected
-from sweeps.plan.chains import Fits, fits
+from sweeps.plan.chains import Fits, fits, variants
 from sweeps.plan.disk import Disk, Table, disk
 from sweeps.plan.gangs import Gangs, gangs
 from sweeps.plan.room import PLENTY, never_fits
@@ -37,7 +37,8 @@ class Plan:
         at_once: trials that run at once, as `run` would choose it.
         room: how many the machine holds at most; `limits.max_concurrent_trials` may ask for more, and the rest waits.
         gangs: how many are started.
-        fits: distinct chains that are fitted.
+        variants: of the data, as far as they are finitely many; None for any number of them.
+        fits: distinct chains that are fitted, each once a variant of the data.
         steps: what the scheduler spends; None where only the loop ends a trial.
         disk: what the checkpoints take.
     """
@@ -51,6 +52,7 @@ class Plan:
     at_once: int
     room: int
     gangs: Gangs
+    variants: int | None
     fits: Fits
     steps: Steps | None
     disk: Disk
@@ -85,6 +87,7 @@ class Plan:
             ],
             "max_concurrent_trials": self.at_once,
             "gangs": self.gangs.started,
+            "variants": self.variants,
             "fits": {"least": self.fits.least, "most": self.fits.most},
             "steps": asdict(self.steps) if self.steps else None,
             "disk": {**asdict(self.disk), "total": self.disk.total},
@@ -130,6 +133,7 @@ def plan(space: Space, resources: Mapping[str, float], table: Table | None = Non
         at_once=limit,
         room=room,
         gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit),
+        variants=variants(space),
         fits=fits(space, counts),
         steps=steps(scheduler, trials, min(limit, room)),
         disk=disk(space, table, free),

@@ -35,6 +35,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "shapes": _shapes(plan, room),
         "at once": _wrapped([_at_once(plan)], room),
         "gangs": _wrapped([_gangs(plan)], room),
+        "data": _wrapped(_data(plan), room),
         "fits": _wrapped([_fits(plan)], room),
         "steps": _wrapped(_steps(plan), room),
         "disk": _wrapped(_disk(plan), room),
@@ -166,14 +167,27 @@ def _gangs(plan: Plan) -> str:
     return f"about {gangs.started} started: shapes do not fit side by side, and one makes room for another"
 
 
+def _data(plan: Plan) -> list[str]:
+    """The variants of the data, if there is more than one."""
+    if plan.variants is None:
+        return ["a variant for each trial: data.rows is any number"]
+    sources = len({spec.source for spec in plan.space.variants})
+    read = f", of {sources} sources; all are held in memory" if sources > 1 else ""
+    return [] if plan.variants == 1 else [f"{plan.variants} variants{read}"]
+
+
 def _fits(plan: Plan) -> str:
     fits = plan.fits
     if fits.most == 0:
         return "none: no preprocessing"
     if fits.least == fits.most:
-        return "1 preprocessor, fitted once" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once"
+        return "1 preprocessor, fitted once" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
     why = f": a trial may have its own, as {fits.continuous} is any number" if fits.continuous else ""
-    return f"{fits.least} to {fits.most} preprocessors, each fitted once{why}"
+    return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
+
+
+def _each(plan: Plan) -> str:
+    return "" if plan.variants == 1 else ", counted on each variant of the data"
 
 
 def _steps(plan: Plan) -> list[str]:

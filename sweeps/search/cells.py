@@ -55,13 +55,14 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         count: trials.
     """
     counts, shapes = [0] * len(space.cells), []
+    grids = {d.name for d in space.dimensions if d.is_grid}
     for _ in range(count):
         index = next_cell(space.cells, counts)
         counts[index] += 1
         cell = space.cells[index]
-        sampled = [d.name for d in space.dimensions if d.name.split(".")[0] == "scaling" and d.name not in cell]
-        if sampled:
-            break
+        scaling = [d for d in space.dimensions if d.name.split(".")[0] == "scaling"]
+        if any(not d.is_grid or any(term.name not in grids for term in d.when) for d in scaling):
+            break  # the search has a part in it
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
             """Its option in the cell; what else there is has no part in the shape."""

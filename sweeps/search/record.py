@@ -79,7 +79,7 @@ class Record:
 def begun(trial: Trial) -> dict[str, Any]:
     """What is written of a trial when it begins, so that the study says by itself what was tried."""
     scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
-    return {
+    told = {
         "id": trial.id,
         "seed": trial.seed,
         "preprocessor": trial.chain,
@@ -87,6 +87,7 @@ def begun(trial: Trial) -> dict[str, Any]:
         "params": trial.params,
         "labels": trial.labels,
     }
+    return told | ({"data": trial.data} if trial.data else {})
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:

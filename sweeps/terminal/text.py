@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 import sys
 import time
@@ -14,6 +15,8 @@ from typing import Any
 UNBOUNDED = 10_000
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
+# A cell of a table that does not fit is cut to so many characters.
+CELL = 20
 
 
 def width_of(stream: Any) -> int:
@@ -41,7 +44,7 @@ def said(value: Any) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
-    """Rows under a head, aligned; the last columns that the width does not hold are left out, and how many is said.
+    """Rows under a head, aligned. What the width does not hold is cut short, then left out column by column, and said.
 
     Args:
         head: a name for each column.
@@ -51,18 +54,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right:
     """
     cells = [[said(value) for value in row] for row in rows]
     sizes = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
-    shown = len(head)
-    while shown > 1 and sum(sizes[:shown]) + 2 * (shown - 1) > width:
-        shown -= 1
+    if sum(sizes) + 2 * (len(sizes) - 1) > width:
+        sizes = [max(len(name), min(size, CELL)) for name, size in zip(head, sizes, strict=True)]
+    shown, used = [0], sizes[0]
+    for i in range(1, len(head)):
+        if used + 2 + sizes[i] <= width:
+            shown.append(i)
+            used += 2 + sizes[i]
     to_right = set(right)
 
-    def line(row: Sequence[str]) -> str:
-        parts = [c.rjust(s) if n in to_right else c.ljust(s) for c, s, n in zip(row[:shown], sizes, head, strict=False)]
-        return "  ".join(parts).rstrip()[:width]
+    def cell(text: str, i: int) -> str:
+        text = text if len(text) <= sizes[i] else text[: sizes[i] - 1] + "…"
+        return text.rjust(sizes[i]) if head[i] in to_right else text.ljust(sizes[i])
 
-    lines = [line(head), *map(line, cells)]
-    if shown < len(head):
-        lines.append(f"(too narrow for {', '.join(head[shown:])})")
+    lines = ["  ".join(cell(row[i], i) for i in shown).rstrip()[:width] for row in (head, *cells)]
+    if absent := [name for i, name in enumerate(head) if i not in shown]:
+        lines.append(f"(too narrow for {', '.join(absent)})")
     return "\n".join(lines)
 
 
@@ -109,8 +116,8 @@ def configuration(preprocessor: str, of_scaling: dict[str, Any], params: dict[st
 # ---- the end of a sweep
 
 
-def summary(result: Any) -> str:
-    """The best trial, the bundle, what to type next, of a `SweepResult`."""
+def summary(result: Any, unexported: bool = False) -> str:
+    """The best trial, the bundle, what to type next, of a `SweepResult`; `unexported` if the winner could not be exported."""
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     lines = [f"{result.sweep}: {counts} in {clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
     if result.reason:
@@ -125,19 +132,21 @@ def summary(result: Any) -> str:
     lines += ["", f"folder  {short(result.dir)}"]
     if result.bundle:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines += [f"bundle  {short(result.bundle)}", "", "next:", f"  {typed('sweeps')} predict {short(result.bundle)} {short(rows)}"]
+        lines += [f"bundle  {short(result.bundle)}", "", "next:", f"  {typed('sweeps')} predict {quoted(result.bundle)} {quoted(rows)}"]
     elif result.checkpoint:
         lines += [f"checkpoint  {short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
     else:
         lines += ["", "next:"]
-    lines.append(f"  {typed('sweeps')} show {short(result.dir)}")
+        if unexported:
+            lines.append(f"  {typed('sweeps')} export {quoted(result.dir)}    # when what is wrong is mended; nothing is trained again")
+    lines.append(f"  {typed('sweeps')} show {quoted(result.dir)}")
     uri = result.mlflow["tracking_uri"]
     if uri.startswith("http"):
         lines.append(f"  open {uri}")
     else:
         root = result.dir.parent
         default = uri == f"sqlite:///{root / 'mlflow.db'}"
-        where = ("" if short(root) == "sweeps-runs" else f" --dir {short(root)}") if default else f" --tracking-uri {uri}"
+        where = ("" if short(root) == "sweeps-runs" else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
         lines.append(f"  {typed('sweeps')} ui{where}")
     return "\n".join(lines)
 
@@ -233,6 +242,11 @@ def typed(name: str) -> str:
         return name
     beside = Path(sys.executable).with_name(name)
     return short(beside) if beside.exists() else name
+
+
+def quoted(path: Path) -> str:
+    """A path as it is typed in a shell."""
+    return shlex.quote(short(path))
 
 
 def short(path: Path) -> str:

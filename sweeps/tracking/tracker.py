@@ -68,7 +68,7 @@ def parameters(trial: Trial) -> dict[str, str]:
 
 def settings(space: Space) -> dict[str, str]:
     """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
-    told: dict[str, Any] = {"trainer": space.trainer.loop, "data.train": space.data.train}
+    told: dict[str, Any] = {"trainer": space.trainer.loop, "data.train": ", ".join(dict.fromkeys(spec.train for spec in space.variants))}
     told |= {"objective.metric": space.objective.metric, "objective.goal": space.objective.goal}
     told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}

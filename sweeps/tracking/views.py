@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from sweeps.space import Dimension, Space
-from sweeps.space.spec import children
+from sweeps.space.templates import children
 
 VIEW_TAG = "mlflow.sharedViewState."
 ALL_SWEEPS = "all-sweeps"
@@ -45,12 +45,12 @@ def trials_of(sweep: str) -> str:
 
 
 def always(space: Space) -> tuple[Dimension, ...]:
-    """The dimensions that every trial has: those that stand in no option of another."""
+    """The dimensions that every trial has: those that stand in no option of another and have no condition."""
 
     def met(template: Any) -> list[Dimension]:
         return [template] if isinstance(template, Dimension) else [d for child in children(template) for d in met(child)]
 
-    return tuple(dimension for dimension in space.dimensions if dimension in met(space.sections))
+    return tuple(dimension for dimension in space.dimensions if not dimension.when and dimension in met(space.sections))
 
 
 def trials_view(sweep: str, space: Space) -> dict[str, Any]:

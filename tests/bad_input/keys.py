@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bad_input import Case, line, params, short, top, whole, without
+from tests.bad_input import Case, answered, line, params, short, top, whole, without
 
 SEVERAL = """\
 trainer: xgbost
@@ -12,6 +12,8 @@ limits: {max_trials: 0}
 space: {params: {eta: {uniform: [1, 0]}}}
 """
 
+TWO = "[{metric: valid-logloss, goal: minimize}, {metric: seconds, goal: minimize}]"
+
 TABLE: dict[str, tuple[Case, ...]] = {
     "Keys": (
         line("unknown key", "limts: {max_trials: 4}", "6:1: limts: unknown key; did you mean `limits`?"),
@@ -20,7 +22,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "limits: {max_trials: 4, max_failurs: 1}",
             "4:25: limits.max_failurs: unknown key; did you mean `max_failures`?",
         ),
-        line("unknown key, like none", "search: {temperature: 3}", "6:10: search.temperature: unknown key; valid: algorithm, seed"),
+        line(
+            "unknown key, like none",
+            "search: {temperature: 3}",
+            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points",
+        ),
         line("unknown section of space", "space: {parms: {eta: 0.1}}", "5:9: space.parms: unknown section; did you mean `params`?"),
         line("unknown key of scaling", "space: {scaling: {workers: 2}}", "5:19: scaling.workers: unknown key; did you mean `num_workers`?"),
         line(
@@ -59,7 +65,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no scheduler named beside its keys",
             "scheduler: {max_t: 9}",
-            "6:1: scheduler.name: is required beside other keys: asha or none",
+            "6:1: scheduler.name: is required beside other keys: asha, hyperband, median, pbt or none",
         ),
         line(
             "the same key twice",
@@ -75,9 +81,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a section that is no mapping",
             "limits: 4",
-            "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, trial_timeout, got 4",
+            "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, trial_timeout, "
+            "max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
         ),
-        params("conditions", "eta: {uniform: [0, 1], when: {a: b}}", "5:41: params.eta: conditions (`when:`) are not supported yet"),
         whole(
             "several at once",
             short(SEVERAL),
@@ -87,6 +93,168 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "3:30: objective.goal: must be minimize or maximize, got min",
             "4:22: limits.max_trials: must be at least 1, got 0",
             "5:24: params.eta: uniform needs lower < upper, got [1, 0]",
+        ),
+    ),
+    "Conditions": (
+        params(
+            "a condition on what is not there",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.boster: dart}}",
+            "5:83: params.eta: `when` names no dimension: `params.boster`; did you mean `params.booster`?",
+        ),
+        params(
+            "a condition on what comes later",
+            "eta: {uniform: [0, 1], when: {params.booster: dart}}, booster: {choice: [gbtree, dart]}",
+            "5:48: params.eta: `when` may name what stands before it; `params.booster` comes later",
+        ),
+        params(
+            "a condition on no option",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
+            "5:99: params.eta: when params.booster: is none of the options of params.booster; did you mean `dart`?, got drat",
+        ),
+        params(
+            "a comparison of words",
+            'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> 1"}}',
+            "5:99: params.eta: when params.booster: compares numbers, but params.booster has the option gbtree, got '> 1'",
+        ),
+        params(
+            "a comparison that can never hold",
+            'depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: "> 8"}}',
+            "5:88: params.eta: when params.depth: can never hold, as params.depth is 1 to 8, got '> 8'",
+        ),
+        params(
+            "a comparison in another form",
+            "depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: {gt: 3}}}",
+            '5:88: params.eta: when params.depth: must be a number or a comparison such as "> 3", got {gt: 3}',
+        ),
+        params(
+            "conditions that exclude each other",
+            "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], when: {params.a: y, params.b: 1}}",
+            "5:102: params.c: `when` can never hold: with what it rests on, `params.a` would have to be two things at once",
+        ),
+        params(
+            "a condition that is no mapping",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: params.booster == dart}",
+            "5:76: params.eta: `when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}, "
+            "got params.booster == dart",
+        ),
+        params(
+            "a condition of a grid on what is no grid",
+            "booster: {choice: [gbtree, dart]}, eta: {grid: [0.1, 0.3], when: {params.booster: dart}}",
+            "5:84: params.eta: the `when` of a grid may name grids alone, as a cell must know it; `params.booster` is a choice",
+        ),
+        params(
+            "a condition of a constant",
+            "booster: {choice: [gbtree, dart]}, eta: {value: 0.1, when: {params.booster: dart}}",
+            "5:71: params.eta: `when` stands beside a domain; a constant has none, but may be a choice of one option: "
+            "{choice: [...], when: {...}}",
+        ),
+        line(
+            "a condition of what a step needs",
+            "space: {preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: "
+            "{power: {choice: [1], when: {preprocessor.0: none}}}]}",
+            "5:96: preprocessor.1.PowerTransformer.power: is required by PowerTransformer, so it cannot have a `when`",
+        ),
+    ),
+    "What is searched for, and how": (
+        Case(
+            "several objectives under a scheduler",
+            f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
+            answered(
+                ("6:19: scheduler.name: several objectives need none: trials cannot be ranked by one number before they end, got asha",)
+            ),
+            top(objective=TWO, scheduler="{name: asha, max_t: 9}"),
+        ),
+        line(
+            "an objective twice",
+            "objective: [{metric: a, goal: minimize}, {metric: a, goal: maximize}]",
+            "3:51: objective.1.metric: `a` is an objective already",
+        ),
+        line(
+            "a constraint that is no comparison",
+            "constraints: {latency_ms: 5}",
+            '6:27: constraints.latency_ms: must be a comparison with a number, one of <=, >=, <, >, such as "<= 5", got 5',
+        ),
+        line("no repeats", "repeats: 0", "6:10: repeats.count: must be at least 1, got 0"),
+        line(
+            "an aggregate of another name",
+            "repeats: {count: 3, aggregate: average}",
+            "6:32: repeats.aggregate: must be mean, median, min or max, got average",
+        ),
+        line(
+            "a key of another scheduler",
+            "scheduler: {name: asha, max_t: 9, brackets: 3}",
+            "6:35: scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
+        ),
+        line(
+            "PBT without an interval",
+            "scheduler: {name: pbt}",
+            "6:1: scheduler.perturbation_interval: is required by pbt: the reports between two perturbations",
+        ),
+        line(
+            "an option of another algorithm",
+            "search: {algorithm: tpe, options: {popsize: 8}}",
+            "6:36: search.options.popsize: unknown option of tpe; it is one of cmaes",
+        ),
+        line(
+            "unknown option",
+            "search: {options: {n_startup: 8}}",
+            "6:20: search.options.n_startup: unknown option of tpe; did you mean `n_startup_trials`?",
+        ),
+        line(
+            "an option that will not do",
+            "search: {options: {n_startup_trials: few}}",
+            "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
+        ),
+        line(
+            "an initial point of what is not there",
+            "search: {initial_points: [{params.etta: 0.1}]}",
+            "6:28: search.initial_points.0: no dimension `params.etta`; did you mean `params.eta`?",
+        ),
+        line(
+            "an initial point beyond the bounds",
+            "search: {initial_points: [{params.eta: 1}]}",
+            "6:40: search.initial_points.0.params.eta: must be within its bounds, 0.001 to 0.3, got 1",
+        ),
+        line(
+            "a known result of half a point",
+            "search: {initial_points: [{value: 0.5}]}",
+            "6:28: search.initial_points.0: a point with a known result must say all that is there; missing: params.eta",
+        ),
+        line("a target that is no number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
+        line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be at least 1, got 0"),
+        line("no GPU-hours", "limits: {max_trials: 4, max_gpu_hours: 0}", "4:40: limits.max_gpu_hours: must be a number above 0, got 0"),
+    ),
+    "Variants of the data": (
+        line(
+            "a range of files",
+            "data: {train: {uniform: [0, 1]}, label: y, valid: 0.25}",
+            "2:15: data.train: can be a grid or a choice, not uniform",
+        ),
+        line(
+            "an option that is no source",
+            "data: {train: {grid: [rows.csv, 3]}, label: y, valid: 0.25}",
+            "2:33: data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
+        ),
+        line(
+            "more than all rows",
+            "data: {train: rows.csv, label: y, valid: 0.25, rows: {choice: [0.5, 2]}}",
+            "2:69: data.rows.choice.1: must be a part above 0 and at most 1, got 2",
+        ),
+        line(
+            "a range that begins at no rows",
+            "data: {train: rows.csv, label: y, valid: 0.25, rows: {uniform: [0, 1]}}",
+            "2:54: data.rows: must be parts above 0 and at most 1, got {uniform: [0, 1]}",
+        ),
+        line(
+            "a feature subset that is no list",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [age, plan]}}",
+            "2:64: data.drop.choice.0: must be a list of columns, got age",
+            "2:69: data.drop.choice.1: must be a list of columns, got plan",
+        ),
+        line(
+            "the label in a feature subset",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [y]]}}",
+            "2:54: data.drop: `y` is the label",
         ),
     ),
     "Domains in the wrong place": (
@@ -120,8 +288,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line(
             "a choice under data",
-            "data: {train: {choice: [a.csv, b.csv]}, valid: 0.2}",
-            "2:16: data.train: a choice under data; only what stands under `space:` is tuned",
+            "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
+            "2:43: data.valid: a choice under data; of data, train, drop and rows may be tuned",
         ),
         line(
             "a domain for the trainer",
@@ -210,8 +378,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {preprocessor: {StandardScaler: , columns: all}}",
             "5:23: preprocessor: a step is a one-key mapping, got keys StandardScaler, columns; indent `columns` under `StandardScaler`",
         ),
-        line("unknown scheduler", "scheduler: {name: hyperband, max_t: 9}", "6:19: scheduler.name: must be none or asha, got hyperband"),
-        line("unknown algorithm", "search: {algorithm: bayes}", "6:21: search.algorithm: must be tpe, random or grid, got bayes"),
+        line(
+            "unknown scheduler",
+            "scheduler: {name: bohb, max_t: 9}",
+            "6:19: scheduler.name: must be none, asha, hyperband, median or pbt, got bohb",
+        ),
+        line(
+            "unknown algorithm",
+            "search: {algorithm: hyperopt}",
+            "6:21: search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+        ),
         line(
             "unknown goal",
             "objective: {metric: valid-logloss, goal: minimise}",

@@ -48,6 +48,31 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:51: data.test: `b.csv` does not exist; did you mean `rows.csv`?",
         ),
     ),
+    "Data: its variants": (
+        data(
+            "a variant that is not there",
+            "{train: {grid: [rows.csv, row.csv]}, label: y, valid: 0.25}",
+            "2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
+        ),
+        data(
+            "variants of other classes",
+            "{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}",
+            "2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
+            "variants need the same task and classes",
+            files={"other.csv": ROWS.replace("7,b,yes", "7,b,maybe")},
+        ),
+        data(
+            "a feature subset of what is not there",
+            "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [agee]]}}",
+            "2:68: data.drop.choice.1: `rows.csv` has no column `agee`; did you mean `age`?",
+        ),
+        steps(
+            "a step over a column that a variant drops",
+            "{preprocessor: {OneHotEncoder: {columns: plan}}}",
+            "5:49: preprocessor.OneHotEncoder.columns: `plan` is no feature: data.drop or a split takes it",
+            rows="{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
+        ),
+    ),
     "Data: what it is": (
         file("an empty file", "bad.csv", "", "2:15: data.train: `bad.csv` cannot be read: it is empty"),
         file("a header without rows", "bad.csv", "age,plan,y\n", "2:15: data.train: `bad.csv` has no rows"),

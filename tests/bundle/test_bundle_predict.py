@@ -37,6 +37,15 @@ def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
     assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
 
 
+def test_the_rows_are_not_written_over(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
+    before = (tmp_path / "rows.csv").read_bytes()
+    with pytest.raises(InputError, match="the file of the rows themselves"):
+        predict_file(path, tmp_path / "rows.csv", tmp_path / "." / "rows.csv")
+    assert (tmp_path / "rows.csv").read_bytes() == before
+
+
 def test_a_header_alone(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].iloc[:0].to_csv(tmp_path / "rows.csv", index=False)

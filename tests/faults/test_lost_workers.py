@@ -48,6 +48,7 @@ def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean
         driving.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loop, backend", [("ddp_until_killed", "torch"), ("boosts_until_killed", "xgboost")])
 def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ray, tmp_path, loop, backend):
     driving = Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path)
@@ -87,6 +88,7 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
         driving.close()
 
 
+@pytest.mark.long
 def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
     """One pool, one misdeed after the other: each is its own trial's, and the next trial runs as if nothing had been."""
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)

@@ -25,7 +25,7 @@ class TinyKeeper:
         self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
         ray.data.DataContext.get_current().enable_progress_bars = False
 
-    def prepare(self, steps: tuple) -> dict[str, Any]:
+    def prepare(self, steps: tuple, data: dict | None = None) -> dict[str, Any]:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}
         for workers in (1, 2):

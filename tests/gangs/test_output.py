@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -18,7 +19,7 @@ with output.into(output.log_of(sys.argv[1], 0), "trial 0001") as say:
     print("printed")
     print("to stderr", file=sys.stderr)
     logging.info("by a handler that was made earlier")
-    ctypes.CDLL(None).puts(b"by C") and ctypes.CDLL(None).fflush(None)
+    ctypes.CDLL(None).puts(b"by C")
     os.system("echo by a child")
     sys.stdout = open(os.devnull, "w"); sys.stdout.close()
     say("the end")
@@ -27,8 +28,10 @@ print("after")
 """
 
 
-def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SAID, tmp_path], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([sys.executable, "-c", SAID, tmp_path], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "before\nafter\n" and done.stderr == ""
     lines = (tmp_path / "logs" / "rank-0.log").read_text().splitlines()
     assert lines[0].startswith("--- 20") and lines[0].endswith("trial 0001") and lines[-1] == "--- the end"

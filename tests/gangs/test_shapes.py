@@ -9,7 +9,7 @@ from sweeps.resources import Shape
 from sweeps.trial import Trial
 from tests.gangs.driving import Driving, job
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 def given(driving: Driving, number: int, shape: Shape) -> dict[str, float]:

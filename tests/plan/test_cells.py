@@ -35,6 +35,13 @@ SCALINGS = {
     "range in a cell": "scaling: {num_workers: {randint: [1, 4]}, use_gpu: {grid: [true, false]}}",
     "mappings": "scaling:\n  grid:\n    - {num_workers: {choice: [1, 2]}}\n    - {num_workers: 4, resources_per_worker: {CPU: 2}}",
     "a grid in a choice": "scaling:\n  choice:\n    - {num_workers: {grid: [1, 2]}}\n    - {num_workers: 4}",
+    "a condition on a grid": "params: {a: {grid: [1, 2]}}\nscaling: {num_workers: {grid: [2, 3], when: {params.a: 2}}}",
+    "a condition on a choice": "params: {a: {choice: [1, 2]}}\nscaling: {num_workers: {choice: [2, 3], when: {params.a: 2}}}",
+    "one condition on another": (
+        "params: {a: {choice: [1, 2]}}\n"
+        "scaling:\n  num_workers: {choice: [2, 3], when: {params.a: 2}}\n"
+        "  resources_per_worker: {GPU: {choice: [1], when: {scaling.num_workers: 3}}}"
+    ),
     "no scaling": "params: {a: {grid: [1, 2]}}",
 }
 

@@ -27,6 +27,18 @@ CHAINS = {
     ),
     "normal": ("preprocessor: {PowerTransformer: {power: {qrandn: [1, 0.2, 0.1]}}}", (1, 12)),
     "a grid in a choice": ("preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n    - StandardScaler", (1, 3)),
+    "a condition on a grid": (
+        "preprocessor:\n  - {grid: [StandardScaler, none]}\n  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}",
+        (2, 2),
+    ),
+    "a condition on a choice beside it": (
+        "preprocessor:\n  - {choice: [StandardScaler, none]}\n  - {choice: [MaxAbsScaler, MinMaxScaler], when: {preprocessor.0: none}}",
+        (1, 3),
+    ),
+    "a condition on a choice elsewhere": (
+        "scaling: {num_workers: {choice: [1, 2]}}\npreprocessor: [{choice: [StandardScaler], when: {scaling.num_workers: 2}}]",
+        (0, 1),
+    ),
     "a column": ("preprocessor: {StandardScaler: {columns: {choice: [numeric, all, [a, b]]}}}", (1, 3)),
 }
 

@@ -75,6 +75,37 @@ def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
     assert [again.trial(t.number) for t in trials] == trials
 
 
+CONDITIONAL = """
+preprocessor:
+  - {grid: [StandardScaler, none]}
+  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}
+params:
+  booster: {choice: [gbtree, dart]}
+  drop: {uniform: [0, 1], when: {params.booster: dart}}
+  skip: {uniform: [0, 1], when: {params.drop: "> 0.5"}}
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "random"])
+def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
+    space = make_space(CONDITIONAL, algorithm=algorithm)
+    ledger, trials = Ledger(tmp_path, space, RUNGS), []
+    for _ in range(30):
+        trial = ledger.next()
+        trials.append(trial)
+        ledger.record(trial.number, reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1)
+        ledger.finish(trial.number, State.COMPLETE)
+        assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
+        assert ("skip" in trial.params) == (trial.params.get("drop", 0) > 0.5)
+        scaled = trial.labels["preprocessor.0"] == "StandardScaler"
+        assert [step.name for step in trial.preprocessor] == (["StandardScaler"] if scaled else ["MaxAbsScaler"])
+        assert set(trial.labels) == set(ledger.study.trials[-1].params), "what is not asked for is not on record"
+    assert {"skip" in t.params for t in trials} == {True, False}
+    assert sum("preprocessor.1" in t.labels for t in trials) == 15
+    again = Ledger(tmp_path, space, RUNGS)
+    assert [again.trial(t.number) for t in trials] == trials
+
+
 def test_telling_twice_changes_nothing(make_space, tmp_path):
     ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
     trial = ledger.next()

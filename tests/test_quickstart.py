@@ -1,0 +1,143 @@
+"""The quickstart, and a sweep that is interrupted, as a user runs them: each a command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from tests.commands import REPO, command, space_of
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+SPACES = REPO / "search_spaces"
+
+
+def children(client, result) -> list:
+    experiment = client.get_experiment_by_name(result["mlflow"]["experiment"])
+    where = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
+    return client.search_runs([experiment.experiment_id], where)
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    root = tmp_path_factory.mktemp("quickstart")
+    process = command("run", SPACES / "quickstart.yaml", "--dir", root, "--json")
+    out, err = process.communicate(timeout=230)
+    assert process.returncode == 0, err
+    return root, json.loads(out), err
+
+
+def test_quickstart_prints_one_object_and_nothing_else(quickstart):
+    root, result, err = quickstart
+    assert err == ""
+    assert set(result) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
+    assert set(result["best"]) == {"trial", "value", "test", "params", "preprocessor", "scaling"}
+    assert set(result["trials"]) == {"completed", "pruned", "failed"}
+    assert sum(result["trials"].values()) == 16 and result["trials"]["failed"] == 0 and result["trials"]["pruned"] > 0
+    assert result["fits"] == 2
+    assert result["best"]["value"] < 0.3 and result["best"]["test"] < 0.4
+    assert Path(result["bundle"]).is_dir() and Path(result["dir"]).parent == root
+
+
+def test_quickstart_is_in_mlflow_as_it_happened(quickstart):
+    from mlflow.tracking import MlflowClient
+
+    _, result, _ = quickstart
+    client = MlflowClient(result["mlflow"]["tracking_uri"])
+    runs = children(client, result)
+    assert len(runs) == 16 and {r.info.status for r in runs} == {"FINISHED"}
+    assert sorted(r.data.tags["sweeps.state"] for r in runs).count("PRUNED") == result["trials"]["pruned"]
+    cells = [(r.data.params["preprocessor"], r.data.params["scaling.num_workers"]) for r in runs]
+    assert {cells.count(c) for c in cells} == {4}, "every cell gets the same number of trials"
+    best = next(r for r in runs if r.data.tags["sweeps.trial"] == result["best"]["trial"])
+    assert best.data.metrics["objective"] == result["best"]["value"]
+    assert float(best.data.params["params.eta"]) == result["best"]["params"]["eta"]
+    assert len(client.get_metric_history(best.info.run_id, "valid-logloss")) == 50
+    parent = client.get_run(result["mlflow"]["parent_run"])
+    assert parent.info.status == "FINISHED" and len(parent.data.tags["sweeps.data_fingerprint"]) == 64
+    artifacts = {a.path for a in client.list_artifacts(parent.info.run_id)}
+    assert {"space.yaml", "result.json"} <= artifacts
+
+
+def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
+    import sklearn.datasets
+
+    _, result, _ = quickstart
+    data = sklearn.datasets.load_breast_cancer(as_frame=True)
+    data.data.to_csv(tmp_path / "rows.csv", index=False)
+    process = command("predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert len(out) == len(data.data) and (out["prediction"] == data.target).mean() > 0.9
+
+
+def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
+    _, result, _ = quickstart
+    other = "0001" if result["best"]["trial"] != "0001" else "0000"
+    process = command("export", result["dir"], "--trial", other, "-o", tmp_path / "other")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode == 0 and (tmp_path / "other" / "MLmodel").is_file()) or "left no checkpoint" in err, err
+    process = command("export", result["dir"], "-o", tmp_path / "best")
+    assert process.wait(timeout=60) == 0 and (tmp_path / "best" / "MLmodel").is_file()
+    process = command("export", result["dir"], "--trial", "99")
+    assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
+
+
+def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
+    _, result, _ = quickstart
+    shutil.copytree(result["dir"], tmp_path / "moved")
+    hidden = Path(result["dir"]).with_name("gone")
+    Path(result["dir"]).rename(hidden)
+    try:
+        process = command("export", tmp_path / "moved", "-o", tmp_path / "bundle")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and (tmp_path / "bundle" / "MLmodel").is_file(), err
+    finally:
+        hidden.rename(result["dir"])
+
+
+# A terminal sends Ctrl-C to every process of the group; Slurm, Kubernetes and systemd end the one they started.
+@pytest.mark.parametrize("send", [lambda pid: os.killpg(pid, signal.SIGINT), lambda pid: os.kill(pid, signal.SIGTERM)], ids=["INT", "TERM"])
+def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send):
+    file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
+    (tmp_path / "go").touch()
+    wait_until(lambda: list(tmp_path.glob("*-0001.two")), 60, "the second trial to begin")
+    (tmp_path / "go").unlink()
+    wait_until(lambda: list(tmp_path.glob("*-0002.two")) or list(tmp_path.glob("*-0003.two")), 60, "a trial to hold")
+    mine = psutil.Process(process.pid).children(recursive=True)
+    send(process.pid)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    result = json.loads(out)
+    assert result["reason"] == "interrupted" and result["trials"]["interrupted"] == 1 and result["trials"]["completed"] >= 2
+    assert Path(result["checkpoint"], "state.json").is_file()
+    _, alive = psutil.wait_procs(mine, timeout=20)
+    assert not alive, alive
+
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(result["mlflow"]["tracking_uri"])
+    assert "RUNNING" not in {r.info.status for r in children(client, result)}
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
+    mine = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode in (130, -signal.SIGINT)
+    _, alive = psutil.wait_procs(mine, timeout=20)
+    assert not alive, alive
