@@ -40,7 +40,8 @@ class Variants:
         whole: dict[str, Any] = {key: value for key, value in (("drop", ()), ("rows", 1.0)) if key in tuned}
         distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
         self.sources = {variant.source: load_splits(replace(variant, **whole), seed) for variant in distinct}
-        problems = [p for variant in variants for p in check_dropped(variant, self._columns(variant))]
+        gone = () if "drop" in tuned else spec.drop  # known to be there, or loading had failed
+        problems = [p for variant in variants for p in check_dropped(variant, [*self._columns(variant), *gone])]
         problems += agree([(variant.train, s.task, s.classes) for variant, s in zip(distinct, self.sources.values(), strict=True)])
         if problems:
             raise InputError(dict.fromkeys(problems))

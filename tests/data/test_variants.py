@@ -53,6 +53,12 @@ def test_a_constant_part_is_as_a_tuned_one():
     assert fixed.train.equals(tuned.train) and fixed.valid.equals(tuned.valid)
 
 
+def test_what_every_trial_drops_is_asked_for_once():
+    fixed = spec(drop=("petal length (cm)",))
+    made = Variants(fixed, [fixed], 0, ())
+    assert "petal length (cm)" not in made.of({}).features and len(made.of({}).features) == 3
+
+
 def test_dropped_columns_are_gone_from_every_split():
     asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
     made = Variants(spec(), asked, 0, ("drop",))
