@@ -8,7 +8,7 @@ from sweeps.errors import BundleError, InputError, Interrupted, Problem, SweepFa
 
 if TYPE_CHECKING:
     from sweeps.bundle import load_bundle
-    from sweeps.orchestrator import run
+    from sweeps.orchestrator import resume, run
     from sweeps.result import SweepResult
     from sweeps.space import Space, load  # type: ignore[no-redef]
 
@@ -26,6 +26,7 @@ __all__ = [
     "SweepsError",
     "load",
     "load_bundle",
+    "resume",
     "run",
 ]
 
@@ -35,6 +36,7 @@ _LAZY = {
     "SweepResult": "sweeps.result",
     "load": "sweeps.space",
     "load_bundle": "sweeps.bundle",
+    "resume": "sweeps.orchestrator",
     "run": "sweeps.orchestrator",
 }
 

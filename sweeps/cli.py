@@ -64,6 +64,7 @@ def main() -> None:
     sweeps validate space.yaml      what is wrong with it, if anything
     sweeps plan space.yaml          what it will come to, before anything starts
     sweeps run space.yaml           search it and export the winner
+    sweeps resume latest            go on with it after Ctrl-C or a crash
     sweeps show latest              what came of it
     sweeps predict BUNDLE in.csv    use the winner
     """
@@ -75,17 +76,64 @@ def main() -> None:
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: --set limits.max_trials=8")
 @click.option("--address", default=None, help="A Ray cluster's address; by default a Ray of this sweep's own.")
 @click.option("--tracking-uri", default=None, help="MLflow's.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option(
+    "--storage", default=None, metavar="URL", help="A database for the study, postgresql://...  [default: a journal in the folder]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
 def run(
-    file: Path, root: Path | None, overrides: tuple[str, ...], address: str | None, tracking_uri: str | None, as_json: bool, quiet: bool
+    file: Path,
+    root: Path | None,
+    overrides: tuple[str, ...],
+    address: str | None,
+    tracking_uri: str | None,
+    storage: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Search the space in FILE, log every trial to MLflow, export the winner."""
     from sweeps.orchestrator import run as run_sweep
 
+    begin = functools.partial(run_sweep, file, dir=root, overrides=overrides, address=address)
+    _drive(functools.partial(begin, tracking_uri=tracking_uri, storage=storage), as_json, quiet)
+
+
+@main.command()
+@click.argument("sweep")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="So many more than there were to be.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit: --set limits.timeout=2h")
+@click.option("--address", default=None, help="A Ray cluster's address.  [default: as the sweep began]")
+@click.option("--tracking-uri", default=None, help="MLflow's.  [default: as the sweep began]")
+@click.option("--storage", default=None, metavar="URL", help="The study's database, with its password.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
+@click.option("--dir", "root", **ROOT)
+def resume(
+    sweep: str,
+    file: Path | None,
+    add_trials: int | None,
+    overrides: tuple[str, ...],
+    address: str | None,
+    tracking_uri: str | None,
+    storage: str | None,
+    as_json: bool,
+    quiet: bool,
+    root: Path,
+) -> None:
+    """Go on with SWEEP, which was interrupted or killed; FILE is its space file, if the limits have changed."""
+    from sweeps.listing import find
+    from sweeps.orchestrator import resume as resume_sweep
+
+    go_on = functools.partial(resume_sweep, find(sweep, root), file, overrides=overrides, add_trials=add_trials or 0)
+    _drive(functools.partial(go_on, address=address, tracking_uri=tracking_uri, storage=storage), as_json, quiet)
+
+
+def _drive(drive: Any, as_json: bool, quiet: bool) -> None:
+    """Call what runs a sweep, show how it stands meanwhile, and print what came of it."""
     show = Progress(silent=quiet or as_json)
     try:
-        result = run_sweep(file, dir=root, overrides=overrides, address=address, tracking_uri=tracking_uri, on_progress=show)
+        result = drive(on_progress=show)
     except SweepsError as e:
         if e.result is not None and as_json:
             click.echo(json.dumps(e.result.to_json(), default=str))
@@ -101,6 +149,22 @@ def run(
         click.echo(text.summary(result))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)
+
+
+@main.command()
+@click.argument("sweep")
+@click.argument("trial")
+@click.option("--address", default=None, help="A Ray cluster's address.  [default: as the sweep began]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dir", "root", **ROOT)
+def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
+    """Run a TRIAL of SWEEP once more, as it was, and compare; exit code 1 if it differs. Writes nothing."""
+    from sweeps.listing import find
+    from sweeps.rerunning import rerun as rerun_trial
+
+    compared = rerun_trial(find(sweep, root), trial, address=address)
+    click.echo(json.dumps(compared.to_json()) if as_json else str(compared))
+    sys.exit(0 if compared.equal else 1)
 
 
 @main.command()

@@ -8,14 +8,18 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps import machine, refs
+import psutil
+
+from sweeps import leftovers, machine, refs
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN
+from sweeps.shell import resume_of
 from sweeps.space import Space
 from sweeps.space.spec import references
 
@@ -28,6 +32,7 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", "sweeps-runs", "mlru
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 SPARE_CPUS = 1
+LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
+    watch = _Watch(folder, node) if node is not None else None
     try:
         if address:
             check_storage(folder)
@@ -92,9 +98,44 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         session = None  # its logs may tell why
         raise
     finally:
+        if watch is not None:
+            watch.end()
         ray.shutdown()
+        leftovers.forget(folder)
         if session is not None:
             shutil.rmtree(session, ignore_errors=True)
+
+
+class _Watch(threading.Thread):
+    """Ends this process when the Ray that was started for the sweep has died: Ray itself would wait for it for a minute, then do so."""
+
+    def __init__(self, folder: Path, node: Any):
+        super().__init__(name="watch", daemon=True)
+        found = node.all_processes
+        leftovers.note(folder, node.get_session_dir_path(), [p.process.pid for each in found.values() for p in each])
+        self.folder = folder
+        self.vital = {name: psutil.Process(found[name][0].process.pid) for name in ("raylet", "gcs_server") if found.get(name)}
+        self.over = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self.over.wait(LOOK_EVERY):
+            for name, process in self.vital.items():
+                if not _lives(process) and not self.over.is_set():
+                    said = f"Ray has died under the sweep ({name}); what is on record is safe. To go on: {resume_of(self.folder)}\n"
+                    os.write(2, said.encode())
+                    os._exit(1)
+
+    def end(self) -> None:
+        self.over.set()
+        self.join()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _joined(ours: bool, roots: Iterable[Path]) -> Joined:

@@ -55,6 +55,11 @@ class _Running:
     attempt: int = 1
 
 
+def _past(row: Any, lost: int = 0) -> Past:
+    """What a pool is told of a trial that goes on, from the ledger's row of it."""
+    return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
+
+
 @dataclass
 class Conductor:
     """See the module. Called by the adapters of Tune, in the driver's main thread."""
@@ -81,6 +86,22 @@ class Conductor:
     usage: Usage | None = None  # what the pool said last
     asked: Any = None  # resolves to what it says next
     life: Any = None  # fails when the pool's process is lost
+    forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
+
+    def __post_init__(self) -> None:
+        """Know what an earlier driver has put on record."""
+        self.ledger.clock = lambda: time.time() - self.began
+        results = self.ledger.results()
+        self.failures += [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
+        if rules.hopeless(self.ledger.ended):
+            self.forgiven = len(self.ledger.ended)
+        for number, result in results.items():
+            if rules.beats(result.value, self.best.value if self.best else None, self.ledger.minimize):
+                assert result.value is not None and result.best_step is not None
+                self.best = Best(f"{number:04d}", result.value, result.best_step)
+        if self.best is not None:
+            trial = self.ledger.trial(int(self.best.trial))
+            self.best = self.best._replace(configuration=(("workers", workers(trial.shape)), *configuration(trial)))
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -92,16 +113,39 @@ class Conductor:
         Raises:
             StopIteration: the sweep begins no more trials.
         """
+        while not self.reason and self.ledger.interrupted:
+            if (again := self._go_on(self.ledger.interrupted.popleft())) is not None:
+                return again
         trial = None if self.reason else self.ledger.next()
         if trial is None:
             raise StopIteration
+        self._begin(trial)
+        return trial.id
+
+    def _begin(self, trial: Trial, past: Past | None = None) -> None:
+        self._note(trial)
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
-        self.pool.start.remote(trial, str(folder))
+        self.pool.start.remote(trial, str(folder), past)
+
+    def _note(self, trial: Trial) -> None:
         self.tracker.begin(trial, time.time())
         self.running[trial.id] = _Running(trial, time.time() - self.began, configuration(trial))
         self.at_once = max(self.at_once, len(self.running))
-        return trial.id
+
+    def _go_on(self, number: int) -> str | None:
+        """Take up a trial that an earlier driver left behind; None if all that was missing of it was its end."""
+        row = self.ledger.standing(number)
+        if self.scheduler.max_t is not None and row.steps >= self.scheduler.max_t:
+            self._note(row.trial)
+            self._finish(row.trial.id, State.COMPLETE, None)
+        elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
+            self._note(row.trial)
+            self._finish(row.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {row.steps}")
+        else:
+            self._begin(row.trial, _past(row))
+            return row.trial.id
+        return None
 
     def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""
@@ -109,9 +153,9 @@ class Conductor:
             return Verdict.STOP
         running = self.running[trial]
         number, running.attempt = running.trial.number, progress.attempts
-        self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
-        self.tracker.reports(number, progress.reports)
-        for report in progress.reports:
+        fresh = self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        self.tracker.reports(number, fresh)
+        for report in fresh:
             value = report.metrics[self.space.objective.metric]
             running.first, running.last = running.first or report, report
             if rules.beats(value, running.best, self.ledger.minimize):
@@ -126,12 +170,18 @@ class Conductor:
             return Verdict.STOP
         if progress.rung is None:
             return Verdict.CONTINUE
-        value = self.ledger.value_at(number, progress.rung)
-        verdict = self.scheduler.verdict(self.ledger.at_rung(progress.rung, number), value, self.ledger.minimize)
+        verdict = self._verdict(number, progress.rung)
         self.pool.answer.remote(trial, progress.rung, verdict is Verdict.CONTINUE)
         if verdict is Verdict.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
         return verdict
+
+    def _verdict(self, number: int, rung: int) -> Verdict:
+        """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
+        if self.ledger.standing(number).steps > rung:
+            return Verdict.CONTINUE
+        value = self.ledger.value_at(number, rung)
+        return self.scheduler.verdict(self.ledger.at_rung(rung, number), value, self.ledger.minimize)
 
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
@@ -178,7 +228,7 @@ class Conductor:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
             row = self.ledger.standing(running.trial.number)
-            past = Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds)
+            past = _past(row, lost=max(1, row.attempts))
             self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
 
     def _look_at_pool(self) -> None:
@@ -206,9 +256,9 @@ class Conductor:
         if result.error is not None:
             self.failures.append((trial, result.error))
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.tracker.end(begun.trial.number, result, time.time())
+        self.tracker.end(begun.trial.number, result, self.ledger.ended_at(begun.trial.number))
         self.pool.forget.remote(trial)
-        if rules.hopeless(self.ledger.ended):
+        if rules.hopeless(self.ledger.ended[self.forgiven :]):
             self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
 
     def stop(self, reason: str, state: State) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sweeps import space as space_file
 from sweeps.errors import InputError, Problem
+from sweeps.leftovers import write
 from sweeps.space import Space
 
 # Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
@@ -37,12 +41,40 @@ def roots_of(space: Space) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
 
 
-def save_space(folder: Path, space: Space, began: float) -> None:
-    """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone."""
+def save_space(folder: Path, space: Space, began: float, **more: str | None) -> None:
+    """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone.
+
+    Args:
+        folder: the sweep's.
+        space: of the sweep.
+        began: when it did, seconds since the epoch.
+        more: what else a driver that takes it up must know; never a password.
+    """
     (folder / "space.yaml").write_text(space.text)
-    origin = {"base": str(space.data.base), "cwd": str(Path.cwd()), "overrides": list(space.overrides), "began": round(began, 3)}
-    origin |= {"metric": space.objective.metric, "max_trials": space.limits.max_trials}
-    (folder / ORIGIN).write_text(json.dumps(origin, indent=2) + "\n")
+    origin: dict[str, Any] = {"base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
+    write(folder / ORIGIN, json.dumps(origin | more | _limits(space), indent=2) + "\n")
+
+
+def save_limits(folder: Path, space: Space) -> None:
+    """Keep the limits with which a sweep is taken up."""
+    write(folder / ORIGIN, json.dumps(saved_origin(folder) | _limits(space), indent=2) + "\n")
+
+
+def _limits(space: Space) -> dict[str, Any]:
+    return {"overrides": list(space.overrides), "metric": space.objective.metric, "max_trials": space.limits.max_trials}
+
+
+def saved_origin(folder: Path) -> dict[str, Any]:
+    """What is kept of a sweep beside its space file.
+
+    Raises:
+        InputError: the folder is not a sweep's.
+    """
+    try:
+        origin = json.loads((folder / ORIGIN).read_text())
+        return {**origin, "base": origin["base"], "cwd": origin["cwd"], "overrides": origin["overrides"]}
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
@@ -51,12 +83,63 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     Raises:
         InputError: the folder is not a sweep's.
     """
-    try:
-        origin = json.loads((folder / ORIGIN).read_text())
-        overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
-    except (OSError, ValueError, KeyError) as e:
-        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e
+    origin = saved_origin(folder)
+    overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
     for root in (cwd, base):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     return space_file.load(folder / "space.yaml", overrides, base=base), (base, cwd)
+
+
+def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
+    """The space with which a sweep goes on, and the folders of the user's modules.
+
+    Args:
+        folder: the sweep's.
+        file: the space file as it is now, which may differ in its limits alone; None for the one that was kept.
+        overrides: of `limits`.
+        add_trials: so many more than there were to be.
+
+    Raises:
+        InputError: something other than a limit has changed; with the difference.
+    """
+    space, roots = saved_space(folder)
+    if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
+        rule = "a sweep that is resumed may change its limits alone, as --set limits.timeout=2h"
+        raise InputError([Problem(f"--set {o}", rule) for o in wrong])
+    more: tuple[str, ...] = ()
+    if file is not None:
+        now = space_file.load(file, tuple(o for o in space.overrides if not o.startswith("limits")), base=space.data.base)
+        if not _alike(space, now):
+            said = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
+            raise InputError(Problem(str(file), said))
+        given = {name: value for name, value in vars(now.limits).items() if value is not None}
+        more = (f"limits={json.dumps(given)}",)
+    if add_trials:
+        limits = space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base).limits
+        overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
+    if not (more or overrides):
+        return space, roots
+    return space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base), roots
+
+
+def _alike(space: Space, other: Space) -> bool:
+    """Whether two spaces are the same but for their limits, of which PBT's population has a bound, and for how they are written."""
+    shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
+    population = replace(other.scheduler, population=space.scheduler.population)
+    return replace(other, scheduler=population, **shared) == space
+
+
+def without_password(uri: str) -> str:
+    """A URI without the secret part of its authority; such a one can be kept and shown."""
+    scheme, there, rest = uri.partition("://")
+    rest, mark, query = rest.partition("?")
+    query = "&".join(part for part in query.split("&") if not part.startswith("password="))
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}{there}{user.partition(':')[0]}{at}{host}{slash}{path}{mark if query else ''}{query}"
+
+
+def _diff(before: str, file: Path) -> str:
+    lines = (before.splitlines(), file.read_text(encoding="utf-8").splitlines())
+    return "\n".join(difflib.unified_diff(*lines, "as the sweep began", str(file), lineterm="", n=1))

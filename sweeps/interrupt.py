@@ -11,10 +11,14 @@ from typing import Any
 
 
 class Interrupt:
-    """`asked` turns true at the first SIGINT or SIGTERM while `listening`."""
+    """`asked` turns true at the first SIGINT or SIGTERM while `listening`.
 
-    def __init__(self) -> None:
-        self.asked = False
+    Args:
+        last: what the second one says before it ends the process.
+    """
+
+    def __init__(self, last: str = "") -> None:
+        self.asked, self.last = False, last
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -31,5 +35,6 @@ class Interrupt:
     def _handle(self, number: int, frame: Any) -> None:
         if self.asked:
             # Ray's processes die with this one, their parent; nothing of the record is half written that a resume cannot mend.
+            os.write(2, self.last.encode())
             os._exit(130)
         self.asked = True

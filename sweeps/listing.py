@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import time
@@ -86,7 +87,10 @@ def look_at(folder: Path) -> Sweep:
     else:
         from sweeps.search import record
 
-        if (study := record.read(folder)) is not None:
+        study = None
+        with contextlib.suppress(InputError):  # its database is away, which is no reason to show nothing of the others
+            study = record.read(folder)
+        if study is not None:
             counts = Counter(t.result.state.name for t in study.trials)
             trials = {word: counts[state] for word, state in WORDS.items()}
             trials["running" if running else "interrupted"] = counts["RUNNING"]

@@ -1,9 +1,10 @@
-"""`run`: a space file in, a searched space and an exported winner out. Wires everything below once."""
+"""`run` and `resume`: a space file in, a searched space and an exported winner out. Wires everything below once."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import shutil
@@ -11,22 +12,28 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sweeps import chatter, cluster, provenance
+from sweeps import chatter, cluster, leftovers, provenance
 from sweeps import space as space_file
 from sweeps.data.look import look, look_at_root, placed
 from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
-from sweeps.folder import RESULT, new_folder, roots_of, save_space, saved_space
+from sweeps.folder import RESULT, new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits, never_fits_here
 from sweeps.resources import concurrency
 from sweeps.result import SweepResult
+from sweeps.search import storage as storages
 from sweeps.search import verdicts
+from sweeps.shell import resume_of
 from sweeps.snapshot import opening
 from sweeps.space import Space, known_fits
 from sweeps.trial import State, Trial
+
+if TYPE_CHECKING:
+    from sweeps.gangs.messages import Job
+    from sweeps.search.lock import FolderLock
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +49,7 @@ def run(
     overrides: tuple[str, ...] = (),
     address: str | None = None,
     tracking_uri: str | None = None,
+    storage: str | None = None,
     on_progress: Callable[[Any], None] | None = None,
 ) -> SweepResult:
     """Run a sweep to its end.
@@ -52,6 +60,7 @@ def run(
         overrides: `key.path=YAML value`, as `--set`.
         address: of a Ray cluster; a Ray of its own is started by default, unless this process is connected to one.
         tracking_uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `dir`.
+        storage: of the study, `postgresql://...`; by default a journal in the sweep's folder.
         on_progress: called with a `Snapshot` a few times a second.
 
     Raises:
@@ -61,7 +70,7 @@ def run(
     """
     began = time.time()
     space = space_file.load(Path(file), tuple(overrides))
-    root = Path(dir or DEFAULT_ROOT)
+    root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
     look_at_root(root)
     look(space)
     if address:
@@ -74,13 +83,90 @@ def run(
 
     new, root = not root.exists(), root.resolve()
     folder = new_folder(root, space.name, began)
-    sweep = _Sweep(space, root, folder, began, address, tracking_uri, on_progress)
+    sweep = _Sweep(space, root, folder, began, address, uri, on_progress)
     try:
-        with chatter.into(folder / "sweep.log"):
-            return sweep.run()
+        kept = {} if storage is None else storages.named(storage, folder.name)
+        save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **kept)
+        if storage is not None:
+            storages.connect(storage)  # one that cannot be reached is said at once
+        return sweep.run()
     except InputError:  # found before anything was searched: nothing is left behind
         shutil.rmtree(root if new else folder, ignore_errors=True)
         raise
+
+
+def resume(
+    sweep: str | os.PathLike[str],
+    file: str | os.PathLike[str] | None = None,
+    *,
+    overrides: tuple[str, ...] = (),
+    add_trials: int = 0,
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    storage: str | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+) -> SweepResult:
+    """Go on with a sweep that was interrupted or whose driver has died, from its study and its checkpoints.
+
+    Args:
+        sweep: its folder.
+        file: the space file, if its limits have changed; nothing else of it may.
+        overrides: of `limits`, as `--set`.
+        add_trials: so many more than there were to be.
+        address, tracking_uri: as for `run`; by default those that the sweep was begun with.
+        storage: the one that the sweep was begun with, if its password is to be told so.
+        on_progress: as for `run`.
+
+    Returns:
+        What the sweep came to. Of one with nothing left to do, what it came to before, with a note that says so.
+
+    Raises:
+        InputError: no such sweep, or the space file or the data has changed.
+        SweepLocked: another living process drives the sweep.
+        SweepFailed, BundleError: as for `run`.
+    """
+    from sweeps.search.lock import FolderLock
+
+    folder = Path(sweep).resolve()
+    origin = saved_origin(folder)
+    if storage is not None and storages.remember(storage) != origin.get("storage"):
+        began_in = origin.get("storage") or "the sweep's folder"
+        raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))
+    lock = FolderLock(folder)
+    try:
+        space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
+        went = _Sweep(
+            space,
+            folder.parent,
+            folder,
+            origin.get("began") or time.time(),
+            address or origin.get("address"),
+            _tracking(tracking_uri or origin.get("tracking_uri")),
+            on_progress,
+        )
+        chatter.set_environment()
+        went.take_up(changed=bool(file or overrides or add_trials))
+        if went.nothing_left is not None:
+            return went.nothing_left
+        if went.address:
+            cluster.reach(went.address)
+            cluster.prepare_authentication()
+        import ray  # noqa: F401 - sets up its logging, which is then redirected
+
+        save_limits(folder, space)
+        return went.run(lock)
+    finally:
+        lock.release()
+
+
+def _tracking(uri: str | None) -> str | None:
+    """MLflow's URI, as it was said here or in the environment; None if it was not."""
+    from sweeps.tracking import uris
+
+    said = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    if said:
+        uris.check(said, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
+    return said or None
 
 
 def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -101,23 +187,75 @@ class _Sweep:
         self.space: Space = space
         self.root: Path = root
         self.folder: Path = folder
-        self.began: float = began
+        self.begun: float = began  # by its first driver
+        self.began: float = began  # as if it had been driven without a break
         self.address: str | None = address
-        self.uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self.uri = tracking_uri
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
-        self.interrupt = Interrupt()
+        self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
+        self.ledger: Any = None
+        self.taken_up = False
+        self.nothing_left: SweepResult | None = None
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
 
-    def run(self) -> SweepResult:
-        from sweeps import report
+    def take_up(self, changed: bool) -> None:
+        """Read what is on record, and put away what the last driver has left behind.
+
+        Args:
+            changed: the limits are others than before.
+        """
+        with chatter.into(self.folder / "sweep.log"):
+            ended = leftovers.end(self.folder)
+            self.ledger = self._open_ledger()
+        said = json.loads(file.read_text()) if (file := self.folder / RESULT).is_file() else None
+        if said is not None and not self._goes_on(said, changed):
+            note = f"nothing was left to do ({said.get('reason') or 'every trial has ended'}); --add-trials N adds trials"
+            before = SweepResult.from_json(said)
+            self.nothing_left = dataclasses.replace(before, dir=self.folder, notes=(*before.notes, note))
+            return
+        if ended:
+            log.warning("%d processes of the last driver's Ray were ended", ended)
+        self.taken_up, self.began = True, time.time() - self.ledger.spent
+        leftovers.tidy(self.folder, self.ledger.checkpoints())
+
+    def _goes_on(self, said: dict[str, Any], changed: bool) -> bool:
+        """Whether there is something to do for a sweep that came to an end."""
+        reason = said.get("reason")
+        stopped = reason == "interrupted" or said.get("best") is None or changed
+        return self.ledger.to_run > 0 and (reason is None or stopped)
+
+    def _open_ledger(self) -> Any:
+        from sweeps.search.study import Ledger
+
+        return Ledger(self.folder, self.space, verdicts.scheduler_of(self.space.scheduler).rungs)
+
+    def run(self, lock: FolderLock | None = None) -> SweepResult:
+        """From here on all that is printed goes to the sweep's log.
+
+        Args:
+            lock: on the sweep's folder, if it is held already.
+        """
         from sweeps.search.lock import FolderLock
+
+        lock = lock or FolderLock(self.folder)
+        with chatter.into(self.folder / "sweep.log"):
+            try:
+                return self._run()
+            except (SweepsError, KeyboardInterrupt):
+                raise
+            except Exception as e:
+                e.add_note(f"what is on record is safe; to go on: {resume_of(self.folder)}")
+                raise
+            finally:
+                lock.release()
+
+    def _run(self) -> SweepResult:
+        from sweeps import report
         from sweeps.tracking import Tracker, default_uri
 
-        save_space(self.folder, self.space, self.began)
-        lock = FolderLock(self.folder)
-        tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.began)
+        tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.begun)
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
@@ -133,7 +271,6 @@ class _Sweep:
         finally:
             tracker.finish(status, time.time())
             told = tracker.close()
-            lock.release()
         notes = list(result.notes)
         if not told or tracker.error:
             notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
@@ -154,26 +291,16 @@ class _Sweep:
 
         from sweeps.conductor import Conductor
         from sweeps.data import prepared
-        from sweeps.gangs.messages import Job, Labels
+        from sweeps.gangs.messages import Labels
         from sweeps.gangs.pool import Pool
         from sweeps.gangs.train_run import ENVIRONMENT
         from sweeps.search.cells import first_shapes
-        from sweeps.search.study import Ledger
+        from sweeps.search.study import OnRecord
 
         space, scheduler = self.space, verdicts.scheduler_of(self.space.scheduler)
         self._check_shapes(joined.total, list(joined.nodes))
         here = cluster.at_driver()
-        job = Job(
-            sweep=space.name,
-            loop=space.trainer.loop,
-            backend=space.trainer.backend,
-            roots=joined.roots,
-            metric=space.objective.metric,
-            goal=space.objective.goal,
-            max_t=scheduler.max_t,
-            rungs=frozenset(scheduler.rungs),
-            trial_timeout=space.limits.trial_timeout,
-        )
+        job = job_of(space, joined.roots)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
         pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.ours)
         at_once = space.limits.max_concurrent_trials or concurrency(space.shapes, joined.total, space.limits.max_trials)
@@ -191,13 +318,19 @@ class _Sweep:
                 pool.configure.remote(keeper, labels)
 
             introduce()
+            ledger = self.ledger = self.ledger or self._open_ledger()
+            self._same_data(facts.fingerprint)
             made = provenance.git(space.data.base)
+            for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
+                tracker.artifact(name, text)
             tags = {"sweeps.data_fingerprint": facts.fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(self.folder)}
             tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made else {}
             tracker.tag_parent(tags)
             tracker.describe(space)
             tracker.artifact("space.yaml", space.text)
-            ledger = Ledger(self.folder, space, scheduler.rungs)
+            if self.taken_up:
+                (self.folder / RESULT).unlink(missing_ok=True)
+                tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
             conductor = Conductor(
                 space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
             )
@@ -214,8 +347,15 @@ class _Sweep:
         finally:
             ray.kill(pool)
             ray.kill(keeper)
-            for scratch in ("tune", "gangs"):  # what Tune and Ray Train keep for a restore of their own
+            for scratch in leftovers.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
+
+    def _same_data(self, fingerprint: str) -> None:
+        """Trials that were trained on other data cannot be compared."""
+        before = self.ledger.data_of(fingerprint)
+        if before != fingerprint:
+            said = f"the data has changed since the sweep began (its fingerprint was {before[:12]}, now it is {fingerprint[:12]})"
+            raise placed(self.space, (Problem("data.train", said),))
 
     def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
         """Refuse what can never run, with both numbers."""
@@ -241,12 +381,14 @@ class _Sweep:
         from sweeps.search.adapters import Clock, StudySearcher, VerdictScheduler
 
         limits = self.space.limits
+        if not conductor.ledger.to_run:  # all that is missing is the end
+            return
         tune.Tuner(
             tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),
-                num_samples=limits.max_trials,
+                num_samples=conductor.ledger.to_run,
                 max_concurrent_trials=at_once,
                 reuse_actors=True,
             ),
@@ -267,7 +409,7 @@ class _Sweep:
         from sweeps import winner
         from sweeps.report import Drawing
 
-        self.drawing = Drawing(self.folder)  # while the winner is exported and Ray shut down
+        self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
         ledger = conductor.ledger
         self.on_progress(conductor.snapshot("exporting the winner"))
         results = ledger.results()
@@ -318,6 +460,24 @@ class _Sweep:
         return result, error
 
 
+def job_of(space: Space, roots: tuple[str, ...]) -> Job:
+    """What is the same for all trials of a space; `roots` are the folders of the user's modules."""
+    from sweeps.gangs.messages import Job
+
+    scheduler = verdicts.scheduler_of(space.scheduler)
+    return Job(
+        sweep=space.name,
+        loop=space.trainer.loop,
+        backend=space.trainer.backend,
+        roots=roots,
+        metric=space.objective.metric,
+        goal=space.objective.goal,
+        max_t=scheduler.max_t,
+        rungs=frozenset(scheduler.rungs),
+        trial_timeout=space.limits.trial_timeout,
+    )
+
+
 def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: str | os.PathLike[str] | None = None) -> Path:
     """Write the bundle of a trial of a sweep that ran.
 
@@ -339,7 +499,7 @@ def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: s
     from sweeps.search.study import JOURNAL, Ledger
 
     folder = Path(sweep).resolve()
-    if not (folder / JOURNAL).is_file():
+    if not (folder / JOURNAL).is_file() and storages.place_of(folder) is None:
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
     space, roots = saved_space(folder)
     lock = FolderLock(folder)

@@ -48,6 +48,12 @@ class SweepResult:
                 del shown[key]
         return shown
 
+    @classmethod
+    def from_json(cls, shown: dict[str, Any]) -> SweepResult:
+        """What `to_json` gave."""
+        paths = {key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")}
+        return cls(**{**shown, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
+
     def as_text(self) -> str:
         """`to_json` as a file's text."""
         return json.dumps(self.to_json(), indent=2, default=str) + "\n"

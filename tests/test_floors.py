@@ -34,6 +34,8 @@ FLOORS = {
     "conductor": 4,
     "report": 4,
     "pace": 0,
+    "shell": 0,
+    "leftovers": 1,
     "snapshot": 2,
     "listing": 4,
     "plan": 4,
@@ -41,6 +43,7 @@ FLOORS = {
     "terminal": 5,
     "winner": 5,
     "orchestrator": 5,
+    "rerunning": 5,
     "cli": 6,
     "__init__": 7,
 }
@@ -52,6 +55,7 @@ SIDEWAYS = {
     ("trial", "resources"),
     ("conductor", "tracking"),
     ("orchestrator", "winner"),
+    ("rerunning", "orchestrator"),
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import InputError
-from sweeps.folder import new_folder, roots_of, save_space, saved_space
+from sweeps.folder import new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
 from sweeps.space import known_fits, load
 
 SPACE = """\
@@ -55,3 +55,49 @@ def test_a_folder_that_is_not_a_sweeps_is_refused(tmp_path):
 
 def test_chains_are_known_beforehand_unless_something_in_them_is_sampled(space):
     assert [[step.name for step in chain] for _, chain in known_fits(space)] == [[], ["StandardScaler"]]
+
+
+@pytest.fixture
+def sweep(space, tmp_path):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    save_space(folder, space, 1.5, tracking_uri="sqlite:///x.db")
+    return folder
+
+
+def test_a_sweep_goes_on_with_other_limits_and_keeps_them(sweep, tmp_path):
+    (tmp_path / "x.yaml").write_text("# a remark\n" + SPACE.replace("max_trials: 4", "max_trials: 9, timeout: 2h"))
+    space, _ = taken_up(sweep, tmp_path / "x.yaml", ("limits.max_failures=7",), 3)
+    assert (space.limits.max_trials, space.limits.timeout, space.limits.max_failures) == (12, 7200.0, 7)
+    save_limits(sweep, space)
+    assert saved_space(sweep)[0].limits == space.limits
+    assert taken_up(sweep, None, (), 1)[0].limits.max_trials == 13
+    kept = saved_origin(sweep)
+    assert (kept["max_trials"], kept["tracking_uri"], kept["began"]) == (12, "sqlite:///x.db", 1.5)
+
+
+def test_without_a_change_the_space_is_the_one_that_was_kept(sweep, space):
+    assert taken_up(sweep, None, (), 0)[0].limits == space.limits
+
+
+@pytest.mark.parametrize("before, after", [("[0, 1]", "[0, 2]"), ("valid: 0.2", "valid: 0.3"), ("goal: minimize", "goal: maximize")])
+def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before, after):
+    (tmp_path / "x.yaml").write_text(SPACE.replace(before, after, 1))
+    with pytest.raises(InputError) as e:
+        taken_up(sweep, tmp_path / "x.yaml", (), 0)
+    said = str(e.value)
+    assert "not in its limits alone" in said and "--- as the sweep began" in said
+    assert any(line.startswith("-") and before in line for line in said.splitlines())
+    assert any(line.startswith("+") and after in line for line in said.splitlines())
+
+
+def test_only_limits_are_set_on_the_way(sweep):
+    with pytest.raises(InputError, match=r"--set space.params.a=1: .* limits alone"):
+        taken_up(sweep, None, ("space.params.a=1", "limits.max_trials=9"), 0)
+
+
+def test_a_uri_is_kept_without_its_password():
+    assert without_password("postgresql://me:s3cret@host:5432/db?x=1") == "postgresql://me@host:5432/db?x=1"
+    assert without_password("https://me:s3:cr@et@host/path") == "https://me@host/path"
+    for uri in ("sqlite:////tmp/a:b@c.db", "http://host:5000", "databricks", "./mlruns"):
+        assert without_password(uri) == uri

@@ -104,3 +104,16 @@ def load(folder):
             return np.full(len(frame), state["loss"])
 
     return Constant()
+
+
+def seeded(config):
+    """Five steps by the random state that was set for the trial; another way from the third on, once a file is there."""
+    import random
+
+    import numpy as np
+
+    for step in range(1, 6):
+        noise = random.random() + float(np.random.random())
+        if step >= 3 and Path(config["latch"], "changed").exists():
+            noise *= 2
+        _report(step, config["x"] + noise)

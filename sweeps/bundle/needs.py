@@ -144,6 +144,7 @@ def _libraries() -> tuple[Path, ...]:
 
 
 def _installed(file: Path) -> bool:
-    """Whether a module's file belongs to the interpreter or to an installed package."""
+    """Whether a module's file belongs to the interpreter or to an installed package, of whatever environment is on the path."""
     file = file.resolve()
-    return file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _libraries())
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+    return installed or file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _libraries())

@@ -76,6 +76,11 @@ class Shelf:
         """The chain as it was fitted for the trials that used it, on their variant of the data."""
         return self.get(data_key(self.facts(data).fingerprint, steps))
 
+    def fits(self) -> int:
+        """How many chains with a step in them were fitted."""
+        values = (self.get(path.stem) for path in self.folder.glob("*.pkl") if not path.stem.startswith(("facts", "test")))
+        return sum(bool(fitted.steps) for fitted in values)
+
     def test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Raw feature rows of the test split and their encoded labels; None without one."""
         facts = self.facts(data)
@@ -106,7 +111,6 @@ class _Keeper:
         self.variants: Variants
         self.prepared: dict[str, dict[str, Any]] = {}
         self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
-        self.fits = 0
 
     def load(self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = ()) -> Facts:
         """Read and split the data.
@@ -160,7 +164,6 @@ class _Keeper:
         if key not in self.prepared:
             splits = self.variants.of(data)
             self.prepared[key] = self._fit(key, steps, splits)
-            self.fits += bool(steps)
         if data and name_of(data) not in self.noted:
             self.shelf.put(_facts(data), self._facts_of(self.variants.of(data), f"test-{self.variants.source(data)}"))
             self.noted.add(name_of(data))
@@ -170,7 +173,10 @@ class _Keeper:
         import pyarrow as pa
 
         label = splits.label
-        fitted = fit_chain(steps, splits.train, label)
+        try:  # a sweep that is resumed has it
+            fitted = self.shelf.get(key)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            fitted = fit_chain(steps, splits.train, label)
         train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
         valid = fitted.transform(splits.valid.to_pandas())
         # From pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects.
@@ -190,8 +196,8 @@ class _Keeper:
         }
 
     def count(self) -> int:
-        """Distinct chains fitted so far."""
-        return self.fits
+        """Distinct chains fitted so far, by earlier drivers of the sweep too."""
+        return self.shelf.fits()
 
 
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)

@@ -39,7 +39,9 @@ class Book:
     state: State | None = None
     error: str | None = None
     refused: str | None = None
-    dropped: list[str] = field(default_factory=list)
+    _stored: dict[str, None] = field(default_factory=dict)  # paths of checkpoints on disk, in order
+    _named: set[str] = field(default_factory=set)  # those that the record may name
+    _told: set[str] = field(default_factory=set)  # those that it names once it has what was heard last
     _seen: int = 0
     _values: dict[int, float] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
@@ -52,6 +54,8 @@ class Book:
     def recall(self, past: Past) -> None:
         """Take up a trial that is on record: its reports are known, and it goes on from its checkpoint."""
         self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
+        self._stored = {c.path: None for c in (self.checkpoint, self.best) if c}
+        self._named, self._told = set(self._stored), set(self._stored)
         self._values = dict(past.curve)
         self._seen = max(self._values, default=0)
 
@@ -81,12 +85,23 @@ class Book:
         return True
 
     def _keep(self, new: Checkpoint) -> None:
-        """Make `new` the trial's checkpoint; what neither a retry nor the export needs any more is dropped."""
-        old = {c.path for c in (self.checkpoint, self.best) if c}
+        """Make `new` the trial's checkpoint."""
         if self.best is None or self._badness(new) <= self._badness(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
-        self.dropped += sorted(old - {new.path, self.best.path})
+        self._stored[new.path] = None
+
+    @property
+    def kept(self) -> set[str]:
+        """The checkpoints that a retry, the export or a driver that takes up the sweep from its record may need."""
+        return self._named | {c.path for c in (self.checkpoint, self.best) if c}
+
+    def drop(self) -> list[str]:
+        """The checkpoints that nobody needs any more, each named once."""
+        gone = [path for path in self._stored if path not in self.kept]
+        for path in gone:
+            del self._stored[path]
+        return gone
 
     def _badness(self, checkpoint: Checkpoint) -> float:
         """Smaller is better; a value that is not known, or NaN, is the worst."""
@@ -137,10 +152,17 @@ class Book:
             seconds=seconds,
         )
         self._unheard, self._fresh, self._heard_rung = [], False, self.rung
+        self._told = {c.path for c in (self.checkpoint, self.best) if c}
+        self._named |= self._told
         return self._last
+
+    def on_record(self) -> None:
+        """What was heard last is on record now, and what that replaced is not named there any more."""
+        self._named &= self._told
 
     def repeat(self) -> None:
         """A new runner has taken over: what the last one heard last may not have reached the driver."""
+        self._told = set(self._named)
         self._unheard = [*self._last.reports, *self._unheard]
         self._fresh = self._fresh or self._last.checkpoint is not None
         self._heard_rung = None

@@ -54,6 +54,7 @@ class Past:
         checkpoint: the newest; it goes on from there.
         best: the one that holds the best model.
         seconds: spent on gangs.
+        lost: gangs that it has lost; the death of the driver is not counted against it.
     """
 
     attempts: int = 0
@@ -61,6 +62,7 @@ class Past:
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
     seconds: float = 0.0
+    lost: int = 0
 
 
 @dataclass(frozen=True)

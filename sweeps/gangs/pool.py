@@ -56,6 +56,7 @@ class _Run:
         self.resumed: asyncio.Future = asyncio.get_running_loop().create_future()
         self.stopped = False  # the driver has booked its end (at a rung) before its ranks came to theirs
         self.seconds, self.began = 0.0, None
+        self.lost = 0  # gangs that died under it
         self.task: asyncio.Task | None = None
         self.changed = asyncio.Event()
 
@@ -115,7 +116,7 @@ class _Pool:
         run = self.runs[trial.id] = _Run(trial, folder, book)
         if past is not None:
             book.recall(past)
-            run.seconds = past.seconds
+            run.seconds, run.lost = past.seconds, past.lost
         if self.stopping is not None:
             run.finish(self.stopping)
         else:
@@ -133,6 +134,8 @@ class _Pool:
         if run is None:
             return
         run.stopped = True
+        run.book.on_record()
+        self._clear(run)
         for verdict in run.verdicts.values():
             if not verdict.done():
                 verdict.set_result(False)
@@ -183,6 +186,8 @@ class _Pool:
     async def advance(self, trial_id: str, runner: int) -> Progress:
         """Wait for the trial's next news: its end, a rung that waits for a verdict, a checkpoint, or reports that are due."""
         run = self.runs[trial_id]
+        run.book.on_record()  # Tune asks for more when the driver has recorded what the runner brought
+        self._clear(run)
         since = time.monotonic()
         while run.runner == runner and not run.book.urgent:
             left = PROGRESS_EVERY - (time.monotonic() - since)
@@ -260,16 +265,17 @@ class _Pool:
         run = self.runs.get(trial_id)
         if run is None or not run.book.take(attempt, news, ended):
             return None
-        for path in run.book.dropped:
-            self.threads.submit(shutil.rmtree, path, ignore_errors=True)
-        run.book.dropped.clear()
+        self._clear(run)
         run.changed.set()
         return run
+
+    def _clear(self, run: _Run) -> None:
+        for path in run.book.drop():
+            self.threads.submit(shutil.rmtree, path, ignore_errors=True)
 
     # ---- one trial's way
 
     async def _drive(self, run: _Run) -> None:
-        lost = run.book.attempt  # a trial that goes on has lost them
         try:
             while run.book.state is None and not run.stopped:
                 run.stage = Stage.PREPARING
@@ -285,10 +291,10 @@ class _Pool:
                 if ended is not None:
                     run.finish(ended.state, ended.error, ended.refused)
                     break
-                lost += 1
-                if lost > self.max_failures:
+                run.lost += 1
+                if run.lost > self.max_failures:
                     limit = f"limits.max_failures: {self.max_failures}"
-                    run.finish(State.FAIL, f"a worker process died in {lost} attempts ({limit}): {said(gang.gone)}")
+                    run.finish(State.FAIL, f"a worker process died in {run.lost} attempts ({limit}): {said(gang.gone)}")
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
             raise
@@ -376,9 +382,8 @@ class _Pool:
 
 def _tidy(folder: str, book: Book) -> None:
     """Before another attempt: delete checkpoints that the last one left unfinished."""
-    keep = {c.path for c in (book.checkpoint, book.best) if c}
     for path in Path(folder).glob("checkpoint_*"):
-        if str(path) not in keep:
+        if str(path) not in book.kept:
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -62,9 +62,10 @@ class Drawing:
     change; it takes some seconds, which pass while the winner is exported; and one that hangs cannot hold a sweep.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None):
         house = str(Path(__file__).parents[1])
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [house, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
+        env |= environment or {}  # what it needs to read the study
         # files, not pipes: it comes to its end even if nobody asks for the result
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `result`
         self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from sweeps.search import rules
-from sweeps.trial import Checkpoint, Result, State, Trial
+from sweeps.search import rules, storage
+from sweeps.trial import Checkpoint, Report, Result, State, Trial
 
 JOURNAL = "study.journal"
+# The attributes that hold what was told of a trial, each with a number behind this.
+TOLD = "told."
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Recorded:
         attempts: gangs it was started on.
         reason: why it was stopped, if it was.
         began, ended: local time; `ended` is None while it has not.
+        keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
     """
 
     number: int
@@ -45,6 +49,7 @@ class Recorded:
     reason: str | None
     began: datetime.datetime | None
     ended: datetime.datetime | None
+    keys: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What `show --json` prints of it."""
@@ -63,11 +68,13 @@ class Record:
         goal: "minimize" or "maximize".
         metric: the objective's name.
         trials: all that were begun, by number.
+        data: the fingerprint of the data; None if it was not read yet.
     """
 
     goal: str
     metric: str
     trials: tuple[Recorded, ...] = field(default=())
+    data: str | None = None
 
     @property
     def best(self) -> Recorded | None:
@@ -90,48 +97,90 @@ def begun(trial: Trial) -> dict[str, Any]:
     return told | ({"data": trial.data} if trial.data else {})
 
 
+def written(reports: Iterable[Report], metric: str) -> list[list[Any]]:
+    """Reports as they are kept: step, time, the objective's value, the other metrics."""
+    return [[r.step, r.time, r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}] for r in reports]
+
+
+def told(t: FrozenTrial) -> list[dict[str, Any]]:
+    """What was told of a trial, in order; see `sweeps.search.study`."""
+    found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
+    return [value for _, value in sorted(found, key=lambda f: f[0])]
+
+
+def so_far(t: FrozenTrial) -> dict[str, Any]:
+    """How a trial stood when it was told of last; empty before the first time."""
+    chunks = told(t)
+    return chunks[-1] if chunks else {}
+
+
+def reports_of(t: FrozenTrial, metric: str) -> tuple[Report, ...]:
+    """The reports on record, by step."""
+    return tuple(Report(step, {metric: value, **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
+
+
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     """(step, value) of the reports on record."""
-    return tuple((int(s), float(v)) for s, v in t.user_attrs.get("so_far", {}).get("curve", ()))
+    return tuple((int(step), float(value)) for chunk in told(t) for step, _, value, _ in chunk["reports"])
+
+
+def checkpoints_of(t: FrozenTrial) -> set[str]:
+    """The names of the checkpoints on record."""
+    last = so_far(t)
+    return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
 def result_of(t: FrozenTrial, minimize: bool) -> Result:
     """How a trial on record stands."""
-    so_far = t.user_attrs.get("so_far", {})
+    last = so_far(t)
     step, value = rules.best_of(curve_of(t), minimize)
-    best = so_far.get("best")
+    best = last.get("best")
     return Result(
         state=State(t.state.name) if t.state.name in State.__members__ else State.RUNNING,
         value=value,
         best_step=step,
-        steps=so_far.get("steps", 0),
+        steps=last.get("steps", 0),
         checkpoint=Checkpoint(**best) if best else None,
-        error=so_far.get("error"),
-        seconds=so_far.get("seconds", 0.0),
+        error=last.get("error"),
+        seconds=last.get("seconds", 0.0),
     )
 
 
 def read(folder: Path) -> Record | None:
-    """The record in a sweep's folder, which another process may be writing to; None if no study was begun there."""
-    journal = (folder / JOURNAL).resolve()
-    if not journal.is_file() or not journal.stat().st_size:
+    """The record of a sweep's folder, which another process may be writing to; None if no study was begun.
+
+    Raises:
+        InputError: it lies in a database that cannot be reached.
+    """
+    if (study := _study(folder)) is None:
+        return None
+    goal = study.direction.name.lower()
+    trials = tuple(_recorded(t, goal == "minimize") for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    return Record(goal, study.user_attrs.get("metric", "objective"), trials, study.user_attrs.get("data"))
+
+
+def trials_of(folder: Path) -> list[FrozenTrial]:
+    """The trials of a sweep's folder that were begun, as Optuna has them."""
+    study = _study(folder)
+    return [t for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs] if study is not None else []
+
+
+def _study(folder: Path) -> Any:
+    """The study of a sweep's folder, to be read; None if there is none yet."""
+    journal, place = (folder / JOURNAL).resolve(), storage.place_of(folder)
+    if place is None and (not journal.is_file() or not journal.stat().st_size):
         return None
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
-    studies = storage.get_all_studies()
-    if not studies:
-        return None
-    study = optuna.load_study(study_name=studies[0].study_name, storage=storage)
-    goal = study.direction.name.lower()
-    trials = tuple(_recorded(t, goal == "minimize") for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(goal, study.user_attrs.get("metric", "objective"), trials)
+    kept = optuna.storages.JournalStorage(JournalFileBackend(str(journal))) if place is None else storage.connect(place[0])
+    names = [study.study_name for study in kept.get_all_studies() if place is None or study.study_name == place[1]]
+    return optuna.load_study(study_name=names[0], storage=kept) if names else None
 
 
 def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
-    first, so_far = t.user_attrs["begun"], t.user_attrs.get("so_far", {})
+    first, last = t.user_attrs["begun"], so_far(t)
     return Recorded(
         number=t.number,
         id=first["id"],
@@ -142,8 +191,9 @@ def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
         labels=first["labels"],
         result=result_of(t, minimize),
         curve=curve_of(t),
-        attempts=so_far.get("attempts", 0),
-        reason=so_far.get("reason"),
+        attempts=last.get("attempts", 0),
+        reason=last.get("reason"),
         began=t.datetime_start,
         ended=t.datetime_complete,
+        keys=dict(t.params),
     )

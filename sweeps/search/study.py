@@ -1,19 +1,22 @@
 """The ledger: the Optuna study in the sweep's folder, the one record of what happened.
 
-The study's intermediate values are what trials had at rungs, for the verdicts. All else that export and resume need lies in two user
-attributes of a trial: `begun` (written once, before it runs) and `so_far` (its reports and checkpoints, written at rungs, at checkpoints
-and at its end).
+The study's intermediate values are what trials had at rungs, for the verdicts. All else that export and resume need lies in user
+attributes of a trial: `begun` (written once, before it runs) and `told.0`, `told.1`, ... (each time the driver hears of it: the new
+reports, and how it stands).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import json
 import math
 import os
+import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from optuna.storages.journal._file import BaseJournalFileLock
 from optuna.trial import TrialState
 
 from sweeps.resources import shape_of
-from sweeps.search import cells, record, rules
+from sweeps.search import cells, record, rules, storage
 from sweeps.search.record import JOURNAL
 from sweeps.search.sampler import CellSampler, seed_of, suggest
 from sweeps.space import Space
@@ -84,8 +87,30 @@ def cut_torn_tail(journal: Path) -> int:
     return len(data) - whole
 
 
+class _Anew:
+    """A storage that keeps the parameters which a trial that is asked for anew has on record."""
+
+    def __init__(self, storage: Any, kept: set[str]):
+        self._storage, self._kept = storage, kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def set_trial_param(self, trial_id: int, name: str, value: float, distribution: Any) -> None:
+        if name not in self._kept:
+            self._storage.set_trial_param(trial_id, name, value, distribution)
+
+
 class _Row:
-    """What the ledger remembers of a trial beside Optuna's record, for it to be written in one go."""
+    """What the ledger knows of a trial that is not over.
+
+    Attributes:
+        trial: itself.
+        curve: the objective of its reports, by step.
+        steps: of its last report.
+        checkpoint, best, attempts, seconds: see `sweeps.gangs.messages.Progress`.
+        told: how often it was written.
+    """
 
     def __init__(self, trial: Trial):
         self.trial = trial
@@ -93,18 +118,79 @@ class _Row:
         self.steps = 0
         self.checkpoint: Checkpoint | None = None
         self.best: Checkpoint | None = None
-        self.attempts, self.seconds = 0, 0.0
+        self.attempts, self.seconds, self.told = 0, 0.0, 0
+
+    def recall(self, t: optuna.trial.FrozenTrial, folder: Path) -> None:
+        """Take up what is on record. The sweep's folder may have been moved, which its checkpoints' paths do not know."""
+        so_far = record.so_far(t)
+
+        def found(name: str) -> Checkpoint | None:
+            if (there := so_far.get(name)) is None:
+                return None
+            at = folder / "trials" / self.trial.id / Path(there["path"]).name
+            return Checkpoint(str(at), there["step"], there["best_step"]) if at.is_dir() else None
+
+        self.curve = dict(record.curve_of(t))
+        self.steps, self.told = max(self.curve, default=0), len(record.told(t))
+        self.checkpoint, self.best = found("checkpoint"), found("best")
+        self.attempts, self.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
 
     def record(self) -> dict[str, Any]:
         as_dict = lambda c: dataclasses.asdict(c) if c else None  # noqa: E731
         return {
-            "curve": [[s, v] for s, v in self.curve.items()],
             "steps": self.steps,
             "checkpoint": as_dict(self.checkpoint),
             "best": as_dict(self.best),
             "attempts": self.attempts,
             "seconds": round(self.seconds, 4),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class OnRecord:
+    """Reads what there is to tell of the trials of a sweep; can be pickled, and called in another process.
+
+    Attributes:
+        folder, space: the sweep's.
+        url: of the database that the study is in, with its password; None for a journal.
+    """
+
+    folder: Path
+    space: Space
+    url: str | None = dataclasses.field(default=None, repr=False)
+
+    def __call__(self, whole: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
+        """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end."""
+        if self.url is not None:
+            storage.remember(self.url)
+        metric, minimize = self.space.objective.metric, self.space.objective.goal == "minimize"
+        for t in record.trials_of(self.folder):
+            if t.number not in whole:
+                begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
+                trial = assembled(self.space, t.number, lambda dimension, t=t: t.params[dimension.name])  # type: ignore[misc]
+                yield trial, begin, record.reports_of(t, metric), record.result_of(t, minimize), end
+
+
+def assembled(space: Space, number: int, choose: Callable[[Any], Any]) -> Trial:
+    """The trial of a number, from the key of each dimension that it meets, see `sweeps.space.Space.fill`."""
+    values = {}
+
+    def chosen(dimension: Any) -> Any:
+        key = choose(dimension)
+        values[dimension.name] = key if dimension.options else dimension.value(key)
+        return key
+
+    filled = space.fill(chosen)
+    return Trial(
+        number=number,
+        id=f"{number:04d}",
+        params=filled["params"],
+        preprocessor=tuple(filled["preprocessor"]),
+        shape=shape_of(filled["scaling"], space.trainer.backend),
+        seed=seed_of(space.search.seed, number, "trial"),
+        labels=values,
+        data=filled["data"],
+    )
 
 
 class Ledger:
@@ -114,21 +200,32 @@ class Ledger:
         folder: the sweep's.
         space: what is searched.
         rungs: the steps at which verdicts are made.
+
+    Attributes:
+        ended: the final states, in the order in which trials ended.
+        interrupted: the numbers of trials that an earlier driver left behind, to be gone on with.
+        clock: seconds that the sweep has been driven, over all its drivers; what is written bears it.
+        spent: what it said last, on record.
     """
 
     def __init__(self, folder: Path, space: Space, rungs: tuple[int, ...]):
+        self.folder = folder
         self.space, self.rungs = space, frozenset(rungs)
         self.minimize = space.objective.goal == "minimize"
-        journal = (folder / JOURNAL).resolve()
-        cut_torn_tail(journal)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.sampler = CellSampler(space.search.algorithm, space.search.seed)
-            self._journal = _Journal(str(journal), lock_obj=_NoLock())
+            if (place := storage.place_of(folder)) is None:
+                journal = (folder / JOURNAL).resolve()
+                cut_torn_tail(journal)
+                self._journal: _Journal | None = _Journal(str(journal), lock_obj=_NoLock())
+                kept, name = optuna.storages.JournalStorage(self._journal), space.name
+            else:
+                self._journal, kept, name = None, storage.connect(place[0]), place[1]
             self.study = optuna.create_study(
-                storage=optuna.storages.JournalStorage(self._journal),
-                study_name=space.name,
+                storage=kept,
+                study_name=name,
                 sampler=self.sampler,
                 direction=space.objective.goal,
                 load_if_exists=True,
@@ -137,9 +234,45 @@ class Ledger:
         self._rows: dict[int, _Row] = {}
         self._open: dict[int, optuna.Trial] = {}
         self.ended: list[State] = []
+        self.interrupted: deque[int] = deque()
+        self.clock: Callable[[], float] = lambda: self.spent
+        self.spent = 0.0
         self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
+        self._half: int | None = None  # Optuna's id of a trial whose sampling was cut short
+        self._take_up()
+
+    def _take_up(self) -> None:
+        """Go on from what is on record."""
+        ended = []
         for t in self.study.get_trials(deepcopy=False):
+            if t.state is TrialState.WAITING:
+                continue
+            if t.state is TrialState.RUNNING and "begun" not in t.user_attrs:
+                self._half = t._trial_id
+                continue
             self._count(t.params)
+            self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
+            if t.state.is_finished():
+                ended.append((t.datetime_complete or datetime.datetime.max, t.number, State(t.state.name)))
+            else:
+                row = self._rows[t.number] = _Row(self._rebuilt(t))
+                row.recall(t, self.folder)
+                self._open[t.number] = optuna.Trial(self.study, t._trial_id)
+                self.interrupted.append(t.number)
+        self.ended += [state for _, _, state in sorted(ended, key=lambda e: e[:2])]
+
+    def _sync(self) -> None:
+        """Outlive a machine that stops; a database sees to that itself."""
+        if self._journal is not None:
+            self._journal.sync()
+
+    @property
+    def to_run(self) -> int:
+        """Trials that are still to run: those interrupted, and those not begun."""
+        return len(self.interrupted) + max(0, self.space.limits.max_trials - self._begun)
+
+    def _rebuilt(self, t: optuna.trial.FrozenTrial) -> Trial:
+        return self._trial(t.number, lambda dimension: t.params[dimension.name])
 
     def _count(self, params: dict[str, Any]) -> None:
         """Take note that a trial was begun, in its cell."""
@@ -156,47 +289,34 @@ class Ledger:
         self.sampler.begin(cell, self._begun)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            asked = self.study.ask()
-            labels: dict[str, Any] = {}
-
-            def choose(dimension: Any) -> Any:
-                labels[dimension.name] = suggest(asked, dimension)
-                return labels[dimension.name]
-
-            trial = self._trial(asked.number, choose, labels)
+            asked = self._ask()
+            trial = self._trial(asked.number, lambda dimension: suggest(asked, dimension))
         self._count(asked.params)
         asked.set_user_attr("begun", record.begun(trial))
         self._rows[asked.number] = _Row(trial)
         self._open[asked.number] = asked
-        self._journal.sync()
+        self._sync()
         return trial
 
-    def _trial(self, number: int, choose: Callable[[Any], Any], labels: dict[str, Any]) -> Trial:
-        values = {}
+    def _ask(self) -> optuna.Trial:
+        """Optuna's next trial; one whose sampling was cut short is sampled again, from the same study to the same values."""
+        if self._half is None:
+            return self.study.ask()
+        asked, self._half = optuna.Trial(self.study, self._half), None
+        frozen = asked._cached_frozen_trial
+        storage: Any = _Anew(asked.storage, set(frozen.params))
+        asked.storage = storage
+        frozen.params, frozen.distributions = {}, {}
+        return asked
 
-        def chosen(dimension: Any) -> Any:
-            key = choose(dimension)
-            values[dimension.name] = key if dimension.options else dimension.value(key)
-            return key
-
-        filled = self.space.fill(chosen)
-        return Trial(
-            number=number,
-            id=f"{number:04d}",
-            params=filled["params"],
-            preprocessor=tuple(filled["preprocessor"]),
-            shape=shape_of(filled["scaling"], self.space.trainer.backend),
-            seed=seed_of(self.space.search.seed, number, "trial"),
-            labels=values,
-            data=filled["data"],
-        )
+    def _trial(self, number: int, choose: Callable[[Any], Any]) -> Trial:
+        return assembled(self.space, number, choose)
 
     def trial(self, number: int) -> Trial:
         """A trial on record, rebuilt from its parameters."""
         if number in self._rows:
             return self._rows[number].trial
-        params = self.study.get_trials(deepcopy=False)[number].params
-        return self._trial(number, lambda dimension: params[dimension.name], {})
+        return self._rebuilt(self.study.get_trials(deepcopy=False)[number])
 
     def record(
         self,
@@ -206,23 +326,33 @@ class Ledger:
         best: Checkpoint | None,
         attempts: int,
         seconds: float,
-    ) -> None:
-        """Take a trial's news. Reports that are on record already are left out, so that telling twice changes nothing."""
+    ) -> tuple[Report, ...]:
+        """Take a trial's news; the reports that were not on record yet. So telling twice changes nothing."""
         row = self._rows[number]
-        fresh = [r for r in reports if r.step > row.steps]
-        write = False
+        fresh = tuple(r for r in reports if r.step > row.steps)
+        decisive = checkpoint is not None
         for report in fresh:
             value = report.metrics[self.space.objective.metric]
             row.steps, row.curve[report.step] = report.step, value
             if report.step in self.rungs:
-                self._open[number].report(value, report.step)
-                write = True
-        if checkpoint is not None:
-            row.checkpoint, write = checkpoint, True
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # it may be there, if the last driver died between this and what comes below
+                    self._open[number].report(value, report.step)
+                decisive = True
+        row.checkpoint = checkpoint or row.checkpoint
         row.best, row.attempts, row.seconds = best or row.best, attempts, seconds
-        if write:
-            self._open[number].set_user_attr("so_far", row.record())
-            self._journal.sync()
+        if fresh or decisive:
+            self._tell(number, fresh)
+        if decisive:
+            self._sync()
+        return fresh
+
+    def _tell(self, number: int, fresh: tuple[Report, ...], **more: Any) -> None:
+        """Write how a trial stands, and what it reported since this was written last."""
+        row, metric = self._rows[number], self.space.objective.metric
+        told = {"reports": record.written(fresh, metric), **row.record(), "at": round(self.clock(), 2), **more}
+        self._open[number].set_user_attr(f"{record.TOLD}{row.told}", told)
+        row.told += 1
 
     def standing(self, number: int) -> _Row:
         """What is known of a trial that runs: `curve`, `checkpoint`, `best`, `attempts`, `seconds`."""
@@ -246,12 +376,7 @@ class Ledger:
         step, value = rules.best_of(row.curve.items(), self.minimize)
         if state is State.COMPLETE and value is None:
             state, error = State.FAIL, error or self._no_value(row)
-        so_far = row.record()
-        if error:
-            so_far["error"] = error
-        if reason:
-            so_far["reason"] = reason
-        asked.set_user_attr("so_far", so_far)
+        self._tell(number, (), **{name: why for name, why in (("error", error), ("reason", reason)) if why})
         last = max(row.curve, default=None)
         if state is State.COMPLETE:
             self.study.tell(asked, value, state=TrialState.COMPLETE)
@@ -263,10 +388,30 @@ class Ledger:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.study.tell(asked, state=TrialState.FAIL)
-        self._journal.sync()
+        self._sync()
         if state is not State.RUNNING:
             self.ended.append(state)
         return Result(state, value, step, row.steps, row.best, error, row.seconds)
+
+    def checkpoints(self) -> dict[str, set[str]]:
+        """The names of the checkpoints on record of each trial that has ended, by the trial's id."""
+        return {
+            t.user_attrs["begun"]["id"]: record.checkpoints_of(t)
+            for t in self.study.get_trials(deepcopy=False)
+            if t.state.is_finished() and "begun" in t.user_attrs
+        }
+
+    def data_of(self, fingerprint: str) -> str:
+        """The fingerprint of the data that the sweep was begun with: this one, if it is being begun."""
+        known = self.study.user_attrs.get("data")
+        if known is None:
+            self.study.set_user_attr("data", fingerprint)
+        return known or fingerprint
+
+    def ended_at(self, number: int) -> float:
+        """When a trial ended, by the record, in seconds since the epoch; now, if it has not."""
+        ended = self.study._storage.get_trial(self._open[number]._trial_id).datetime_complete
+        return ended.timestamp() if ended else time.time()
 
     def _no_value(self, row: _Row) -> str:
         metric = self.space.objective.metric

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from sweeps.shell import quoted, resume_of, short, typed
 
 # So wide a line is where nobody's terminal bounds it: in a pipe or a file.
 UNBOUNDED = 10_000
@@ -123,8 +123,9 @@ def summary(result: Any, unexported: bool = False) -> str:
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
     lines += [f"note: {note}" for note in result.notes]
+    again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
     if result.best is None:
-        return "\n".join([*lines, f"folder  {result.dir}"])
+        return "\n".join([*lines, f"folder  {result.dir}", *(["", "next:", *again] if again else [])])
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
     lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{test}"]
@@ -139,7 +140,7 @@ def summary(result: Any, unexported: bool = False) -> str:
         lines += ["", "next:"]
         if unexported:
             lines.append(f"  {typed('sweeps')} export {quoted(result.dir)}    # when what is wrong is mended; nothing is trained again")
-    lines.append(f"  {typed('sweeps')} show {quoted(result.dir)}")
+    lines += [*again, f"  {typed('sweeps')} show {quoted(result.dir)}"]
     uri = result.mlflow["tracking_uri"]
     if uri.startswith("http"):
         lines.append(f"  open {uri}")
@@ -184,7 +185,10 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
     facts += [(word, short(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
-    lines += pairs([*facts, ("folder", short(sweep.folder))])
+    facts.append(("folder", short(sweep.folder)))
+    if sweep.state in ("killed", "interrupted"):
+        facts.append(("to go on", resume_of(sweep.folder)))
+    lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
     if study is None or not study.trials:
         return "\n".join(lines)
@@ -234,24 +238,3 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)
-
-
-def typed(name: str) -> str:
-    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
-    if shutil.which(name):
-        return name
-    beside = Path(sys.executable).with_name(name)
-    return short(beside) if beside.exists() else name
-
-
-def quoted(path: Path) -> str:
-    """A path as it is typed in a shell."""
-    return shlex.quote(short(path))
-
-
-def short(path: Path) -> str:
-    """Relative to the working directory where that is shorter."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from sweeps.trial import Report, Result, State, Trial
 
 log = logging.getLogger(__name__)
 
+# Of a trial: itself, when it began, its reports, how it stands, when it ended (of one that has not: anything).
+Told = tuple[Trial, float, tuple[Report, ...], Result, float]
 STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
 # MLflow's own limits of one log_batch call.
 BATCH_METRICS, BATCH_PARAMS, PARAM_LENGTH = 1000, 100, 6000
@@ -35,6 +37,7 @@ NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 BATCH_EVERY = 0.25
+BATCH_EVENTS = 200
 RETRY_EVERY = 2.0
 
 
@@ -109,9 +112,11 @@ class Tracker:
         self.error: str | None = None
         self.waiting = False  # for a server that does not answer
         self._runs: dict[int, str] = {}
+        self._whole: set[int] = set()  # trials of an earlier driver of which the server has the end
         self._new = False  # the parent run is ours, not that of a sweep that goes on
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
+        self._answered = 0.0  # when the server last took something, by the monotonic clock
         self._client: Any = None
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         # A server that is away must not hold the thread for MLflow's default of minutes.
@@ -136,6 +141,14 @@ class Tracker:
         """The sweep's report: the parent run's description and two files beside it; and the best trial's configuration as its tags."""
         self._say("report", markdown, html, best)
 
+    def go_on(self, told: Callable[[Container[int]], Iterable[Told]]) -> None:
+        """Tell again what the server may have missed of the trials that an earlier driver has begun.
+
+        Args:
+            told: what there is to tell of all trials but those of the numbers it is called with. It is called where the tracker works.
+        """
+        self._say("go_on", told)
+
     def begin(self, trial: Trial, began: float) -> None:
         self._say("begin", trial, began)
 
@@ -156,7 +169,9 @@ class Tracker:
     def close(self, timeout: float = 60.0) -> bool:
         """Wait until all is written; False if the server stayed away for `timeout` seconds."""
         self._say("close")
-        self._thread.join(timeout)
+        self._answered = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - self._answered < timeout:
+            self._thread.join(0.2)
         self._done.set()
         return not self._thread.is_alive()
 
@@ -179,7 +194,9 @@ class Tracker:
                 with contextlib.suppress(queue.Empty):
                     while True:
                         events.append(self._events.get_nowait())
-                self._insist(functools.partial(self._write, [e for e in events if e[0] != "close"]))
+                said = [e for e in events if e[0] != "close"]
+                for begin in range(0, len(said), BATCH_EVENTS):  # of a long queue a part at a time, so that it is seen to get on
+                    self._insist(functools.partial(self._write, said[begin : begin + BATCH_EVENTS]))
                 if any(kind == "close" for kind, _ in events):
                     return
                 events = []
@@ -194,7 +211,7 @@ class Tracker:
         while True:
             try:
                 action()
-                self.waiting = False
+                self.waiting, self._answered = False, time.monotonic()
                 return
             except MlflowException as e:
                 if e.error_code in REFUSALS:
@@ -230,7 +247,10 @@ class Tracker:
         else:  # a sweep that goes on
             client.update_run(self.parent, status="RUNNING")
             for run in client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
-                self._runs[int(run.data.tags["sweeps.trial"])] = run.info.run_id
+                number = int(run.data.tags["sweeps.trial"])
+                self._runs[number] = run.info.run_id
+                if run.info.status in ("FINISHED", "FAILED"):  # which is said last of all
+                    self._whole.add(number)
 
     def _run(self, where: str) -> str | None:
         runs = self._client.search_runs([self.experiment_id], where, max_results=1)
@@ -241,26 +261,28 @@ class Tracker:
         from mlflow.entities import Metric, Param, RunTag
 
         metrics: dict[str, list] = defaultdict(list)
-        params: dict[str, list] = defaultdict(list)
+        params: dict[str, dict[str, str]] = defaultdict(dict)
         tags: dict[str, dict[str, str]] = defaultdict(dict)
         ends: list[tuple[str, str, int]] = []
         assert self.parent is not None
-        for kind, what in events:
+        for kind, what in self._with_the_missed(events):
             if kind == "parent":
                 tags[self.parent].update(what[0])
-                params[self.parent] += [Param(k, v[:PARAM_LENGTH]) for k, v in what[1].items()]
+                params[self.parent] |= {k: v[:PARAM_LENGTH] for k, v in what[1].items()}
             elif kind == "artifact":
                 self._client.log_text(self.parent, what[1], what[0])
             elif kind == "describe":
                 self._permit(self._save_views, what[0])
                 if self._new:  # a parameter cannot be changed
-                    params[self.parent] += [Param(legal(k), v[:PARAM_LENGTH]) for k, v in settings(what[0]).items()]
+                    params[self.parent] |= {legal(k): v[:PARAM_LENGTH] for k, v in settings(what[0]).items()}
             elif kind == "report":
                 tags[self.parent] |= self._report(*what)
             elif kind == "begin":
                 trial, began = what
+                if trial.number in self._runs:  # it goes on
+                    self._permit(functools.partial(self._client.update_run, self._runs[trial.number], status="RUNNING"))
                 run = self._child(trial, began)
-                params[run] += [Param(legal(k), v) for k, v in parameters(trial).items()]
+                params[run] |= {legal(k): v for k, v in parameters(trial).items()}
             elif kind == "reports":
                 run = self._runs[what[0]]
                 for report in what[1]:
@@ -271,19 +293,30 @@ class Tracker:
                 tags[run]["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
                 if result.error:
                     tags[run]["sweeps.error"] = result.error[-4000:]
-                if result.value is not None:
-                    metrics[run] += [Metric("objective", result.value, at, 0)]
-                metrics[run] += [Metric("steps", result.steps, at, 0), Metric("seconds", result.seconds, at, 0)]
+                if result.state is not State.RUNNING:  # it may go on, and a metric cannot be taken back
+                    whole = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
+                    metrics[run] += [Metric(k, v, at, 0) for k, v in whole.items() if v is not None]
                 ends.append((run, STATUS[result.state], at))
             elif kind == "metrics":
                 metrics[self.parent] += [Metric(k, v, int(what[1] * 1000), 0) for k, v in what[0].items()]
             elif kind == "finish":
                 ends.append((self.parent, what[0], int(what[1] * 1000)))
         for run in {**metrics, **params, **tags}:
-            own = [RunTag(k, v) for k, v in tags[run].items()]
-            self._permit(self._batch, run, metrics[run], params[run], own)
+            once = [Param(k, v) for k, v in params[run].items()]  # said twice in a batch, MLflow refuses the whole
+            self._permit(self._batch, run, metrics[run], once, [RunTag(k, v) for k, v in tags[run].items()])
         for run, status, at in ends:
             self._permit(self._client.set_terminated, run, status, at)
+
+    def _with_the_missed(self, events: list[tuple[str, tuple]]) -> Iterator[tuple[str, tuple]]:
+        """The events, with all that there is to tell of earlier trials in the place of `go_on`."""
+        for kind, what in events:
+            if kind != "go_on":
+                yield kind, what
+                continue
+            for trial, began, reports, result, ended in what[0](self._whole):
+                yield "begin", (trial, began)
+                yield "reports", (trial.number, reports)
+                yield "end", (trial.number, result, ended)
 
     def _permit(self, action: Callable[..., Any], *what: Any) -> None:
         """Do what the server may refuse for good, of one run, without harm to the others."""

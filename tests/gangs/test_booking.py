@@ -55,7 +55,7 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
     book.take(attempt, News(2, 5))
     assert book.checkpoint == saved(2) and book.urgent
     book.take(attempt, News(1, 2, (), (saved(2, 1),)))  # told twice
-    assert book.dropped == []
+    assert book.drop() == []
 
 
 def test_what_an_attempt_left_half_done_does_not_count():
@@ -74,7 +74,8 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
     assert (book.best, book.checkpoint) == (saved(2), saved(4))
-    assert book.dropped == [saved(1).path, saved(3).path]
+    assert book.drop() == [saved(1).path, saved(3).path]
+    assert book.drop() == []
 
 
 def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():

@@ -82,6 +82,44 @@ def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
     assert len(runs) == 5
 
 
+@pytest.mark.parametrize("last", ["reports", "end"])
+def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last):
+    """Two trials ended, one whose end was lost, one that was never sent, one that runs: each is there once, and goes on."""
+    from mlflow.tracking import MlflowClient
+
+    done = Result(State.COMPLETE, 1 / 3, 3, 3, None, None, 1.5)
+    first = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    for number in (0, 1, 3):
+        first.begin(trial(number), 1_700_000_000.0)
+        first.reports(number, reports(2 if number == 3 else 3))
+        if number == 0 or (number == 1 and last == "end"):
+            first.end(number, done, 1_700_000_100.0)
+    assert first.close()
+    asked = []
+
+    def told(whole):
+        asked.extend(number for number in range(4) if number not in whole)
+        for number in asked:
+            stands = Result(State.RUNNING, 0.5, 2, 2) if number == 3 else done
+            yield trial(number), 1_700_000_000.0, reports(2 if number == 3 else 3), stands, 1_700_000_100.0
+
+    again = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    again.go_on(told)
+    again.begin(trial(3), 1_700_000_200.0)
+    again.reports(3, reports(1, start=3))
+    again.end(3, done, 1_700_000_300.0)
+    again.finish("FINISHED", 1_700_000_400.0)
+    assert again.close() and again.error is None
+    assert asked == ([2, 3] if last == "end" else [1, 2, 3])
+    client = MlflowClient(default_uri(tmp_path))
+    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    assert len(runs) == 5 and {r.info.status for r in runs} == {"FINISHED"}
+    for run in (r for r in runs if "sweeps.trial" in r.data.tags):
+        history = client.get_metric_history(run.info.run_id, "loss")
+        assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)] and run.data.tags["sweeps.state"] == "COMPLETE"
+        assert len(client.get_metric_history(run.info.run_id, "objective")) == 1
+
+
 def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     from mlflow.tracking import MlflowClient
 

@@ -1,0 +1,147 @@
+"""One trial of a sweep once more, as it was: does it come to the same, to the bit? Neither study nor MLflow hear of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps import chatter, cluster
+from sweeps.errors import InputError, Problem
+from sweeps.folder import ORIGIN, saved_origin, saved_space
+from sweeps.orchestrator import job_of
+from sweeps.trial import Report, State
+
+if TYPE_CHECKING:
+    from sweeps.search.record import Recorded
+    from sweeps.trial import Trial
+
+# (step, value of the objective) of each report.
+Curve = tuple[tuple[int, float], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A trial, and the same once more.
+
+    Attributes:
+        trial: its id.
+        before, now: the two curves.
+        error: why the loop failed this time; None if it did not.
+        failed: it had failed the first time.
+    """
+
+    trial: str
+    before: Curve
+    now: Curve
+    error: str | None = None
+    failed: bool = False
+
+    @property
+    def differs_from(self) -> int | None:
+        """The first step whose value is another or is missing; None if all are equal to the bit."""
+        return first_difference(self.before, self.now)
+
+    @property
+    def equal(self) -> bool:
+        """Whether both came to the same."""
+        return self.differs_from is None and (self.error is not None) == self.failed
+
+    def to_json(self) -> dict[str, Any]:
+        """What `rerun --json` prints."""
+        told = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
+        return {**told, "before": self.before, "now": self.now, "error": self.error}
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"trial {self.trial}: {len(self.before)} steps, equal to the bit"
+        step = self.differs_from
+        if step is None:
+            return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"
+        was, has = (f"{values[step]!r}" if step in (values := dict(curve)) else "no report" for curve in (self.before, self.now))
+        return f"trial {self.trial}: differs from step {step} on: {was} then, {has} now" + (f"\n{self.error}" if self.error else "")
+
+
+def first_difference(before: Sequence[tuple[int, float]], now: Sequence[tuple[int, float]]) -> int | None:
+    """The first step at which two curves are not the same to the bit; NaN equals NaN."""
+    a, b = dict(before), dict(now)
+    for step in sorted(a.keys() | b.keys()):
+        if step not in a or step not in b or repr(a[step]) != repr(b[step]):
+            return step
+    return None
+
+
+def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Compared:
+    """Run a trial of a sweep once more, with its parameters, its seed, its data and on as many workers, and compare.
+
+    Args:
+        sweep: its folder.
+        trial: its id. One that was stopped or interrupted is run as far as it came.
+        address: of a Ray cluster; by default as the sweep began.
+
+    Raises:
+        InputError: no such sweep or trial, or the data has changed.
+    """
+    from sweeps import listing
+    from sweeps.search import record
+    from sweeps.search.study import assembled
+
+    folder = Path(sweep).resolve()
+    space, roots = saved_space(folder)
+    study = record.read(folder)
+    recorded: Recorded = listing.trial_of(study, trial)
+    assert study is not None
+    wanted = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    chatter.set_environment()
+    with contextlib.ExitStack() as held:
+        scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
+        shutil.copy(folder / ORIGIN, scratch)  # by which the nodes of a cluster show that they see the folder
+        held.enter_context(chatter.into(scratch / "rerun.log"))
+        address = address or saved_origin(folder).get("address")
+        if address:
+            cluster.prepare_authentication()
+        joined = held.enter_context(cluster.ray_for(space, scratch, roots, address))
+        return _compare(space, joined, scratch, wanted, recorded, study.data)
+
+
+def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, recorded: Recorded, fingerprint: str | None) -> Compared:
+    import ray
+
+    from sweeps.data import prepared
+    from sweeps.gangs.messages import Labels
+    from sweeps.gangs.pool import Pool
+    from sweeps.gangs.train_run import ENVIRONMENT
+
+    result, here = recorded.result, cluster.at_driver()
+    # One that did not come to its own end is stopped where it stood.
+    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
+    job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
+    pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.ours)
+    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), here)
+    try:
+        facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
+        if fingerprint is not None and facts.fingerprint != fingerprint:
+            raise InputError(Problem("data.train", "the data has changed since the sweep began"))
+        pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
+        (scratch / "trial").mkdir()
+        pool.start.remote(trial, str(scratch / "trial"))
+        reports: list[Report] = []
+        runner = ray.get(pool.attach.remote(trial.id))
+        while True:
+            progress = ray.get(pool.advance.remote(trial.id, runner))
+            reports += progress.reports
+            if progress.state is not None:
+                break
+            if progress.rung is not None:
+                pool.answer.remote(trial.id, progress.rung, False)
+        curve = tuple((report.step, report.metrics[job.metric]) for report in reports)
+        return Compared(trial.id, recorded.curve, curve, progress.error, result.state is State.FAIL)
+    finally:
+        ray.get(pool.shutdown.remote())
+        ray.kill(pool)
+        ray.kill(keeper)

@@ -1,0 +1,87 @@
+"""Where a sweep's study lies: the journal in its folder, or a PostgreSQL database, which the folder names without the password."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sweeps.errors import InputError, Problem
+from sweeps.folder import ORIGIN, without_password
+
+# By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
+DRIVER = "postgresql+psycopg2"
+SCHEMES = ("postgresql", DRIVER)
+# What this process was told of passwords, by the URL without them. Elsewhere libpq finds them: $PGPASSWORD, ~/.pgpass.
+_whole: dict[str, str] = {}
+
+
+def named(url: str, sweep: str) -> dict[str, str]:
+    """What the folder of a new sweep keeps of `--storage`: the URL without its password, and a study's name that no other sweep has.
+
+    Raises:
+        InputError: it is no PostgreSQL URL, or its driver is not installed.
+    """
+    scheme, there, _ = url.partition("://")
+    if not there or scheme not in SCHEMES:
+        raise InputError(Problem("--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"))
+    if importlib.util.find_spec("psycopg2") is None:
+        raise InputError(Problem("--storage", "PostgreSQL needs a driver that is not installed: pip install 'sweeps[postgresql]'"))
+    return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
+
+
+def remember(url: str) -> str:
+    """Keep a URL's password for this process; the URL without it."""
+    bare = without_password(url)
+    _whole[bare] = url
+    return bare
+
+
+def place_of(folder: Path) -> tuple[str, str] | None:
+    """The database's URL, as far as it is known, and the study's name; None for a sweep whose study is the journal in its folder."""
+    try:
+        origin = json.loads((folder / ORIGIN).read_text())
+    except (OSError, ValueError):
+        return None
+    bare = origin.get("storage")
+    return (_whole.get(bare, bare), origin["study"]) if bare else None
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What another process of ours needs to reach the study: libpq's variable of the password, if this process was told it."""
+    place = place_of(folder)
+    if place is None:
+        return {}
+    secrets = _secrets(place[0])
+    return {"PGPASSWORD": secrets[-1]} if secrets else {}
+
+
+def connect(url: str) -> Any:
+    """Optuna's storage in a database; its tables are made if they are not there.
+
+    Raises:
+        InputError: the database cannot be reached; without the password in the text.
+    """
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    engine = {"pool_pre_ping": True, "pool_size": 2}
+    try:
+        return optuna.storages.get_storage(optuna.storages.RDBStorage(f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine))
+    except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as e:
+        said = str(getattr(e, "orig", None) or e).strip().splitlines() or [type(e).__name__]
+        text = said[0]
+        for secret in _secrets(url):
+            text = text.replace(secret, "***")
+        hint = "; without one in the URL, the password is looked for in $PGPASSWORD and ~/.pgpass" if "password" in text else ""
+        raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
+
+
+def _secrets(url: str) -> list[str]:
+    """The password of a URL, as it is written there and as it is."""
+    parts = urlsplit(url)
+    found = [parts.password, parts.password and unquote(parts.password), *parse_qs(parts.query).get("password", [])]
+    return [secret for secret in found if secret]

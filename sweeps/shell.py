@@ -1,0 +1,34 @@
+"""Commands as a user of this environment types them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+
+def typed(name: str) -> str:
+    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return short(beside) if beside.exists() else name
+
+
+def quoted(path: Path) -> str:
+    """A path as it is typed in a shell."""
+    return shlex.quote(short(path))
+
+
+def short(path: Path) -> str:
+    """Relative to the working directory where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def resume_of(folder: Path) -> str:
+    """What takes a sweep up again."""
+    return f"{typed('sweeps')} resume {quoted(folder)}"

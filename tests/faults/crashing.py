@@ -1,0 +1,101 @@
+"""`sweeps`, with a SIGKILL at a latched point: `python -m tests.faults.crashing POINT ARGS...`. The product knows nothing of it.
+
+A point is a function that is called where state is written; the process dies before, within or after its call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Point(NamedTuple):
+    """Where to die: at the call of this number of a function, for which `when` holds."""
+
+    what: str
+    target: str
+    how: str  # before, half or after
+    nth: int = 1
+    when: Callable[..., bool] = lambda *args, **kwargs: True
+
+
+def _pruned(conductor: Any, trial: str, state: Any, *more: Any) -> bool:
+    return state.value == "PRUNED"
+
+
+def _told(journal: Any, logs: list) -> bool:
+    return "told.0" in str(logs)
+
+
+POINTS = {
+    "folder": Point("the sweep's folder made, the study not", "sweeps.orchestrator:_Sweep.run", "before"),
+    "sampling": Point("a trial's parameters half sampled", "sweeps.search.study:suggest", "before", 4),
+    "journal": Point("a record of the journal half written", "sweeps.search.study:_Journal.append_logs", "half", 1, _told),
+    "rung": Point("between a rung's report and its verdict", "sweeps.conductor:Conductor._verdict", "before"),
+    "verdict": Point("between a verdict and the stop", "sweeps.conductor:Conductor._finish", "before", 1, _pruned),
+    "end": Point("between a trial's end and its record", "sweeps.search.study:Ledger.finish", "before"),
+    "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:Tracker.end", "before"),
+    "batch": Point("an MLflow batch in flight", "mlflow.tracking:MlflowClient.log_batch", "before", 3),
+    "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before", 2),
+    "ended": Point("a run ended in MLflow, the next not", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
+    "export": Point("the export begun", "sweeps.winner:export_trial", "before"),
+    "copy": Point("the winner's checkpoint half copied", "sweeps.bundle:copy_checkpoint", "half"),
+    "result": Point("all done, the result not written", "sweeps.report:write", "before"),
+}
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _half(name: str, args: tuple) -> None:
+    """Do a part of what the function would do."""
+    if name.endswith("append_logs"):
+        import json
+
+        text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in args[1]).encode()
+        with open(args[0]._file_path, "ab") as f:
+            f.write(text[: len(text) // 2])
+    else:
+        work = args[1].with_name(f".{args[1].name}-half")
+        work.mkdir()
+        shutil.copy(next(Path(args[0]).iterdir()), work)
+
+
+def arm(point: Point) -> None:
+    """Put the latch in the place of the function."""
+    module, _, name = point.target.partition(":")
+    owner: Any = importlib.import_module(module)
+    *inside, last = name.split(".")
+    for part in inside:
+        owner = getattr(owner, part)
+    whole, count = getattr(owner, last), 0
+
+    def latched(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += point.when(*args, **kwargs)
+        if count < point.nth:
+            return whole(*args, **kwargs)
+        if point.how == "half":
+            _half(name, args)
+        elif point.how == "after":
+            whole(*args, **kwargs)
+        die()
+
+    setattr(owner, last, latched)
+
+
+if __name__ == "__main__":
+    from sweeps import chatter
+    from sweeps.cli import main
+
+    chatter.set_environment()
+    arm(POINTS[sys.argv[1]])
+    sys.argv = ["sweeps", *sys.argv[2:]]
+    main()

@@ -1,0 +1,173 @@
+"""SIGKILL of the driver, of Ray and of everything: `sweeps resume` goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sweeps.search import record
+from tests.commands import command, space_of
+from tests.faults.crashing import POINTS
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+SPACE = """\
+name: crash
+trainer: {{loop: "tests.user_loops:plain", backend: none}}
+data: {{train: "sklearn:iris", label: target, valid: 0.2}}
+objective: {{metric: loss, goal: minimize}}
+search: {{algorithm: tpe, seed: 3}}
+scheduler: {{name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}}
+limits: {{max_trials: {trials}, max_concurrent_trials: 1}}
+space:
+  preprocessor: {{grid: [StandardScaler, none]}}
+  params: {{x: {{uniform: [0.0, 1.0]}}, latch: /tmp}}
+"""
+
+
+def outcome(folder: Path) -> tuple[Any, ...]:
+    """What a sweep came to, but for times: every trial with its values, and the best."""
+    study = record.read(folder)
+    assert study is not None and study.best is not None
+    trials = [(t.id, t.result.state.name, t.params, t.preprocessor, t.seed, t.result.value, t.curve) for t in study.trials]
+    return trials, study.best.id
+
+
+def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tuple[int, float]]]]]:
+    """Of each trial of a sweep in MLflow: its status, its tag, the history of its metrics. None is there twice, none RUNNING."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    found = {}
+    for run in client.search_runs([e.experiment_id for e in client.search_experiments()], f"tags.`sweeps.sweep` = '{name}'"):
+        assert run.info.status != "RUNNING"
+        trial = run.data.tags.get("sweeps.trial", "sweep")
+        assert trial not in found, "a run is there twice"
+        history = {m: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, m)] for m in ("loss", "objective")}
+        found[trial] = (run.info.status, run.data.tags.get("sweeps.state", ""), history)
+    return found
+
+
+def in_mlflow(folder: Path, uri: str) -> None:
+    """Every trial is in MLflow once, as it is in the study."""
+    study, runs = record.read(folder), runs_of(uri, folder.name)
+    assert study is not None and set(runs) == {"sweep", *(t.id for t in study.trials)} and runs["sweep"][0] == "FINISHED"
+    for t in study.trials:
+        status, state, history = runs[t.id]
+        assert (status, state) == ("FINISHED", t.result.state.name)
+        assert tuple(history["loss"]) == t.curve and history["objective"] == [(0, t.result.value)]
+
+
+def ended(process: subprocess.Popen, code: int = 0) -> str:
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == code, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+def crashing(point: str, *args: object) -> subprocess.Popen:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    full = [sys.executable, "-m", "tests.faults.crashing", point, *map(str, args)]
+    return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+
+
+def through(points: list[str], tmp_path: Path, uri: str, trials: int) -> Path:
+    """One sweep, killed at one point after the other and resumed after each; its folder."""
+    file = tmp_path / "crash.yaml"
+    file.write_text(SPACE.format(trials=trials))
+    first = True
+    for point in points:
+        args = ("run", file, "--tracking-uri", uri) if first else ("resume", "latest")
+        ended(crashing(point, *args, "--dir", tmp_path / "runs", "-q"), -signal.SIGKILL)
+        first = False
+    result = json.loads(ended(command("resume", "latest", "--dir", tmp_path / "runs", "--json")))
+    assert sum(result["trials"].values()) == trials and "interrupted" not in result["trials"]
+    assert Path(result["checkpoint"]).is_dir()
+    folder = Path(result["dir"])
+    assert not list(folder.glob(".*")) and not (folder / "ray.json").exists()
+    assert sorted(f.name for f in folder.glob("trials/*/checkpoint_*")) != []
+    return folder
+
+
+def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_end(tmp_path, uri):
+    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 3), "--tracking-uri", uri, "--json")))
+    folder = through(["end"], tmp_path, uri, 3)
+    assert outcome(folder) == outcome(Path(whole["dir"]))
+    in_mlflow(folder, uri)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_sweep_killed_at_every_point_where_state_is_written_comes_to_the_same_end(tmp_path, uri):
+    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 8), "--tracking-uri", uri, "--json")))
+    folder = through(list(POINTS), tmp_path, uri, 8)
+    assert outcome(folder) == outcome(Path(whole["dir"]))
+    in_mlflow(folder, uri)
+
+
+def written(folder: Path, trials: int) -> tuple[object, ...]:
+    folder.mkdir()
+    (folder / "crash.yaml").write_text(SPACE.format(trials=trials))
+    return folder / "crash.yaml", "--dir", folder / "runs"
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """The sweep's Ray, as it noted it."""
+    noted = json.loads((folder / "ray.json").read_text())
+    return [psutil.Process(int(pid)) for pid in noted["pids"]]
+
+
+def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint(tmp_path, uri):
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    folder = next((tmp_path / "runs").glob("own-*"))
+    wait_until(lambda: "checkpoint_000002" in (folder / "study.journal").read_text(), 60, "its checkpoint to be on record")
+    refused = command("resume", folder)
+    assert "driven by process" in refused.communicate(timeout=60)[1] and refused.returncode == 1
+    rays = processes_of(folder)
+    raylet = next(p for p in rays if "raylet" in p.name())
+    raylet.kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and f"sweeps resume {folder}" in err and "Ray has died" in err
+    (folder / "trials" / "0000" / "checkpoint_000003").mkdir()
+    (tmp_path / "go").touch()
+    result = json.loads(ended(command("resume", folder, "--json")))
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+    starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+    assert starts == ["0", "2"], "it went on from its checkpoint"
+    assert not [p for p in rays if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    in_mlflow(folder, uri)
+    again = command("resume", folder)
+    assert "nothing was left to do (every trial has ended)" in ended(again)
+    more = json.loads(ended(command("resume", folder, "--add-trials", "1", "--json")))
+    assert more["trials"]["completed"] == 3 and json.loads((folder / "origin.json").read_text())["max_trials"] == 3
+    in_mlflow(folder, uri)
+
+
+@pytest.mark.long
+def test_ctrl_c_says_what_to_type_next_and_that_goes_on(tmp_path, uri):
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    process.send_signal(signal.SIGINT)
+    out = ended(process, 130)
+    folder = next((tmp_path / "runs").glob("own-*"))
+    assert f"sweeps resume {folder}" in out
+    (tmp_path / "go").touch()
+    result = json.loads(ended(command("resume", folder, "--json")))
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0} and "reason" not in result
+    in_mlflow(folder, uri)

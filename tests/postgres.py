@@ -1,0 +1,65 @@
+"""A PostgreSQL server of the test's own, from Debian's package, as an unprivileged user on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+
+PASSWORD = "s3cr3t-of-the-test"
+
+
+def binaries() -> Path | None:
+    """Where initdb and postgres are."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """A server's URL, with the password in it, while it runs. Skips the test where PostgreSQL is not installed."""
+    bin = binaries()
+    if bin is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    pytest.importorskip("psycopg2")
+    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    folder = Path(tempfile.mkdtemp(prefix="sweeps-postgres-"))
+    log = open(folder / "log", "w")  # noqa: SIM115 - closed below
+    process = None
+    try:
+        (folder / "password").write_text(PASSWORD)
+        if os.geteuid() == 0:  # it refuses to be run by root
+            for path in (folder, folder / "password"):
+                shutil.chown(path, user)
+        how = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        data, env = folder / "data", {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+        made = [bin / "initdb", "-D", data, "-U", "sweeps", "-A", "scram-sha-256", f"--pwfile={folder / 'password'}", "--no-sync"]
+        subprocess.run(list(map(str, made)), check=True, cwd=folder, env=env, stdout=log, stderr=log, timeout=60, **how)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        serve = [bin / "postgres", "-D", data, "-p", port, "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+        process = subprocess.Popen(list(map(str, serve)), cwd=folder, env=env, stdout=log, stderr=log, **how)
+        ready = [str(bin / "pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
+        wait_until(lambda: subprocess.run(ready, stdout=log, stderr=log).returncode == 0, 30, "PostgreSQL to be up")
+        yield f"postgresql://sweeps:{PASSWORD}@127.0.0.1:{port}/postgres"
+    finally:
+        if process is not None:
+            process.terminate()  # waits for sessions to end
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.send_signal(3)  # ends them
+                process.wait(10)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)

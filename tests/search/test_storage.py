@@ -1,0 +1,122 @@
+"""A study in a real PostgreSQL: the same trials as in the journal, and its password nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps import InputError
+from sweeps.folder import save_space, without_password
+from sweeps.search import record, storage
+from sweeps.search.study import Ledger
+from tests.commands import command, space_of
+from tests.postgres import PASSWORD, server
+from tests.search.test_crash import BODY, Killed, drive, outcome
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with server() as running:
+        yield running
+
+
+@pytest.fixture
+def told(url, monkeypatch):
+    """The URL; what a test tells this process of its password is forgotten."""
+    monkeypatch.setattr(storage, "_whole", {})
+    return url
+
+
+def folder_in(space, folder: Path, url: str) -> Path:
+    folder.mkdir()
+    save_space(folder, space, 1.0, **storage.named(url, folder.name))
+    return folder
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, told, tmp_path):
+    space = make_space(BODY, max_trials=6)
+    (tmp_path / "journal").mkdir()
+    expected = outcome(drive(space, tmp_path / "journal"))
+    folder = folder_in(space, tmp_path / "kept", told)
+    for target, nth in (("suggest", 5), ("Ledger.finish", 2)):
+        owner = Ledger if "." in target else __import__("sweeps.search.study", fromlist=["_"])
+        whole, count = getattr(owner, target.rpartition(".")[2]), 0
+
+        def dying(*args, whole=whole, nth=nth, **kwargs):
+            nonlocal count
+            count += 1
+            if count == nth:
+                raise Killed
+            return whole(*args, **kwargs)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(owner, target.rpartition(".")[2], dying)
+            drive(space, folder)
+    assert outcome(drive(space, folder)) == expected
+    assert PASSWORD not in (folder / "origin.json").read_text() and not (folder / "study.journal").exists()
+    shown = record.read(folder)
+    assert shown is not None and len(shown.trials) == 6
+    other = folder_in(space, tmp_path / "other", told)
+    assert record.read(other) is None and Ledger(other, space, ()).to_run == 6, "a sweep has a study of its own"
+
+
+@pytest.mark.integration
+def test_a_wrong_password_is_said_without_it(told):
+    wrong = told.replace(PASSWORD, "wr0ng")
+    with pytest.raises(InputError, match="password authentication failed") as e:
+        storage.connect(wrong)
+    assert "wr0ng" not in str(e.value) and "$PGPASSWORD" in str(e.value)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowhere(told, tmp_path, monkeypatch):
+    file = space_of(tmp_path, "plain", limits="max_trials: 2")
+    said = []
+
+    def run(*args: object, code: int = 0) -> str:
+        out, err = (process := command(*args)).communicate(timeout=100)
+        assert process.returncode == code, err
+        said.extend((out, err))
+        return out
+
+    result = json.loads(run("run", file, "--dir", tmp_path / "runs", "--storage", told, "--json"))
+    folder = Path(result["dir"])
+    run("show", folder, code=2)  # without the password
+    assert "looked for in $PGPASSWORD" in said[-1]
+    more = json.loads(run("resume", folder, "--storage", told, "--add-trials", "1", "--json"))
+    assert more["trials"]["completed"] == 3
+    assert "3 completed" in run("resume", folder, "--storage", told)
+    monkeypatch.setitem(os.environ, "PGPASSWORD", PASSWORD)
+    assert len(json.loads(run("show", folder, "--json"))["all"]) == 3
+    run("export", folder, "--trial", "0")
+    assert "is not where this sweep's study is" in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
+    for text in said:
+        assert PASSWORD not in text
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("url", ["postgres://h/d", "mysql://me:hidden@h/d", "study.db", "sqlite:///x.db"])
+def test_any_other_url_is_refused(url):
+    with pytest.raises(InputError, match="--storage: must be postgresql://") as e:
+        storage.named(url, "x")
+    assert "hidden" not in str(e.value)
+
+
+def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_whole", {})
+    url = "postgresql://me:a%40b@host/db?password=x"
+    bare = without_password(url)
+    assert bare == "postgresql://me@host/db"
+    (tmp_path / "origin.json").write_text(json.dumps({"storage": bare, "study": "s-1"}))
+    assert storage.place_of(tmp_path) == (bare, "s-1") and storage.environment(tmp_path) == {}
+    assert storage.remember("postgresql://me:a%40b@host/db") == bare
+    assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")
+    assert storage.environment(tmp_path) == {"PGPASSWORD": "a@b"}

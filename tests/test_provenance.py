@@ -1,0 +1,53 @@
+"""What a sweep ran on is kept: the commit, what differed from it, versions, seed and data."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from sweeps import provenance
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def git(*args: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *args], cwd=tmp_path / "code", check=True, capture_output=True)
+
+    (tmp_path / "code").mkdir()
+    git("init", "-q")
+    (tmp_path / "code" / "loop.py").write_text("a = 1\n")
+    git("add", "."), git("commit", "-qm", "x")
+    return tmp_path / "code"
+
+
+def test_a_clean_commit_has_no_diff(repository, tmp_path):
+    files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
+    assert list(files) == [provenance.KEPT]
+    (entry,) = json.loads((tmp_path / provenance.KEPT).read_text())
+    assert (entry["seed"], entry["data_fingerprint"], entry["git"]["dirty"]) == (7, "abc", "no")
+    assert len(entry["git"]["commit"]) == 40 and {"python", "ray", "optuna"} <= set(entry["versions"])
+
+
+def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
+    (repository / "loop.py").write_text("a = 2\n")
+    (repository / "new.py").touch()
+    files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
+    assert "-a = 1\n+a = 2\n" in files["code.diff"] and "# not in git: new.py" in files["code.diff"]
+    again = provenance.keep(tmp_path, repository, 7, "abc", 2e9)
+    assert set(again) == {provenance.KEPT, "code-2.diff"} and (tmp_path / "code-2.diff").is_file()
+    assert [entry["diff"] for entry in json.loads(again[provenance.KEPT])] == ["code.diff", "code-2.diff"]
+
+
+def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "MOST_DIFF", 100)
+    (repository / "loop.py").write_text("é" * 1000)
+    text = provenance.diff(repository)
+    assert len(text.encode()) < 150 and "cut here, at 100 bytes" in text
+
+
+def test_outside_of_git_there_is_all_but_the_commit(tmp_path):
+    files = provenance.keep(tmp_path, tmp_path, 0, "abc", 1e9)
+    assert list(files) == [provenance.KEPT] and json.loads(files[provenance.KEPT])[0]["git"] == {}

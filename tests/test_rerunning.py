@@ -1,0 +1,56 @@
+"""One trial once more: equal to the bit, or from which step on it differs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from sweeps.rerunning import Compared, first_difference
+from tests.commands import command, space_of
+
+CURVE = ((1, 0.5), (2, math.nan), (3, 0.25))
+
+
+def test_curves_are_compared_to_the_bit():
+    assert first_difference(CURVE, CURVE) is None
+    assert first_difference(CURVE, (*CURVE[:2], (3, math.nextafter(0.25, 1)))) == 3
+    assert first_difference(CURVE, CURVE[:2]) == 3 and first_difference((), CURVE) == 1
+
+
+def test_what_is_said_of_it():
+    assert str(Compared("0003", CURVE, CURVE)) == "trial 0003: 3 steps, equal to the bit"
+    other = Compared("0003", CURVE, (*CURVE[:2], (3, 0.3)))
+    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: 0.25 then, 0.3 now"
+    assert "no report now" in str(Compared("0003", CURVE, CURVE[:2]))
+    assert "fails now: boom" in str(Compared("0003", CURVE, CURVE, "boom"))
+    assert Compared("0003", CURVE, CURVE, "boom", failed=True).equal
+    assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_the_same_again(tmp_path):
+    file = space_of(tmp_path, "seeded", limits="max_trials: 3, max_concurrent_trials: 1")
+    outs = []
+    for name in ("a", "b"):
+        process = command("run", file, "--dir", tmp_path / name, "--json")
+        out, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+        outs.append(json.loads(out))
+    curves = []
+    for out in outs:
+        shown = json.loads(command("show", out["dir"], "--json").communicate(timeout=60)[0])
+        curves.append([(t["trial"], t["params"], t["seed"], t["curve"]) for t in shown["all"]])
+    assert curves[0] == curves[1] and len({str(c[3]) for c in curves[0]}) == 3
+    before = sorted(f.name for f in Path(outs[0]["dir"]).iterdir())
+    assert {"provenance.json"} <= set(before)
+    again = command("rerun", outs[0]["dir"], "1")
+    assert again.communicate(timeout=100)[0] == "trial 0001: 5 steps, equal to the bit\n" and again.returncode == 0
+    assert sorted(f.name for f in Path(outs[0]["dir"]).iterdir()) == before, "nothing of the sweep is changed"
+    (tmp_path / "changed").touch()
+    other = command("rerun", outs[0]["dir"], "1", "--json")
+    told = json.loads(other.communicate(timeout=100)[0])
+    assert other.returncode == 1 and (told["equal"], told["differs_from"]) == (False, 3)
