@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
@@ -32,6 +33,9 @@ CHECKPOINT_BYTES = (
     "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
     " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
 )
+
+# Of a checkpoint, what only going on with the training needs: a bundle is made without it.
+RESUME_FILES = ("latest.pt",)
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 METRICS = {
@@ -147,7 +151,7 @@ def load(folder: str) -> Model:
     """The best model of a checkpoint that `train_func` wrote."""
     stored = json.loads(Path(folder, "architecture.json").read_text())
     architecture = Architecture(**stored | {"columns": tuple(stored["columns"])})
-    return Model(architecture, torch.load(Path(folder, "model.pt"), map_location="cpu", weights_only=True))
+    return Model(architecture, load_file(Path(folder, "model.safetensors")))
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -241,7 +245,7 @@ class _Best:
     def save(self, network: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, folder: Path) -> None:
         """Write the best epoch's model, and what going on from `epoch` needs."""
         weights = self.weights or _weights(network)
-        torch.save(weights, folder / "model.pt")
+        save_file(weights, folder / "model.safetensors")
         (folder / "architecture.json").write_text(json.dumps(asdict(self.architecture)))
         latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict()}
         torch.save(latest | {"best_epoch": self.epoch, "best_value": self.value}, folder / "latest.pt")
@@ -254,7 +258,7 @@ class _Best:
         latest = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
         self.epoch, self.value = latest["best_epoch"], latest["best_value"]
         if self.epoch is not None:
-            self.weights = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+            self.weights = load_file(folder / "model.safetensors")
         return latest
 
 

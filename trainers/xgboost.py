@@ -31,6 +31,9 @@ CHECKPOINT_BYTES = (
     " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
 )
 
+# Of a checkpoint, what only going on with the training needs: a bundle is made without it.
+RESUME_FILES = ("latest.ubj", "state.json")
+
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
 METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
 # What the objective may be, by the label's task: of train and of valid, unless its name says which.

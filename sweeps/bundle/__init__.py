@@ -3,16 +3,39 @@
 An MLflow `pyfunc` model that needs neither this checkout nor a Ray cluster:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's
-    manifest.json                                           how it was made, and the SHA-256 of every other file
-    code/                                                   sweeps, trainers and the user's modules, as they were
-    data/sweep/model/                                       the best step's checkpoint
-    data/sweep/preprocessor.pkl                             the fitted chain, if the trial had one
+    manifest.json, manifest.sha256                          how it was made, and the SHA-256 of every other file; of the manifest
+    code/, code/_sweeps/                                    the user's modules, as they were; what it needs of sweeps and trainers
+    data/sweep/model/                                       the best step's checkpoint, without what only going on from it needs
+    data/sweep/preprocessor.json                            the fitted chain; preprocessor-N.pkl for a step that is no plain data
     data/sweep/check.parquet, check.npy                     raw rows, and what the model answered for them in training
 """
 
-from sweeps.bundle.export import copy_checkpoint, export
-from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.bundle.predict import predict_file
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.bundle.manifest import Manifest
+    from sweeps.bundle.model import Bundle, load_bundle
+    from sweeps.bundle.predict import predict_file
+    from sweeps.bundle.write import copy_checkpoint, export
 
 __all__ = ["Bundle", "Manifest", "copy_checkpoint", "export", "load_bundle", "predict_file"]
+
+# A bundle carries the modules that it loads and predicts with; the others must not be needed for that.
+_LAZY = {
+    "Bundle": "model",
+    "Manifest": "manifest",
+    "copy_checkpoint": "write",
+    "export": "write",
+    "load_bundle": "model",
+    "predict_file": "predict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(f"sweeps.bundle.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'sweeps.bundle' has no attribute '{name}'")

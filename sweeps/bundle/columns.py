@@ -56,13 +56,14 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
         frame: raw rows; further columns are ignored.
 
     Raises:
-        InputError: every column that is missing, or every value that its column cannot hold.
+        InputError: all columns that are missing, in one line, or every value that its column cannot hold.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
-        raise InputError(Problem("input", f"column `{name}` is missing{_hint(name, spare)}") for name in missing)
+        names = ", ".join(f"`{name}`{_hint(name, spare)}" for name in missing)
+        raise InputError(Problem("input", f"column {names} is missing" if len(missing) == 1 else f"columns {names} are missing"))
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}
     for column in columns:
@@ -76,9 +77,9 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
-    """`; did you mean ...?` where a spare column is near."""
+    """` (did you mean ...?)` where a spare column is near."""
     tail = nearest(name, names)
-    return f"; {tail}" if tail.startswith("did you mean") else ""
+    return f" ({tail})" if tail.startswith("did you mean") else ""
 
 
 def _typed(values: pd.Series, column: Column) -> pd.Series:

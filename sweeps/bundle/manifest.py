@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import zipfile
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sweeps.bundle import seal
 from sweeps.errors import BundleError, InputError, Problem
 
-FILE = "manifest.json"
+FILE = seal.MANIFEST
 DATA = "data/sweep"  # where MLflow puts the data folder that `export` hands it
 MODEL = "model"
-PREPROCESSOR = "preprocessor.pkl"
+WHOLE = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
-PICKLES = (".pkl", ".pickle", ".joblib", ".cloudpickle")
 
 Scalar = bool | int | float | str | None
 
@@ -48,12 +48,12 @@ class Manifest(BaseModel):
         columns: the raw features, in their order in training.
         checked: whether predictions made in training were there to compare with.
         made: the sweep's facts: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
-        pickled: files that run code when they are read: load them only from someone you trust.
+        pickled: each file that is a pickle, and so can run code when it is read -> what is in it.
         files: path inside the bundle -> SHA-256, of every file but the manifest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     created: str
     load: str
     label: str | None
@@ -64,12 +64,13 @@ class Manifest(BaseModel):
     made: dict[str, Any]
     python: str
     requirements: list[str]
-    pickled: list[str]
+    pickled: dict[str, str]
     files: dict[str, str] = Field(default_factory=dict)
 
     def write(self, bundle: Path) -> None:
-        """Write it into a bundle whose other files are all there."""
+        """Write it into a bundle whose other files are all there, and seal that."""
         (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        seal.seal(bundle)
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:
@@ -93,31 +94,16 @@ class Manifest(BaseModel):
         except (OSError, UnicodeDecodeError) as e:
             raise BundleError(f"{file}: cannot be read: {e}") from None
 
-    def verify(self, bundle: Path, under: str = "") -> None:
-        """Compare files with the digests taken at export.
-
-        Args:
-            under: only files whose path starts with this.
-
-        Raises:
-            BundleError: naming the first file that is missing or differs.
-        """
-        for name, digest in self.files.items():
-            if name.startswith(under):
-                file = bundle / name
-                if not file.is_file():
-                    raise BundleError(f"{bundle}: {name} is missing")
-                if sha256(file) != digest:
-                    raise BundleError(f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the manifest's")
-
-
-def sha256(file: Path) -> str:
-    """The hex digest of a file."""
-    with open(file, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
 
 def digests(bundle: Path) -> dict[str, str]:
-    """The digest of every file of a bundle but its manifest, by POSIX path inside it."""
-    files = sorted(p for p in bundle.rglob("*") if p.is_file() and p != bundle / FILE)
-    return {p.relative_to(bundle).as_posix(): sha256(p) for p in files}
+    """The SHA-256 of every file of a bundle but its seal's, by POSIX path inside it."""
+    return {name: seal.sha256(bundle / name) for name in seal.files_of(bundle)}
+
+
+def is_pickle(file: Path) -> bool:
+    """Whether a file is a pickle by its first bytes, or one of torch's, which are pickles in a ZIP file."""
+    with open(file, "rb") as f:
+        head = f.read(4)
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return True
+    return head == b"PK\x03\x04" and zipfile.is_zipfile(file) and any(n.endswith("data.pkl") for n in zipfile.ZipFile(file).namelist())

@@ -1,9 +1,8 @@
-"""A loaded bundle: raw rows in, predictions out. MLflow's loader module; imports no MLflow itself."""
+"""A loaded bundle: raw rows in, predictions out. Imports no MLflow."""
 
 from __future__ import annotations
 
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from sweeps import refs
-from sweeps.bundle import columns
-from sweeps.bundle.manifest import DATA, MODEL, PREPROCESSOR, Manifest
-from sweeps.errors import BundleError
+from sweeps.bundle import columns, seal
+from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
+from sweeps.data import stored
+from sweeps.errors import BundleError, InputError, Problem
 
 
 class Bundle:
@@ -57,26 +57,41 @@ class Bundle:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Load a bundle, with the code that it carries.
+    """Load a bundle, with the code that it carries, once every file of it is seen to be the one that was exported.
 
     Raises:
         InputError: there is no bundle at `path`.
-        BundleError: a file of it is missing, broken or not the one that was exported.
+        BundleError: a file is missing, changed or one too many; or it cannot be loaded.
     """
     path = Path(path).resolve()
-    manifest = Manifest.read(path)
-    manifest.verify(path)
-    code = str(path / "code")
-    if code not in sys.path:
-        sys.path.insert(0, code)
-    data = path / DATA
-    fitted = None
+    if not path.is_dir():
+        raise InputError(Problem(str(path), "there is no such folder"))
+    if not (path / seal.MANIFEST).is_file():
+        raise InputError(Problem(str(path), f"not a bundle: it has no {seal.MANIFEST}"))
     try:
-        if (data / PREPROCESSOR).is_file():
-            with open(data / PREPROCESSOR, "rb") as f:
-                fitted = pickle.load(f)
+        seal.verify(path)
+    except seal.Broken as e:
+        raise BundleError(str(e)) from None
+    seal.use_code(path)
+    return load_verified(path)
+
+
+def load_verified(path: Path) -> Bundle:
+    """The same for a bundle that is verified, and whose code can be imported.
+
+    Raises:
+        BundleError: it cannot be loaded.
+    """
+    manifest = Manifest.read(path)
+    data = path / DATA
+    fitted: Any = None
+    try:
+        if (data / stored.FILE).is_file():
+            fitted = stored.load(data)
+        elif (data / WHOLE).is_file():
+            fitted = pickle.loads((data / WHOLE).read_bytes())
         model = refs.resolve(manifest.load)(str(data / MODEL))
-    except (refs.RefError, ImportError, AttributeError, pickle.UnpicklingError) as e:
+    except (refs.RefError, ImportError, AttributeError, KeyError, pickle.UnpicklingError) as e:
         raise BundleError(f"{path}: cannot be loaded: {e}; it was made with {', '.join(manifest.requirements)}") from e
     if not callable(getattr(model, "predict", None)):
         raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")
@@ -127,8 +142,3 @@ def _require(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -
     if not holds:
         shape = f"shape {output.shape}, {output.dtype}"
         raise BundleError(f"`{manifest.load}`: predict gave {shape}; for a {manifest.task} label it must be {wanted}")
-
-
-def _load_pyfunc(data_path: str) -> Bundle:
-    """What MLflow calls with the data folder."""
-    return load_bundle(Path(data_path).resolve().parents[1])

@@ -27,11 +27,13 @@ class Needs:
     """What some modules pull in.
 
     Attributes:
-        local: top-level name -> the file or the package's folder to ship.
+        local: name -> the file or the package's folder to ship.
+        ours: path -> file, of the modules of sweeps and trainers.
         packages: top-level names that must be installed.
     """
 
     local: dict[str, Path]
+    ours: dict[str, Path]
     packages: frozenset[str]
 
 
@@ -48,6 +50,7 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
     roots = tuple(roots)
     todo, seen = list(modules), set()
     local: dict[str, Path] = {}
+    ours: dict[str, Path] = {}
     packages: set[str] = set()
     while todo:
         module = todo.pop()
@@ -61,15 +64,19 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
         if _installed(file) and top not in HOUSE:
             packages.add(top)
             continue
-        start = refs.source_of(top, roots) or file
-        start = start.resolve()
-        local[top] = start.parent if start.name == "__init__.py" else start
+        if top in HOUSE:
+            place = module.replace(".", "/")
+            ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = file.resolve()
+        else:
+            start = (refs.source_of(top, roots) or file).resolve()
+            whole = start.parent if start.name == "__init__.py" else start
+            local[whole.name] = whole
         if "." in module:
             todo.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
             todo += _imports(file, package, lazy=top not in HOUSE)
-    return Needs(local, frozenset(packages))
+    return Needs(local, ours, frozenset(packages))
 
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
@@ -139,6 +146,7 @@ def _libraries() -> tuple[Path, ...]:
         paths["platstdlib"],
         site.getusersitepackages(),
         *site.getsitepackages(),
+        *(p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")),  # of an environment that this one looks into
     ]
     return tuple(dict.fromkeys(Path(p).resolve() for p in folders))
 

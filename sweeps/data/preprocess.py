@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,112 +14,13 @@ import pyarrow as pa
 
 from sweeps import refs
 from sweeps.data import ray_stages, stages
-from sweeps.data.columns import PLACE, Column, column_of, enter, is_categorical, is_number, select
+from sweeps.data.columns import PLACE, column_of, is_categorical, is_number, select
+from sweeps.data.fitted import Applied, Fitted, entered, in_a_line
+from sweeps.data.plainly import plainly
 from sweeps.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.space import Step
-
-
-@dataclass(frozen=True)
-class Applied:
-    """A step as it was asked for. (Not `sweeps.space.Step`: a bundle must load without the reader of space files.)"""
-
-    name: str
-    columns: Any = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A fitted chain. Picklable; `transform` starts and needs no Ray.
-
-    Attributes:
-        steps: what was asked for.
-        label: the label's column, passed through untouched; None for none.
-        inputs: the columns of the train split, without the label, as they were.
-        stages: the fitted steps that do something.
-        empty: no rows of the result: its columns and dtypes.
-    """
-
-    steps: tuple[Applied, ...]
-    label: str | None
-    inputs: tuple[Column, ...]
-    stages: tuple[stages.Stage, ...]
-    empty: pd.DataFrame = field(repr=False)
-
-    @property
-    def columns_in(self) -> tuple[str, ...]:
-        """The raw columns that `transform` needs."""
-        return tuple(column.name for column in self.inputs)
-
-    @property
-    def columns_out(self) -> tuple[str, ...]:
-        """The prepared columns, without the label."""
-        return tuple(self.empty.columns)
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The top-level modules that unpickling imports, besides sweeps, pandas, NumPy and pyarrow: "ray", "sklearn", yours."""
-        found = set()
-        for stage in self.stages:
-            made = stage.function if isinstance(stage, stages.FunctionStage) else type(getattr(stage, "made", stage))
-            found.add(made.__module__.partition(".")[0])
-            if isinstance(stage, ray_stages.RayStage):
-                found |= {"ray", *(str(v.__module__).partition(".")[0] for v in vars(stage.made).values() if callable(v))}
-        return tuple(sorted(found))
-
-    def transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Prepared features of raw rows.
-
-        Every row is treated alike: the transform of some of the rows is some of the rows of the transform, to the bit. Without
-        a step integers stay integers; with one they are floats, and so are codes of categories.
-
-        Args:
-            df: has the columns of `columns_in` in any order; others are ignored, but for the label, which comes back
-                untouched as the last column.
-
-        Returns:
-            The columns of `columns_out`, in their order, with the index of `df`.
-
-        Raises:
-            InputError: a column is missing, or holds text where training had numbers.
-        """
-        missing = [name for name in self.columns_in if name not in df.columns]
-        if missing:
-            names = ", ".join(f"`{name}`" for name in missing)
-            raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
-        out = _enter(self.inputs, df, whole=not self.stages)
-        if self.stages and not len(df):
-            out = self.empty.copy()
-        elif self.stages:
-            try:
-                for stage in self.stages:
-                    out = stage.apply(out)
-                out = _settle(out, self.empty)
-            except InputError:
-                raise
-            except Exception as e:
-                raise InputError(Problem("rows", _in_a_line(e))) from e
-        out = out.set_axis(df.index, axis=0)
-        if self.label is not None and self.label in df.columns:
-            out[self.label] = df[self.label]
-        return out
-
-
-def _enter(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
-    """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
-    given = df[[c.name for c in inputs]].reset_index(drop=True)
-    return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
-
-
-def _settle(frame: pd.DataFrame, empty: pd.DataFrame) -> pd.DataFrame:
-    """The prepared columns in the order and dtypes of training."""
-    missing = [n for n in empty.columns if n not in frame.columns]
-    if missing:
-        raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
-    columns = {n: frame[n] if frame[n].dtype == empty[n].dtype else frame[n].astype(empty[n].dtype) for n in empty.columns}
-    return pd.DataFrame(columns, index=frame.index)
 
 
 def _settled_dtype(values: pd.Series) -> Any:
@@ -149,15 +49,16 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     todo = [step for step in chain if not _is_label_encoder(step, label)]
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
     raw = train.select([c.name for c in inputs]).to_pandas()
-    frame = _enter(inputs, raw, whole=False)
+    frame = entered(inputs, raw, whole=False)
     fitted: list[stages.Stage] = []
     for step in todo:
         stage = _fit_step(step, frame, label, target)
         if stage is not None:
+            stage = plainly(stage, frame)
             frame = _tried(step, functools.partial(_applied, stage, frame))
             fitted.append(stage)
     if not fitted:
-        return Fitted(chain, label, inputs, (), _enter(inputs, raw.iloc[:0], whole=True))
+        return Fitted(chain, label, inputs, (), entered(inputs, raw.iloc[:0], whole=True))
     if not len(frame.columns):
         raise InputError(Problem(PLACE, "the chain leaves no column to train on"))
     empty = frame.iloc[:0].astype({n: _settled_dtype(frame[n]) for n in frame.columns})
@@ -182,14 +83,7 @@ def _tried(step: Applied, call: Callable[[], Any]) -> Any:
     except InputError:
         raise
     except Exception as e:
-        raise InputError(Problem(PLACE, f"{step.name}: {_in_a_line(e)}")) from e
-
-
-def _in_a_line(e: Exception) -> str:
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's, whose text is a traceback that ends in the error
-        return lines[-1]
-    return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"
+        raise InputError(Problem(PLACE, f"{step.name}: {in_a_line(e)}")) from e
 
 
 def _applied(stage: stages.Stage, frame: pd.DataFrame) -> pd.DataFrame:

@@ -19,13 +19,10 @@ import pyarrow as pa
 
 from sweeps import refs
 from sweeps.data.columns import PLACE, is_number, plain_names
+from sweeps.data.plain import MISSING_NUMBER, MISSING_TEXT
 from sweeps.data.sources import quiet
 from sweeps.data.stages import replace
 from sweeps.errors import InputError, Problem
-
-# Encoders of Ray raise on missing values: they get a category of their own, in training and prediction alike
-MISSING_TEXT = "__missing__"
-MISSING_NUMBER = float(np.finfo(np.float64).max)
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
 # These write one list a row; every element becomes a column, as no model reads lists

@@ -65,7 +65,7 @@ def test_order_and_extra_columns_do_not_matter():
 def test_every_missing_column_is_named_with_the_nearest():
     with pytest.raises(InputError) as e:
         conform(RAW.drop(columns=["real", "when"]).assign(reel=1.0), COLUMNS)
-    assert str(e.value) == "input: column `real` is missing; did you mean `reel`?\ninput: column `when` is missing"
+    assert str(e.value) == "input: columns `real` (did you mean `reel`?), `when` are missing"
 
 
 def test_every_value_that_a_column_cannot_hold_is_named():

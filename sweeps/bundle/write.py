@@ -22,16 +22,18 @@ import numpy as np
 import pandas as pd
 
 from sweeps import refs
-from sweeps.bundle import columns, manifest
+from sweeps.bundle import columns, manifest, seal
 from sweeps.bundle.check import mlflow_pyfunc
 from sweeps.bundle.manifest import Column, Manifest
 from sweeps.bundle.needs import needs, pickled_modules, pins
+from sweeps.data import stored
+from sweeps.data.fitted import Fitted
 from sweeps.errors import BundleError
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
-LOADER = "sweeps.bundle.model"
+RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of sweeps
 EXAMPLE_ROWS = 5
 CHECK_SECONDS = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
@@ -83,8 +85,9 @@ def export(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         work = Path(folder)
-        data = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), fitted, raw, expected)
-        shipped, requirements = _stage_code(work / "code", load, roots, code, data / manifest.PREPROCESSOR)
+        left_out = refs.literal(refs.parse(load)[0], "RESUME_FILES", [Path(r) for r in roots]) or ()
+        data, named = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), tuple(left_out), fitted, raw, expected)
+        shipped, requirements = _stage_code(work / "code", load, roots, code, data)
         facts = Manifest(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             load=load,
@@ -96,13 +99,13 @@ def export(
             made=json.loads(json.dumps(made, default=str)),
             python=platform.python_version(),
             requirements=requirements,
-            pickled=[],
+            pickled={},
         )
         bundle = work / "bundle"
         with _quiet() as pyfunc:
             pyfunc.save_model(
                 path=str(bundle),
-                loader_module=LOADER,
+                loader_module=seal.LOADER,
                 data_path=str(data),
                 code_paths=[str(p) for p in shipped],
                 signature=_signature(facts),
@@ -110,7 +113,7 @@ def export(
                 pip_requirements=requirements,
             )
         files = manifest.digests(bundle)
-        pickled = [name for name in files if name.endswith(manifest.PICKLES)]
+        pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | named
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
         _check_afresh(bundle, target)
         _put(bundle, target, work / "old")
@@ -140,38 +143,49 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     return target
 
 
-def _stage_data(folder: Path, checkpoint: Path, fitted: Any, raw: pd.DataFrame, expected: np.ndarray | None) -> Path:
-    """What the loader reads, in one folder."""
+def _stage_data(
+    folder: Path, checkpoint: Path, left_out: tuple[str, ...], fitted: Any, raw: pd.DataFrame, expected: np.ndarray | None
+) -> tuple[Path, dict[str, str]]:
+    """What the loader reads, in one folder; and each pickle of the preprocessor -> the class of what is in it."""
     if not checkpoint.is_dir():
         raise BundleError(f"{checkpoint}: the checkpoint is gone")
-    shutil.copytree(checkpoint, folder / manifest.MODEL)
-    if fitted is not None:
-        try:
-            (folder / manifest.PREPROCESSOR).write_bytes(pickle.dumps(fitted))
-        except (pickle.PicklingError, TypeError, AttributeError) as e:
-            raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
+    shutil.copytree(checkpoint, folder / manifest.MODEL, ignore=shutil.ignore_patterns(*left_out))
+    pickled: dict[str, str] = {}
+    try:
+        if isinstance(fitted, Fitted):
+            pickled = stored.save(fitted, folder)
+        elif fitted is not None:
+            (folder / manifest.WHOLE).write_bytes(pickle.dumps(fitted))
+            pickled = {manifest.WHOLE: f"{type(fitted).__module__}.{type(fitted).__qualname__}"}
+    except (pickle.PicklingError, TypeError, AttributeError) as e:
+        raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
     try:
         raw.to_parquet(folder / manifest.CHECK_ROWS)
     except (ValueError, TypeError) as e:  # Arrow's errors are among them
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
     if expected is not None:
         np.save(folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-    return folder
+    return folder, {f"{manifest.DATA}/{name}": kind for name, kind in pickled.items()}
 
 
-def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], preprocessor: Path) -> tuple[list[Path], list[str]]:
+def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
     """Copies of the local modules that loading takes, and the requirements for the rest."""
     extra = [Path(p).resolve() for p in code]
-    modules = {LOADER, refs.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
-    if preprocessor.is_file():
-        modules |= pickled_modules(preprocessor.read_bytes())
+    modules = {RUNS, refs.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
+    for file in data.glob("*.pkl"):
+        modules |= pickled_modules(file.read_bytes())
+    if (data / stored.FILE).is_file():
+        modules |= {refs.parse(name)[0] for name in stored.references(data)}
     found = needs(modules, [*(Path(r).resolve() for r in roots), *(p.parent for p in extra)])
     folder.mkdir()
-    for source in {p.name: p for p in [*found.local.values(), *extra]}.values():
+    shutil.copyfile(seal.__file__, folder / f"{seal.LOADER}.py")
+    ours = {f"{Path(seal.OURS).name}/{name}": file for name, file in found.ours.items()}
+    for name, source in {**ours, **found.local, **{p.name: p for p in extra}}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, folder / source.name, ignore=LEFT_OUT)
+            shutil.copytree(source, folder / name, ignore=LEFT_OUT)
         else:
-            shutil.copyfile(source, folder / source.name)
+            shutil.copyfile(source, folder / name)
     return sorted(folder.iterdir()), pins(found.packages)
 
 
@@ -219,10 +233,10 @@ def _quiet() -> Iterator[Any]:
 
 def _check_afresh(bundle: Path, target: Path) -> None:
     """Run the check in a process that has nothing but the installed packages and the code that the bundle ships."""
-    code = bundle / "code"
+    code = os.pathsep.join([str(bundle / seal.OURS), str(bundle / seal.CODE)])
     env = {
         **os.environ,
-        "PYTHONPATH": str(code),
+        "PYTHONPATH": code,
         "PYTHONDONTWRITEBYTECODE": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "CUDA_VISIBLE_DEVICES": "",
@@ -230,7 +244,9 @@ def _check_afresh(bundle: Path, target: Path) -> None:
     command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
     try:
         # a session of its own: a Ctrl-C in the terminal is meant for the sweep, which finishes its export
-        done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS, start_new_session=True)
+        done = subprocess.run(
+            command, cwd=bundle / seal.CODE, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS, start_new_session=True
+        )
     except subprocess.TimeoutExpired:
         raise BundleError(f"{target}: not written: it took over {CHECK_SECONDS:.0f} s to load and predict in a fresh process") from None
     if done.returncode:

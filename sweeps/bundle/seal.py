@@ -1,0 +1,126 @@
+"""Is a bundle what was exported? MLflow's loader module, which looks before anything else of the bundle is read.
+
+Stands alone, on the standard library: a bundle carries a copy of this file, `code/sweeps_bundle.py`, and MLflow imports that first.
+`manifest.json` has the SHA-256 of every other file, and `manifest.sha256` that of `manifest.json`.
+
+It finds damage and mistakes. Who can write to a bundle can write a manifest to it, too: compare `manifest.sha256` with what
+the export printed, kept elsewhere, to know that it is the same bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+DIGEST = "manifest.sha256"
+CODE = "code"
+LOADER = "sweeps_bundle"
+OURS = "code/_sweeps"  # what a bundle needs of sweeps and of trainers, for a process that has no sweeps
+# MLflow writes this one into a model that it downloads from its registry
+TOLERATED = ("registered_model_meta",)
+
+
+class Broken(Exception):
+    """A bundle is not the one that was exported; the message names the folder and the file."""
+
+
+def sha256(file: Path) -> str:
+    """The hex digest of a file."""
+    with open(file, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def files_of(bundle: Path) -> list[str]:
+    """Every file of a bundle but these two of the seal, by POSIX path inside it, sorted; links are files."""
+    found = []
+    for folder, folders, names in os.walk(bundle):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        found += [Path(folder, name).relative_to(bundle).as_posix() for name in (*names, *links)]
+    return sorted(set(found) - {MANIFEST, DIGEST})
+
+
+def seal(bundle: Path) -> str:
+    """Write `manifest.sha256`; returns the digest. `sha256sum -c manifest.sha256` checks it, too."""
+    digest = sha256(bundle / MANIFEST)
+    (bundle / DIGEST).write_text(f"{digest}  {MANIFEST}\n", encoding="ascii")
+    return digest
+
+
+def verify(bundle: Path) -> None:
+    """Compare every file with the digests taken at export.
+
+    Raises:
+        Broken: a file differs, is missing, or is one too many; the first of them.
+    """
+    manifest, digest = bundle / MANIFEST, bundle / DIGEST
+    if not manifest.is_file():
+        raise Broken(f"{bundle}: {MANIFEST} is missing")
+    if not digest.is_file():
+        raise Broken(f"{bundle}: {DIGEST} is missing")
+    if digest.read_bytes() != f"{sha256(manifest)}  {MANIFEST}\n".encode():
+        raise Broken(f"{bundle}: {MANIFEST} is not the file that was exported: {DIGEST} does not hold its SHA-256")
+    try:
+        listed = {str(name): str(sha) for name, sha in json.loads(manifest.read_bytes())["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise Broken(f"{bundle}: {MANIFEST} lists no files: {type(e).__name__}: {e}") from None
+    there = set(files_of(bundle))
+    for name in sorted(listed):
+        if name not in there:
+            raise Broken(f"{bundle}: {name} is missing")
+        if (bundle / name).is_symlink():
+            raise Broken(f"{bundle}: {name} is a link, and was a file when it was exported")
+        if sha256(bundle / name) != listed[name]:
+            raise Broken(f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the manifest's")
+    for name in sorted(there - set(listed)):
+        # Python keeps this module's bytecode, if MLflow imports it; no other is written or read
+        mine = name.startswith(f"{CODE}/__pycache__/{LOADER}.") and name.endswith(".pyc")
+        if name not in TOLERATED and not mine:
+            raise Broken(f"{bundle}: {name} is one file too many: the manifest does not list it")
+
+
+class _Source(importlib.machinery.SourceFileLoader):
+    """Imports from source alone: bytecode beside it was never verified, and would be a file too many."""
+
+    def path_stats(self, path: Any) -> Any:
+        raise OSError("not asked")
+
+
+_hooked: set[str] = set()
+
+
+def use_code(bundle: Path) -> None:
+    """Let this process import the code that a bundle carries, before what else goes by those names; what is imported stays.
+
+    A process that has imported sweeps uses that: with a part of another beside it nothing would fit.
+    """
+    code = str(bundle / CODE)
+
+    def finder(path: str) -> Any:
+        if path != code and not path.startswith(code + os.sep):
+            raise ImportError
+        compiled = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
+        return importlib.machinery.FileFinder(path, (_Source, importlib.machinery.SOURCE_SUFFIXES), compiled)
+
+    if code not in _hooked:
+        _hooked.add(code)
+        sys.path_hooks.insert(0, finder)
+        for path in [p for p in sys.path_importer_cache if p == code or p.startswith(code + os.sep)]:
+            del sys.path_importer_cache[path]
+    for path in (code, *(() if "sweeps" in sys.modules else (str(bundle / OURS),))):
+        if path not in sys.path:
+            sys.path.insert(0, path)
+
+
+def _load_pyfunc(data_path: str) -> Any:
+    """What MLflow calls with the data folder."""
+    bundle = Path(data_path).resolve().parents[1]
+    verify(bundle)
+    use_code(bundle)
+    return importlib.import_module("sweeps.bundle.model").load_verified(bundle)

@@ -1,0 +1,110 @@
+"""A fitted chain of steps: raw rows in, prepared features out. What a bundle needs of `sweeps.data`, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from sweeps.data import stages
+from sweeps.data.columns import PLACE, Column, enter
+from sweeps.errors import InputError, Problem
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A step as it was asked for. (Not `sweeps.space.Step`: a bundle must load without the reader of space files.)"""
+
+    name: str
+    columns: Any = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted chain. Picklable; `transform` starts and needs no Ray.
+
+    Attributes:
+        steps: what was asked for.
+        label: the label's column, passed through untouched; None for none.
+        inputs: the columns of the train split, without the label, as they were.
+        stages: the fitted steps that do something.
+        empty: no rows of the result: its columns and dtypes.
+    """
+
+    steps: tuple[Applied, ...]
+    label: str | None
+    inputs: tuple[Column, ...]
+    stages: tuple[stages.Stage, ...]
+    empty: pd.DataFrame = field(repr=False)
+
+    @property
+    def columns_in(self) -> tuple[str, ...]:
+        """The raw columns that `transform` needs."""
+        return tuple(column.name for column in self.inputs)
+
+    @property
+    def columns_out(self) -> tuple[str, ...]:
+        """The prepared columns, without the label."""
+        return tuple(self.empty.columns)
+
+    def transform(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Prepared features of raw rows.
+
+        Every row is treated alike: the transform of some of the rows is some of the rows of the transform, to the bit. Without
+        a step integers stay integers; with one they are floats, and so are codes of categories.
+
+        Args:
+            df: has the columns of `columns_in` in any order; others are ignored, but for the label, which comes back
+                untouched as the last column.
+
+        Returns:
+            The columns of `columns_out`, in their order, with the index of `df`.
+
+        Raises:
+            InputError: a column is missing, or holds text where training had numbers.
+        """
+        missing = [name for name in self.columns_in if name not in df.columns]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
+        out = entered(self.inputs, df, whole=not self.stages)
+        if self.stages and not len(df):
+            out = self.empty.copy()
+        elif self.stages:
+            try:
+                for stage in self.stages:
+                    out = stage.apply(out)
+                out = _settle(out, self.empty)
+            except InputError:
+                raise
+            except Exception as e:
+                raise InputError(Problem("rows", in_a_line(e))) from e
+        out = out.set_axis(df.index, axis=0)
+        if self.label is not None and self.label in df.columns:
+            out[self.label] = df[self.label]
+        return out
+
+
+def entered(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
+    """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
+    given = df[[c.name for c in inputs]].reset_index(drop=True)
+    return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
+
+
+def _settle(frame: pd.DataFrame, empty: pd.DataFrame) -> pd.DataFrame:
+    """The prepared columns in the order and dtypes of training."""
+    missing = [n for n in empty.columns if n not in frame.columns]
+    if missing:
+        raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
+    columns = {n: frame[n] if frame[n].dtype == empty[n].dtype else frame[n].astype(empty[n].dtype) for n in empty.columns}
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def in_a_line(e: Exception) -> str:
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's, whose text is a traceback that ends in the error
+        return lines[-1]
+    return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"

@@ -1,0 +1,165 @@
+"""Bundles that were tampered with, and the page that shows what each was answered: `python -m tests.bundle.tampering` renews it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "tampered_bundles.md"
+COMMAND = "python -m tests.bundle.tampering"
+MARK = "SWEEPS_TEST_MARK"
+
+
+class Mark:
+    """A pickle that leaves a file behind when it is read."""
+
+    def __reduce__(self):
+        return exec, (f"import os; open(os.environ[{MARK!r}], 'w').close()",)
+
+
+MARKING = f"import os\nopen(os.environ[{MARK!r}], 'w').close()\n"
+
+
+@dataclass(frozen=True)
+class Tampered:
+    """One way to change a bundle.
+
+    Attributes:
+        what: in words.
+        do: changes the bundle's folder.
+    """
+
+    what: str
+    do: Callable[[Path], object]
+
+
+def flip(name: str, at: float = 0.5) -> Tampered:
+    """One bit of one byte, at a part of the file's length."""
+
+    def do(bundle: Path) -> None:
+        raw = bytearray((bundle / name).read_bytes())
+        raw[min(int(len(raw) * at), len(raw) - 1)] ^= 1
+        (bundle / name).write_bytes(raw)
+
+    place = "one byte" if at == 0.5 else "one byte near the end" if at > 0.5 else "one byte near the beginning"
+    return Tampered(f"{place} of `{name}`", do)
+
+
+def gone(name: str) -> Tampered:
+    return Tampered(f"without `{name}`", lambda bundle: (bundle / name).unlink())
+
+
+def more(name: str, content: bytes = b"") -> Tampered:
+    def do(bundle: Path) -> None:
+        (bundle / name).parent.mkdir(parents=True, exist_ok=True)
+        (bundle / name).write_bytes(content)
+
+    return Tampered(f"`{name}` added", do)
+
+
+def put(what: str, name: str, content: bytes) -> Tampered:
+    return Tampered(what, lambda bundle: (bundle / name).write_bytes(content))
+
+
+def swap(one: str, two: str) -> Tampered:
+    def do(bundle: Path) -> None:
+        a, b = (bundle / one).read_bytes(), (bundle / two).read_bytes()
+        (bundle / one).write_bytes(b)
+        (bundle / two).write_bytes(a)
+
+    return Tampered(f"`{one}` and `{two}` change places", do)
+
+
+def linked(name: str) -> Tampered:
+    def do(bundle: Path) -> None:
+        elsewhere = bundle.parent / f"elsewhere-{bundle.name}"
+        (bundle / name).rename(elsewhere)
+        (bundle / name).symlink_to(elsewhere)
+
+    return Tampered(f"`{name}` is a link to the same bytes elsewhere", do)
+
+
+def without_entry(bundle: Path) -> None:
+    import json
+
+    stored = json.loads((bundle / "manifest.json").read_text())
+    del stored["files"]["data/sweep/check.npy"]
+    (bundle / "manifest.json").write_text(json.dumps(stored, indent=2))
+    (bundle / "data/sweep/check.npy").unlink()
+
+
+MODEL, PICKLE, CHAIN = "data/sweep/model/model.ubj", "data/sweep/preprocessor-2.pkl", "data/sweep/preprocessor.json"
+CASES = (
+    flip(MODEL),
+    flip(MODEL, 0.999),
+    flip(CHAIN),
+    flip(PICKLE),
+    flip("data/sweep/check.parquet"),
+    flip("data/sweep/check.npy", 0.99),
+    flip("manifest.json", 0.3),
+    flip("manifest.sha256", 0.1),
+    flip("requirements.txt"),
+    flip("conda.yaml", 0.99),
+    flip("input_example.json"),
+    flip("code/_sweeps/sweeps/bundle/model.py"),
+    flip("code/_sweeps/sweeps/__init__.py", 0.02),
+    flip("code/_sweeps/trainers/xgboost.py"),
+    flip("code/sweeps_bundle.py", 0.002),
+    put("`MLmodel` with a line more, `# mine`", "MLmodel", b""),
+    put(f"`{PICKLE}` is another pickle, which runs a command", PICKLE, pickle.dumps(Mark())),
+    put("`code/_sweeps/trainers/xgboost.py` is a file of someone else's", "code/_sweeps/trainers/xgboost.py", MARKING.encode()),
+    put(f"`{MODEL}` is empty", MODEL, b""),
+    gone(MODEL),
+    gone(CHAIN),
+    gone(PICKLE),
+    gone("code/_sweeps/sweeps/errors.py"),
+    gone("manifest.sha256"),
+    gone("requirements.txt"),
+    more("code/numexpr.py", MARKING.encode()),
+    more("code/_sweeps/sweeps/bundle/sitecustomize.py", MARKING.encode()),
+    more("code/_sweeps/sweeps/__pycache__/errors.cpython-311.pyc", b"no bytecode"),
+    more("data/sweep/preprocessor-3.pkl", pickle.dumps(Mark())),
+    more(".notes", b"mine"),
+    swap("data/sweep/check.npy", "data/sweep/check.parquet"),
+    linked(MODEL),
+    Tampered("`data/sweep/check.npy` struck off the manifest, and gone", without_entry),
+)
+
+
+def applied(case: Tampered, bundle: Path) -> None:
+    """Tamper with a copy."""
+    if case.what.startswith("`MLmodel`"):
+        (bundle / "MLmodel").write_bytes((bundle / "MLmodel").read_bytes() + b"# mine\n")
+    else:
+        case.do(bundle)
+
+
+def page(answers: dict[str, tuple[str, str]]) -> str:
+    """The page: case -> the answer of `sweeps.load_bundle`, that of MLflow."""
+    head = f"""# Bundles that were tampered with, and what is said of them
+
+<!-- Written by `{COMMAND}`, which tests/bundle/test_tampered_bundles.py holds true. -->
+
+Each of these {len(answers)} was made of one good bundle, an XGBoost model behind a chain with one pickle, and loaded twice: by
+`sweeps.load_bundle` (so by `sweeps predict` and `sweeps serve`, exit code 1), and by `mlflow.pyfunc.load_model` in a process without
+sweeps. The answer begins with the bundle's path. Nothing of the bundle was unpickled, and none of its code imported but for the module that
+looks, `code/sweeps_bundle.py`.
+
+| what was done | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, where it differs |
+|---|---|---|
+"""
+    return head + "".join(f"| {what} | {ours} | {theirs if theirs != ours else ''} |\n" for what, (ours, theirs) in answers.items())
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "trainers")]
+    from test_tampered_bundles import answered, good
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault(MARK, str(Path(folder, "mark")))
+        PAGE.write_text(page(answered(good(Path(folder)), Path(folder))), encoding="utf-8")

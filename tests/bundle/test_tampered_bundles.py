@@ -1,0 +1,94 @@
+"""Every way to tamper with a bundle of the table: refused with the file's name, and nothing of it was run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tampering
+from test_bundle_of_trainers import SKLEARN, trained
+
+import trainers.xgboost
+from sweeps.bundle import export, load_bundle
+from sweeps.errors import BundleError
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
+
+BY_MLFLOW = """
+import json, sys, mlflow.pyfunc
+for folder in sys.argv[1:]:
+    path = list(sys.path)
+    try:
+        mlflow.pyfunc.load_model(folder)
+        answer = "loaded"
+    except Exception as e:
+        answer = (type(e).__name__ + ": " if type(e).__name__ != "Broken" else "") + str(e).splitlines()[0]
+    ran = [m for m in sys.modules if m.split(".")[0] in ("sweeps", "trainers", "xgboost")]
+    print(json.dumps([answer, ran]))
+    sys.path[:] = path
+    sys.modules.pop("sweeps_bundle", None)
+"""
+
+
+def good(folder: Path) -> Path:
+    """A bundle with a pickle in it."""
+    (folder / "training").mkdir()
+    return export(folder / "good" / "bundle", **trained(trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"))
+
+
+def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:
+    """Each case -> what is said of it, without the bundle's path."""
+    copies = {}
+    for i, case in enumerate(tampering.CASES):
+        copies[case.what] = Path(shutil.copytree(bundle, folder / f"case-{i}"))
+        tampering.applied(case, copies[case.what])
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    command = [sys.executable, "-c", BY_MLFLOW, *map(str, copies.values())]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=100)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(copies), done.stderr
+    answers = {}
+    for (what, copy), (theirs, ran) in zip(copies.items(), lines, strict=True):
+        assert not ran, f"{what}: MLflow imported {ran}"
+        try:
+            load_bundle(copy)
+            ours = "loaded"
+        except BundleError as e:
+            ours = str(e)
+        answers[what] = (ours.replace(f"{copy}: ", ""), theirs.replace(f"{copy}: ", ""))
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tampered")
+    mark = folder / "mark"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(tampering.MARK, str(mark))
+        bundle = good(folder)
+        load_bundle(bundle)
+        yield answered(bundle, folder), mark
+
+
+def test_every_one_is_refused_with_the_files_name(answers):
+    found, _ = answers
+    assert len(found) == len(tampering.CASES) >= 30
+    for what, (ours, theirs) in found.items():
+        name = what.split("`")[1]
+        for answer in (ours, theirs):
+            assert answer != "loaded", what
+            said = ("manifest.json", "manifest.sha256") if "manifest" in what else (name, name.rpartition("/")[2])
+            assert any(n in answer for n in said), (what, answer)
+
+
+def test_nothing_was_run(answers):
+    assert not answers[1].exists()
+
+
+def test_the_page_is_the_table(answers):
+    assert tampering.PAGE.read_text(encoding="utf-8") == tampering.page(answers[0]), f"it is out of date; renew it: {tampering.COMMAND}"
