@@ -50,6 +50,8 @@ REPORTS = {
     "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"),
     "regression": ("valid-rmse", "valid-mae", "train-loss"),
 }
+BLOCK = 64  # rows that a loaded model is asked at once
+WIDTH = 16  # units that each of its layers has at least
 ROWS_AT_ONCE = 65_536  # of `valid`, so that a wide layer over a large table does not fill the memory
 
 
@@ -124,7 +126,7 @@ class Architecture:
     def predict(self, network: nn.Module, inputs: torch.Tensor) -> np.ndarray:
         """Predictions of a network in evaluation mode: float64, P(second class) (n,), probabilities (n, k) or values (n,)."""
         with torch.inference_mode():
-            parts = [network(part).to("cpu", torch.float64) for part in inputs.split(ROWS_AT_ONCE)]
+            parts = [network(part)[:, : self.outputs].to("cpu", torch.float64) for part in inputs.split(ROWS_AT_ONCE)]
             out = torch.cat(parts) if parts else torch.zeros((0, self.outputs), dtype=torch.float64)
             if self.task == "binary":
                 return torch.sigmoid(out[:, 0]).numpy()
@@ -138,13 +140,37 @@ class Model:
 
     def __init__(self, architecture: Architecture, weights: dict[str, torch.Tensor]):
         self.architecture = architecture
-        self.network = architecture.build()
-        self.network.load_state_dict(weights)
-        self.network.eval()
+        network = architecture.build()
+        network.load_state_dict(weights)
+        self.network = _widened(network).eval()
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,)."""
-        return self.architecture.predict(self.network, _inputs(features[list(self.architecture.columns)]))
+        """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,).
+
+        What is answered for a row does not depend on the rows that are asked with it. A matrix product of another number of rows
+        rounds otherwise, so rows are asked in blocks of `BLOCK`.
+        """
+        inputs = _inputs(features[list(self.architecture.columns)])
+        rows = len(inputs)
+        padded = nn.functional.pad(inputs, (0, 0, 0, -rows % BLOCK))
+        found = [self.architecture.predict(self.network, block) for block in padded.split(BLOCK)] if rows else []
+        return np.concatenate(found)[:rows] if found else self.architecture.predict(self.network, inputs)
+
+
+def _widened(network: nn.Module) -> nn.Module:
+    """The same network with layers of `WIDTH` units or more, the new ones 0: in a narrower one a row's place changes the last bits."""
+    layers: list[nn.Module] = []
+    inputs: int | None = None
+    for layer in network.children():
+        if isinstance(layer, nn.Linear):
+            rows, columns = layer.weight.shape
+            wide = nn.Linear(columns if inputs is None else inputs, max(rows, WIDTH))
+            with torch.no_grad():
+                wide.weight.zero_()[:rows, :columns] = layer.weight
+                wide.bias.zero_()[:rows] = layer.bias
+            layer, inputs = wide, wide.out_features
+        layers.append(layer)
+    return nn.Sequential(*layers)
 
 
 def load(folder: str) -> Model:
