@@ -180,8 +180,7 @@ class Conductor:
         """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
         if self.ledger.standing(number).steps > rung:
             return Verdict.CONTINUE
-        value = self.ledger.value_at(number, rung)
-        return self.scheduler.verdict(self.ledger.at_rung(rung, number), value, self.ledger.minimize)
+        return self.ledger.verdict(number, rung)
 
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
@@ -296,7 +295,8 @@ class Conductor:
         )
 
     def _left(self, now: float) -> Left | None:
-        stops = (*self.scheduler.rungs, self.scheduler.max_t) if self.scheduler.max_t else ()
+        rungs = () if isinstance(self.scheduler.rungs, range) else self.scheduler.rungs
+        stops = (*rungs, self.scheduler.max_t) if self.scheduler.max_t else ()
         going = []
         for r in self.running.values():
             known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())

@@ -26,6 +26,7 @@ from sweeps.resources import concurrency
 from sweeps.result import SweepResult
 from sweeps.search import storage as storages
 from sweeps.search import verdicts
+from sweeps.search.extras import missing
 from sweeps.shell import resume_of
 from sweeps.snapshot import opening
 from sweeps.space import Space, known_fits
@@ -73,6 +74,8 @@ def run(
     root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
     look_at_root(root)
     look(space)
+    if problems := missing(space.search.algorithm):
+        raise placed(space, problems)
     if address:
         cluster.reach(address)
         cluster.prepare_authentication()
@@ -473,7 +476,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         metric=space.objective.metric,
         goal=space.objective.goal,
         max_t=scheduler.max_t,
-        rungs=frozenset(scheduler.rungs),
+        rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
         trial_timeout=space.limits.trial_timeout,
     )
 

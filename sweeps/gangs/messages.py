@@ -31,7 +31,7 @@ class Job:
     metric: str
     goal: str
     max_t: int | None
-    rungs: frozenset[int]
+    rungs: frozenset[int] | range
     trial_timeout: float | None = None
 
 

@@ -135,6 +135,6 @@ def plan(space: Space, resources: Mapping[str, float], table: Table | None = Non
         gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit),
         variants=variants(space),
         fits=fits(space, counts),
-        steps=steps(scheduler, trials, min(limit, room)),
+        steps=steps(scheduler, trials, min(limit, room), space.search.seed),
         disk=disk(space, table, free),
     )

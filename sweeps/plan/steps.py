@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from sweeps.search.verdicts import Asha, Scheduler
+from sweeps.search.verdicts import Asha, Hyperband, Median, Scheduler
 from sweeps.trial import Verdict
 
 # Trials that are simulated at most; of those after them as many pass a rung as should, within a tenth.
@@ -26,6 +27,7 @@ class Steps:
         most: every trial goes on to `max_t`.
         rungs: the steps at which trials are compared.
         max_t: the step at which a trial ends.
+        every: trials are compared at every step from the first of `rungs` on, which has no more.
     """
 
     least: int
@@ -33,9 +35,10 @@ class Steps:
     most: int
     rungs: tuple[int, ...]
     max_t: int
+    every: bool = False
 
 
-def steps(scheduler: Scheduler, trials: int, at_once: int) -> Steps | None:
+def steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0) -> Steps | None:
     """The bounds of what a scheduler spends; None where nothing but the loop ends a trial.
 
     At least: of all values at a rung the first goes on, as there is none better on record. So one trial at least comes to every
@@ -49,20 +52,34 @@ def steps(scheduler: Scheduler, trials: int, at_once: int) -> Steps | None:
         scheduler: what stops trials.
         trials: how many begin.
         at_once: how many run side by side.
+        seed: the sweep's, of which brackets are drawn.
     """
     if scheduler.max_t is None:
         return None
-    rungs, most = scheduler.rungs, trials * scheduler.max_t
-    if not rungs or not isinstance(scheduler, Asha):
-        return Steps(most, most, most, rungs, scheduler.max_t)
-    least = scheduler.max_t + (trials - 1) * rungs[0]
-    return Steps(least, min(max(typical(scheduler, trials, at_once), least), most), most, rungs, scheduler.max_t)
+    rungs, max_t, most = scheduler.rungs, scheduler.max_t, trials * scheduler.max_t
+    if isinstance(scheduler, Hyperband) and rungs:
+        sizes = Counter(scheduler.bracket(seed, number) for number in range(trials))
+        least = sum(max_t + (n - 1) * scheduler.grace_periods[bracket] for bracket, n in sizes.items())
+    elif isinstance(scheduler, Asha) and rungs:
+        least = max_t + (trials - 1) * rungs[0]
+    elif isinstance(scheduler, Median) and rungs:
+        whole = min(trials, scheduler.min_trials)
+        least = whole * max_t + (trials - whole) * rungs[0]
+    else:
+        return Steps(most, most, most, (), max_t)
+    between = min(max(typical(scheduler, trials, at_once), least), most)
+    if isinstance(rungs, range):
+        return Steps(least, between, most, (rungs[0],), max_t, every=True)
+    return Steps(least, between, most, tuple(rungs), max_t)
 
 
-def typical(scheduler: Asha, trials: int, at_once: int) -> int:
-    """The median of simulated sweeps. Of many trials the later ones are taken to pass each rung as seldom as ASHA means them to."""
+def typical(scheduler: Asha | Median, trials: int, at_once: int) -> int:
+    """The median of simulated sweeps. Of many trials the later ones are taken to pass each rung as seldom as ASHA means them to, and under
+    another scheduler to take as long as the others."""
     few = min(trials, SIMULATED)
     totals = [sum(lengths(scheduler, few, at_once, seed)) for seed in range(max(5, min(41, 1000 // few) | 1))]
+    if not isinstance(scheduler, Asha) or isinstance(scheduler, Hyperband):
+        return round(median(totals) * trials / few)
     ends = (*scheduler.rungs, scheduler.max_t)
     late = ends[0] + sum((b - a) / scheduler.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
     return round(median(totals) + (trials - few) * late)
@@ -88,16 +105,18 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
     """
     assert scheduler.max_t is not None
     ends = (*scheduler.rungs, scheduler.max_t)
-    known: list[list[float]] = [[] for _ in scheduler.rungs]
+    known: defaultdict[tuple[int, int], list[float]] = defaultdict(list)  # by bracket and rung
+    bracket = [scheduler.bracket(0, number) for number in range(trials)]
     taken = [0] * trials
     begun = min(at_once, trials)
     coming = [(ends[0], number, 0) for number in range(begun)]  # when, which trial, to which of the ends
     while coming:
         now, number, i = heapq.heappop(coming)
         taken[number] = ends[i]
-        if i < len(known):
-            verdict = scheduler.verdict(known[i], quality(number), minimize=True)
-            known[i].append(quality(number))
+        if i < len(scheduler.rungs):
+            others = known[bracket[number], i]
+            verdict = scheduler.verdict(others, quality(number), True, ends[i], bracket[number])
+            others.append(quality(number))
             if verdict is Verdict.CONTINUE:
                 heapq.heappush(coming, (now + ends[i + 1] - ends[i], number, i + 1))
                 continue

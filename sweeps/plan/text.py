@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sweeps.plan.sheet import Plan
+from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Dimension
 
 # So many cells, and so many shapes, have a line each; of more there is a summary.
@@ -196,9 +197,13 @@ def _steps(plan: Plan) -> list[str]:
         return ["until each loop ends: there is no scheduler.max_t"]
     if not steps.rungs:
         return [f"{steps.most:,} at most: every trial goes on to step {steps.max_t}, or to the end of its loop"]
+    compared = ", ".join(map(str, steps.rungs))
+    where = f"every step from {compared} on" if steps.every else compared
+    brackets = getattr(scheduler_of(plan.space.scheduler), "grace_periods", ())
+    begun = f"; its brackets begin at {', '.join(map(str, brackets))}" if len(brackets) > 1 else ""
     return [
         f"{steps.least:,} at least, {steps.most:,} at most; about {_round(steps.typical):,} simulated with random values",
-        f"{name} compares trials at {', '.join(map(str, steps.rungs))} and ends them at {steps.max_t}",
+        f"{name} compares trials at {where} and ends them at {steps.max_t}{begun}",
     ]
 
 

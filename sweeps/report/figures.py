@@ -131,9 +131,10 @@ def basis_of(trials: Sequence[Recorded], rungs: Sequence[int]) -> tuple[str, dic
     Returns:
         Which values these are, and the values by trial number; all finite.
     """
-    for rung in sorted(rungs, reverse=True):
+    reached = {step for t in trials for step, _ in t.curve if step in rungs}
+    for rung in sorted(reached, reverse=True):
         values = {t.number: value for t in trials for step, value in t.curve if step == rung and math.isfinite(value)}
-        if len(values) >= ENOUGH or (rung == min(rungs) and values):
+        if len(values) >= ENOUGH or (rung == min(reached) and values):
             return f"the values at step {rung}, which {len(values)} trials reached", values
     values = {t.number: t.result.value for t in trials if t.result.value is not None and math.isfinite(t.result.value)}
     return f"the values of {len(values)} trials", values

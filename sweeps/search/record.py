@@ -32,6 +32,7 @@ class Recorded:
         curve: (step, value of the objective) of every report on record, by step.
         attempts: gangs it was started on.
         reason: why it was stopped, if it was.
+        bracket: the one of Hyperband's it was drawn into; None under another scheduler.
         began, ended: local time; `ended` is None while it has not.
         keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
     """
@@ -50,6 +51,7 @@ class Recorded:
     began: datetime.datetime | None
     ended: datetime.datetime | None
     keys: dict[str, Any] = field(default_factory=dict)
+    bracket: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What `show --json` prints of it."""
@@ -57,6 +59,7 @@ class Recorded:
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
+        shown |= {} if self.bracket is None else {"bracket": self.bracket}
         return shown | {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
 
 
@@ -196,4 +199,5 @@ def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
         began=t.datetime_start,
         ended=t.datetime_complete,
         keys=dict(t.params),
+        bracket=first.get("bracket"),
     )

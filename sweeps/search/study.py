@@ -15,8 +15,8 @@ import math
 import os
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ from sweeps.resources import shape_of
 from sweeps.search import cells, record, rules, storage
 from sweeps.search.record import JOURNAL
 from sweeps.search.sampler import CellSampler, seed_of, suggest
+from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Space
-from sweeps.trial import Checkpoint, Report, Result, State, Trial
+from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
 
 
 class _NoLock(BaseJournalFileLock):
@@ -206,16 +207,21 @@ class Ledger:
         interrupted: the numbers of trials that an earlier driver left behind, to be gone on with.
         clock: seconds that the sweep has been driven, over all its drivers; what is written bears it.
         spent: what it said last, on record.
+
+    Raises:
+        InputError: the search's algorithm needs a package that is not installed.
     """
 
-    def __init__(self, folder: Path, space: Space, rungs: tuple[int, ...]):
+    def __init__(self, folder: Path, space: Space, rungs: Sequence[int]):
         self.folder = folder
-        self.space, self.rungs = space, frozenset(rungs)
+        self.space, self.rungs = space, rungs if isinstance(rungs, range) else frozenset(rungs)
+        self.scheduler = scheduler_of(space.scheduler)
         self.minimize = space.objective.goal == "minimize"
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.sampler = CellSampler(space.search.algorithm, space.search.seed)
+            search = space.search
+            self.sampler = CellSampler(search.algorithm, search.seed, search.options, space.dimensions, space.scheduler.max_t)
             if (place := storage.place_of(folder)) is None:
                 journal = (folder / JOURNAL).resolve()
                 cut_torn_tail(journal)
@@ -238,6 +244,7 @@ class Ledger:
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0
         self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
+        self._shown: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)  # at each rung of a bracket, by trial
         self._half: int | None = None  # Optuna's id of a trial whose sampling was cut short
         self._take_up()
 
@@ -251,6 +258,11 @@ class Ledger:
                 self._half = t._trial_id
                 continue
             self._count(t.params)
+            values: list[float] = []
+            for step, value in sorted(t.intermediate_values.items()):
+                if step in self.rungs:
+                    values.append(value)
+                    self._shown[self.bracket(t.number), step][t.number] = self.scheduler.shown(values)
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
             if t.state.is_finished():
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, State(t.state.name)))
@@ -285,14 +297,15 @@ class Ledger:
         """Begin a trial in the cell whose turn it is; None when `limits.max_trials` are begun."""
         if self._begun >= self.space.limits.max_trials:
             return None
-        cell = self.space.cells[cells.next_cell(self.space.cells, self._counts)]
-        self.sampler.begin(cell, self._begun)
+        index = cells.next_cell(self.space.cells, self._counts)
+        self.sampler.begin(self.space.cells[index], self._begun, self._counts[index])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._ask()
             trial = self._trial(asked.number, lambda dimension: suggest(asked, dimension))
         self._count(asked.params)
-        asked.set_user_attr("begun", record.begun(trial))
+        bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
+        asked.set_user_attr("begun", record.begun(trial) | bracket)
         self._rows[asked.number] = _Row(trial)
         self._open[asked.number] = asked
         self._sync()
@@ -338,6 +351,8 @@ class Ledger:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it may be there, if the last driver died between this and what comes below
                     self._open[number].report(value, report.step)
+                values = [v for s, v in row.curve.items() if s in self.rungs]
+                self._shown[self.bracket(number), report.step][number] = self.scheduler.shown(values)
                 decisive = True
         row.checkpoint = checkpoint or row.checkpoint
         row.best, row.attempts, row.seconds = best or row.best, attempts, seconds
@@ -364,11 +379,17 @@ class Ledger:
             return self._rows[number].curve.get(step, math.nan)
         return dict(record.curve_of(self.study.get_trials(deepcopy=False)[number])).get(step, math.nan)
 
-    def at_rung(self, step: int, but: int) -> list[float]:
-        """The values other trials had at a rung."""
-        return [
-            t.intermediate_values[step] for t in self.study.get_trials(deepcopy=False) if t.number != but and step in t.intermediate_values
-        ]
+    def bracket(self, number: int) -> int:
+        """The bracket of a trial; see `Scheduler.bracket`."""
+        return self.scheduler.bracket(self.space.search.seed, number)
+
+    def verdict(self, number: int, step: int) -> Verdict:
+        """Whether a trial goes on from a rung; NaN is what it has there if it reported nothing."""
+        bracket, curve = self.bracket(number), self._rows[number].curve
+        values = [v for s, v in sorted(curve.items()) if s in self.rungs and s <= step]
+        own = self.scheduler.own(values, self.minimize) if step in curve else math.nan
+        others = [v for n, v in self._shown[bracket, step].items() if n != number]
+        return self.scheduler.verdict(others, own, self.minimize, step, bracket)
 
     def finish(self, number: int, state: State, error: str | None = None, reason: str | None = None) -> Result:
         """Put a trial's end on record. RUNNING writes what is known and leaves it resumable."""

@@ -1,13 +1,17 @@
 """Schedulers as pure functions: from what is on record at a rung and a trial's new value there, go on or stop.
 
-Nothing is kept between calls, so nothing has to be rebuilt after a crash, and a replay is exact.
+Nothing is kept between calls, so nothing has to be rebuilt after a crash, and a replay is exact. A trial's bracket is drawn from the
+sweep's seed and its number.
 """
 
 from __future__ import annotations
 
 import math
+import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Protocol
 
 from sweeps.trial import Verdict
@@ -20,13 +24,45 @@ class Scheduler(Protocol):
     def max_t(self) -> int | None: ...
 
     @property
-    def rungs(self) -> tuple[int, ...]: ...
+    def rungs(self) -> Sequence[int]:
+        """The steps at which a loop waits for a verdict; a `range` where every report is one."""
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool) -> Verdict: ...
+    def bracket(self, seed: int, number: int) -> int:
+        """The bracket of a trial; only trials of one bracket are compared."""
+
+    def own(self, curve: Sequence[float], minimize: bool) -> float:
+        """What of a trial's values, at the rungs up to this one, is compared with the others."""
+
+    def shown(self, curve: Sequence[float]) -> float:
+        """What of a trial's values, at the rungs up to this one, others are compared with."""
+
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+        """Whether a trial goes on.
+
+        Args:
+            others: what the other trials of its bracket that came to the step have shown there, in any order.
+            value: this trial's own.
+            minimize: whether smaller is better.
+            step: the rung.
+            bracket: the trial's.
+        """
+
+
+class _Latest:
+    """Compares the values at the rung, of all trials."""
+
+    def bracket(self, seed: int, number: int) -> int:
+        return 0
+
+    def own(self, curve: Sequence[float], minimize: bool) -> float:
+        return curve[-1]
+
+    def shown(self, curve: Sequence[float]) -> float:
+        return curve[-1]
 
 
 @dataclass(frozen=True)
-class NoScheduler:
+class NoScheduler(_Latest):
     """Every trial runs to its end, or to `max_t`."""
 
     max_t: int | None = None
@@ -35,12 +71,12 @@ class NoScheduler:
     def rungs(self) -> tuple[int, ...]:
         return ()
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool) -> Verdict:
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
         return Verdict.CONTINUE
 
 
 @dataclass(frozen=True)
-class Asha:
+class Asha(_Latest):
     """Asynchronous successive halving, the variant that stops (Li et al., MLSys 2020; as in Ray Tune and Syne Tune).
 
     Attributes:
@@ -62,14 +98,8 @@ class Asha:
             step *= self.reduction_factor
         return tuple(rungs)
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool) -> Verdict:
-        """Go on if `value` is among the best 1/reduction_factor of all values at this rung, itself included.
-
-        Args:
-            others: the values that other trials had at the rung, in any order.
-            value: this trial's. NaN stops it.
-            minimize: whether smaller is better.
-        """
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+        """Go on if `value` is among the best 1/reduction_factor of all values at this rung, itself included. NaN stops it."""
         if math.isnan(value):
             return Verdict.STOP
         worst = math.inf if minimize else -math.inf
@@ -79,8 +109,83 @@ class Asha:
         return Verdict.CONTINUE if better < passing else Verdict.STOP
 
 
+@dataclass(frozen=True)
+class Hyperband(Asha):
+    """Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets, each beginning a rung later.
+
+    A bracket is drawn with the odds at which Hyperband's would all spend the same.
+
+    Attributes:
+        brackets: at most; there are no more than rungs.
+    """
+
+    brackets: int = 3
+
+    @property
+    def grace_periods(self) -> tuple[int, ...]:
+        """The first rung of each bracket."""
+        return self.rungs[: self.brackets] or (self.grace_period,)
+
+    def bracket(self, seed: int, number: int) -> int:
+        """Drawn from the sweep's seed and the trial's number alone."""
+        n, factor = len(self.rungs), self.reduction_factor
+        odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(len(self.grace_periods))]
+        return random.Random(f"{seed}/{number}/bracket").choices(range(len(odds)), odds)[0]
+
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+        if step < self.grace_periods[bracket]:
+            return Verdict.CONTINUE
+        return super().verdict(others, value, minimize, step, bracket)
+
+
+@dataclass(frozen=True)
+class Median:
+    """The median rule (Golovin et al., KDD 2017: Google Vizier): a trial is stopped if the best it has had so far is worse than the median
+    of the other trials' means up to the same step.
+
+    Attributes:
+        max_t: the step at which a trial ends; None for no bound.
+        grace_period: the first report that is decided on; every later one is.
+        min_trials: so many others must have come to the step.
+    """
+
+    max_t: int | None = None
+    grace_period: int = 1
+    min_trials: int = 5
+
+    @property
+    def rungs(self) -> range:
+        return range(self.grace_period, self.max_t or sys.maxsize)
+
+    def bracket(self, seed: int, number: int) -> int:
+        return 0
+
+    def own(self, curve: Sequence[float], minimize: bool) -> float:
+        """The best; NaN if there is none."""
+        return (min if minimize else max)((v for v in curve if not math.isnan(v)), default=math.nan)
+
+    def shown(self, curve: Sequence[float]) -> float:
+        """The mean; NaN if one of them is."""
+        return sum(curve) / len(curve)
+
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+        """Go on if `value` is no worse than the median. A mean that is NaN counts as the worst; a value that is NaN stops the trial."""
+        if len(others) < self.min_trials:
+            return Verdict.CONTINUE
+        if math.isnan(value):
+            return Verdict.STOP
+        worst = math.inf if minimize else -math.inf
+        middle = median(worst if math.isnan(v) else v for v in others)
+        return Verdict.STOP if (value > middle if minimize else value < middle) else Verdict.CONTINUE
+
+
 def scheduler_of(spec: Any) -> Scheduler:
     """The scheduler that a space's `scheduler` section asks for."""
-    if spec.name == "asha":
-        return Asha(spec.max_t, spec.grace_period, spec.reduction_factor)
+    match spec.name:
+        case "asha":
+            return Asha(spec.max_t, spec.grace_period, spec.reduction_factor)
+        case "hyperband":
+            return Hyperband(spec.max_t, spec.grace_period, spec.reduction_factor, spec.brackets)
+        case "median":
+            return Median(spec.max_t, spec.grace_period, spec.min_trials)
     return NoScheduler(spec.max_t)

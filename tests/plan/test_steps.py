@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.plan.steps import SIMULATED, lengths, simulate, steps
-from sweeps.search.verdicts import Asha, NoScheduler
+from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
 from sweeps.trial import Verdict
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
@@ -97,3 +97,27 @@ def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not
     rng = random.Random(1)
     whole = [sum(simulate(asha, trials, 4, [rng.random() for _ in range(trials)].__getitem__)) for _ in range(3)]
     assert told == pytest.approx(median(whole), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "scheduler", [Hyperband(27, 1, 3, 3), Hyperband(9, 1, 3, 5), Hyperband(4, 4, 2, 2), Median(20, 3, 4), Median(9, 1, 1)]
+)
+@pytest.mark.parametrize("trials, at_once", [(1, 1), (7, 2), (40, 4)])
+def test_no_simulated_sweep_is_out_of_the_bounds(scheduler, trials, at_once):
+    told = steps(scheduler, trials, at_once)
+    assert told.least <= told.typical <= told.most
+    for quality in (lambda n: n, lambda n: -n, lambda n: n * 7919 % 101):
+        assert told.least <= sum(simulate(scheduler, trials, at_once, quality)) <= told.most
+
+
+def test_the_least_of_hyperband_is_that_of_asha_in_each_bracket():
+    hyperband = Hyperband(27, 1, 3, 3)
+    alone = [hyperband.bracket(0, number) for number in range(40)]
+    whole, rest = len(set(alone)), {b: alone.count(b) - 1 for b in set(alone)}
+    assert steps(hyperband, 40, 1).least == 27 * whole + sum(3**b * n for b, n in rest.items())
+    assert sum(simulate(hyperband, 40, 1, lambda n: n)) == steps(hyperband, 40, 1).least
+
+
+def test_the_median_rule_compares_at_every_step_from_the_first():
+    told = steps(Median(30, 4, 5), 10, 2)
+    assert told.every and told.rungs == (4,) and told.least == 5 * 30 + 5 * 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.verdicts import Asha, NoScheduler
+from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
 from sweeps.trial import Verdict
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
@@ -63,3 +63,62 @@ def test_the_order_on_record_does_not_matter(others, order):
 def test_without_a_scheduler_everything_goes_on():
     assert NoScheduler().rungs == ()
     assert NoScheduler(7).verdict([1.0], math.nan, True) is Verdict.CONTINUE
+
+
+@pytest.mark.parametrize("brackets, begin", [(1, (1,)), (3, (1, 3, 9)), (9, (1, 3, 9, 27))])
+def test_a_bracket_begins_a_rung_later_and_there_are_no_more_than_rungs(brackets, begin):
+    assert Hyperband(81, 1, 3, brackets).grace_periods == begin
+    assert Hyperband(5, 5, 3, brackets).bracket(0, 0) == 0
+
+
+@given(values, st.floats(-1e6, 1e6), st.booleans(), st.integers(0, 2))
+def test_in_its_bracket_hyperband_is_asha_and_below_it_everything_goes_on(others, value, minimize, bracket):
+    hyperband, asha = Hyperband(81, 1, 3, 3), Asha(81, 1, 3)
+    for step in hyperband.rungs:
+        verdict = hyperband.verdict(others, value, minimize, step, bracket)
+        if step < 3**bracket:
+            assert verdict is Verdict.CONTINUE
+        else:
+            assert verdict is asha.verdict(others, value, minimize, step)
+
+
+def test_brackets_come_with_hyperbands_odds_and_are_the_same_again():
+    hyperband = Hyperband(81, 1, 3, 3)
+    drawn = [hyperband.bracket(7, number) for number in range(4000)]
+    assert drawn == [hyperband.bracket(7, number) for number in range(4000)]
+    assert drawn != [hyperband.bracket(8, number) for number in range(4000)]
+    odds = [5 / 5 * 81, 5 / 4 * 27, 5 / 3 * 9]
+    for bracket, odd in enumerate(odds):
+        assert drawn.count(bracket) / len(drawn) == pytest.approx(odd / sum(odds), abs=0.03)
+
+
+curves = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
+
+
+@given(curves, st.lists(curves, max_size=12), st.booleans(), st.integers(1, 8))
+def test_the_median_rule_stops_what_at_its_best_is_worse_than_the_median_mean(curve, others, minimize, least):
+    rule = Median(50, 2, least)
+    shown = [rule.shown(other) for other in others]
+    verdict = rule.verdict(shown, rule.own(curve, minimize), minimize, 9)
+    if len(others) < least:
+        assert verdict is Verdict.CONTINUE
+    else:
+        best = min(curve) if minimize else max(curve)
+        worse = sum(mean < best if minimize else mean > best for mean in shown)
+        assert worse * 2 >= len(shown) or verdict is Verdict.CONTINUE
+        assert worse * 2 <= len(shown) or verdict is Verdict.STOP
+
+
+@given(st.lists(curves, min_size=5, max_size=12), st.booleans())
+def test_under_the_median_rule_nan_is_the_worst(others, minimize):
+    rule = Median(50, 2, 5)
+    shown = [rule.shown(other) for other in others]
+    assert rule.verdict(shown, rule.own([math.nan, math.nan], minimize), minimize, 9) is Verdict.STOP
+    assert math.isnan(rule.shown([1.0, math.nan])) and rule.own([2.0, math.nan], minimize) == 2.0
+    value = rule.own([(min if minimize else max)(shown)], minimize)
+    assert rule.verdict([*shown, math.nan], value, minimize, 9) is Verdict.CONTINUE
+
+
+def test_under_the_median_rule_every_report_from_the_grace_period_on_is_decided_on():
+    assert 3 not in Median(50, 4).rungs and 4 in Median(50, 4).rungs and 50 not in Median(50, 4).rungs
+    assert 10**9 in Median(None, 4).rungs

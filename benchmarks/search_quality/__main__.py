@@ -1,0 +1,87 @@
+"""`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl, and can be cut off anywhere;
+`... report` writes reports/search_quality.md from it; `... cost` measures what a suggestion costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from benchmarks.search_quality import report
+from benchmarks.search_quality.cost import measure
+from benchmarks.search_quality.ours import Ours
+from benchmarks.search_quality.peers import Optuna, Random, Ray, SyneTune
+from benchmarks.search_quality.replay import BUDGETS, replay
+from benchmarks.search_quality.tasks import STEPS, names, task
+
+RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
+
+METHODS: dict[str, Callable[[Any, int], Any]] = {
+    "random": Random,
+    "optuna tpe, median": lambda t, s: Optuna(t, s, optuna.pruners.MedianPruner()),
+    "optuna tpe, hyperband": lambda t, s: Optuna(t, s, optuna.pruners.HyperbandPruner(1, STEPS, 3)),
+    "ray asha, random": lambda t, s: Ray(t, s, "random"),
+    "ray asha, optunasearch": lambda t, s: Ray(t, s, "optuna"),
+    "pasha": lambda t, s: SyneTune(t, s, "pasha"),
+    "mobster": lambda t, s: SyneTune(t, s, "mobster"),
+    "sweeps random": lambda t, s: Ours(t, s, "random"),
+    "sweeps tpe": lambda t, s: Ours(t, s, "tpe"),
+    "sweeps gp": lambda t, s: Ours(t, s, "gp"),
+    "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
+    "sweeps tpe, none": lambda t, s: Ours(t, s, "tpe", f"{{name: none, max_t: {STEPS}}}"),
+    "sweeps qmc": lambda t, s: Ours(t, s, "qmc"),
+}
+
+
+def run(methods: list[str], tasks: list[str], seeds: range, minutes: float, budgets: tuple[float, ...], out: Path = RESULTS) -> None:
+    """Replay what is not on record yet, seed by seed, until the time is up."""
+    until = time.time() + 60 * minutes
+    done = {(r["method"], r["task"], r["seed"]): len(r["regret"]) for r in report.read(out)}
+    for seed in seeds:
+        for method in methods:
+            for name in tasks:
+                if done.get((method, name, seed), 0) >= len(budgets):
+                    continue
+                if time.time() > until:
+                    return
+                began, searcher = time.time(), METHODS[method](task(name), seed)
+                try:
+                    regret = replay(task(name), searcher, budgets)
+                finally:
+                    getattr(searcher, "close", lambda: None)()
+                row = {"method": method, "task": name, "seed": seed, "budgets": budgets, "regret": [round(r, 5) for r in regret]}
+                with open(out, "a") as f:
+                    f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
+    parser.add_argument("verb", choices=["run", "report", "cost"])
+    parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
+    parser.add_argument("--tasks", default=",".join(names()))
+    parser.add_argument("--seeds", default="0-29")
+    parser.add_argument("--minutes", type=float, default=7)
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
+    asked = parser.parse_args()
+    if asked.verb == "report":
+        report.write(RESULTS)
+    elif asked.verb == "cost":
+        measure()
+    else:
+        first, _, last = asked.seeds.partition("-")
+        budgets = tuple(float(b) for b in asked.budgets.split(","))
+        run(asked.methods.split(";"), asked.tasks.split(","), range(int(first), int(last or first) + 1), asked.minutes, budgets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What a suggestion costs: the ask of each algorithm on a study of so many trials of 8 dimensions."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+from benchmarks.search_quality.ours import Ours
+from benchmarks.search_quality.tasks import STEPS, Axis, Task, draw
+
+AXES = {f"x{i}": Axis("float", 0.0, 1.0) for i in range(4)}
+AXES |= {"l": Axis("float", 1e-4, 1.0, log=True), "i": Axis("int", 1, 9), "j": Axis("int", 0, 100), "c": Axis("choice", 0, 3)}
+RUNGS = (1, 3, 9)
+
+
+def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
+    """A study of so many trials that ended, as ASHA would have left them if it began with a scheduler."""
+    bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
+    ours = Ours(bowl, 0, algorithm, scheduler)
+    rng = np.random.RandomState(0)
+    distributions = Ours(bowl, 0, "random", scheduler).study  # one trial, for the distributions as the space has them
+    probe = Ours(bowl, 0, "random", scheduler)
+    probe.begin()
+    known = probe.study.get_trials()[0].distributions
+    del distributions
+    asha = "asha" in scheduler
+    for _ in range(trials):
+        params = {f"params.{name}": value for name, value in draw(AXES, rng).items()}
+        value = sum((float(v) - 0.5) ** 2 for k, v in params.items() if ".x" in k) + rng.rand() * 0.1
+        passed = rng.geometric(2 / 3) if asha else 9
+        steps = {step: value + 1 / step for step in RUNGS[:passed]} if asha else {}
+        state = TrialState.COMPLETE if passed > len(RUNGS) else TrialState.PRUNED
+        whole = value if state is TrialState.COMPLETE else None
+        ours.study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=known, intermediate_values=steps, value=whole, state=state)
+        )
+    return ours
+
+
+def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
+    """Prints and returns the median and the 95th percentile in ms, by algorithm, scheduler and trials on record."""
+    rows = []
+    cases = [("tpe", "asha"), ("tpe", "none"), ("gp", "asha"), ("gp", "none"), ("random", "none"), ("qmc", "none"), ("nsga2", "none")]
+    for algorithm, name in [*cases, *([("cmaes", "none")] if importlib.util.find_spec("cmaes") else [])]:
+        for size in sizes:
+            ours = filled(algorithm, f"{{name: {name}, max_t: {STEPS}}}", size)
+            taken = []
+            for _ in range(asks + 3):
+                began = time.perf_counter()
+                trial, _ = ours.begin()
+                taken.append(1000 * (time.perf_counter() - began))
+                if name == "none":
+                    ours.curves[trial].append(1.0)
+                    ours.end(trial)
+                else:
+                    ours.report(trial, 1, 9.0)
+            taken = taken[3:]  # the first builds what is kept from then on
+            rows.append({"algorithm": algorithm, "scheduler": name, "trials": size})
+            rows[-1] |= {"median": float(np.median(taken)), "p95": float(np.percentile(taken, 95))}
+            print({k: round(v, 1) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+    return rows

@@ -1,0 +1,93 @@
+"""The searcher and the verdicts of `sweeps`, on a study in memory."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from benchmarks.search_quality.tasks import STEPS, Axis, Task
+from sweeps.search.sampler import CellSampler, suggest
+from sweeps.search.verdicts import scheduler_of
+from sweeps.space import Space, load
+from sweeps.trial import Verdict
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+
+
+def domain(axis: Axis) -> str:
+    """A dimension as a space file has it."""
+    if axis.kind == "choice":
+        return f"{{choice: {list(range(int(axis.high) + 1))}}}"
+    if axis.kind == "int":
+        return f"{{{'lograndint' if axis.log else 'randint'}: [{int(axis.low)}, {int(axis.high) + 1}]}}"
+    return f"{{{'loguniform' if axis.log else 'uniform'}: [{axis.low!r}, {axis.high!r}]}}"
+
+
+def space_of(task: Task, algorithm: str, scheduler: str, seed: int) -> Space:
+    """The space file that searches a task."""
+    params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
+    text = f"""\
+name: replay
+trainer: xgboost
+data: {{train: "sklearn:iris", label: target, valid: 0.2}}
+objective: {{metric: value, goal: minimize}}
+search: {{algorithm: {algorithm}, seed: {seed}}}
+scheduler: {scheduler}
+limits: {{max_trials: 100000}}
+space:
+  params:
+{params}
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "replay.yaml"
+        file.write_text(text)
+        return load(file)
+
+
+class Ours:
+    """`sweeps`' own decisions, made as its ledger makes them."""
+
+    def __init__(self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}"):
+        self.space = space_of(task, algorithm, scheduler, seed)
+        self.scheduler = scheduler_of(self.space.scheduler)
+        search = self.space.search
+        self.sampler = CellSampler(search.algorithm, search.seed, search.options, self.space.dimensions, self.space.scheduler.max_t)
+        self.study = optuna.create_study(sampler=self.sampler)
+        self.trials: dict[int, optuna.Trial] = {}
+        self.curves: dict[int, list[float]] = defaultdict(list)
+        self.shown: dict[tuple[int, int], list[float]] = defaultdict(list)
+
+    def begin(self) -> tuple[int, dict[str, Any]]:
+        number = len(self.study._storage.get_all_trials(self.study._study_id, deepcopy=False))
+        self.sampler.begin({}, number, number)
+        trial = self.study.ask()
+        self.trials[trial.number] = trial
+
+        def choose(dimension: Any) -> Any:
+            return suggest(trial, dimension)
+
+        return trial.number, self.space.fill(choose)["params"]
+
+    def report(self, trial: int, step: int, value: float) -> bool:
+        self.curves[trial].append(value)
+        if step not in self.scheduler.rungs:
+            return True
+        self.trials[trial].report(value, step)
+        bracket = self.scheduler.bracket(self.space.search.seed, trial)
+        values = [self.curves[trial][s - 1] for s in self.scheduler.rungs if s <= step]
+        others = self.shown[bracket, step]
+        verdict = self.scheduler.verdict(others, self.scheduler.own(values, True), True, step, bracket)
+        others.append(self.scheduler.shown(values))
+        if verdict is Verdict.STOP:
+            self.study.tell(self.trials.pop(trial), state=TrialState.PRUNED)
+        return verdict is Verdict.CONTINUE
+
+    def end(self, trial: int) -> None:
+        self.study.tell(self.trials.pop(trial), min(self.curves[trial]))

@@ -1,0 +1,75 @@
+"""Runs in Syne Tune's environment: one of its schedulers, asked and told in lines of JSON on standard input."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import math
+import sys
+from typing import Any
+
+out, sys.stdout = sys.stdout, sys.stderr  # it greets whoever imports it
+
+from syne_tune.backend.trial_status import Trial  # noqa: E402
+from syne_tune.config_space import choice, lograndint, loguniform, randint, uniform  # noqa: E402
+from syne_tune.optimizer.baselines import ASHA, MOBSTER, PASHA  # noqa: E402
+
+logging.disable(logging.CRITICAL)
+
+
+def space_of(axes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    made = {}
+    for name, a in axes.items():
+        low, high = a["low"], a["high"]
+        if a["kind"] == "choice":
+            made[name] = choice(list(range(int(high) + 1)))
+        elif a["kind"] == "int":
+            made[name] = (lograndint if a["log"] else randint)(int(low), int(high))
+        else:
+            made[name] = (loguniform if a["log"] else uniform)(low, high)
+    return made
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    space = space_of(told["axes"])
+    more = {"metric": "value", "mode": "min", "resource_attr": "step", "max_t": told["steps"], "grace_period": 1, "reduction_factor": 3}
+    kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA}[told["method"]]
+    options = {"search_options": {"debug_log": False}}
+    scheduler = kind(space, random_seed=told["seed"], **options, **more)
+    trials: dict[int, Trial] = {}
+    last: dict[int, dict[str, Any]] = {}
+    begun = 0
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["verb"] == "begin":
+            suggestion = scheduler.suggest(begun)
+            if suggestion.spawn_new_trial_id:
+                number = begun
+                trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
+                scheduler.on_trial_add(trials[number])
+                begun += 1
+            else:
+                number = suggestion.checkpoint_trial_id
+                if suggestion.config is not None:
+                    trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
+            config = {name: trials[number].config[name] for name in space}
+            answer: Any = [number, config]
+        elif asked["verb"] == "report":
+            number = asked["trial"]
+            last[number] = {"value": asked["value"] if math.isfinite(asked["value"]) else 1e9, "step": asked["step"]}
+            if asked["step"] == told["steps"]:
+                answer = True
+            else:
+                answer = scheduler.on_trial_result(trials[number], last[number]) == "CONTINUE"
+                if not answer:
+                    scheduler.on_trial_remove(trials[number])
+        else:
+            scheduler.on_trial_complete(trials[asked["trial"]], last[asked["trial"]])
+            answer = None
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

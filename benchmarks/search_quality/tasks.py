@@ -1,0 +1,196 @@
+"""What is searched: functions with known optima that were given learning curves, and tables of curves recorded from real training.
+
+A task has 27 steps, a multi-fidelity scheduler's rungs are 1, 3 and 9. Smaller is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+STEPS = 27
+CURVES = Path(__file__).parent / "curves.npz"
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension: `float` from low to high, `int` from low to high, both included, or `choice` of so many options (low = 0)."""
+
+    kind: str
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to search.
+
+    Attributes:
+        name: of the task.
+        axes: its dimensions by name.
+        curve: a configuration's values at steps 1 to 27.
+        optimum: the least value there is at any step.
+        typical: the value at the last step of the median random configuration.
+    """
+
+    name: str
+    axes: Mapping[str, Axis]
+    curve: Callable[[Config], np.ndarray]
+    optimum: float
+    typical: float
+
+    def regret(self, value: float) -> float:
+        """0 for the optimum, 1 for a median random configuration."""
+        return (value - self.optimum) / (self.typical - self.optimum)
+
+
+def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]:
+    """A random configuration."""
+    found: dict[str, Any] = {}
+    for name, a in axes.items():
+        u = rng.rand()
+        if a.kind == "float":
+            found[name] = math.exp(math.log(a.low) + u * math.log(a.high / a.low)) if a.log else a.low + u * (a.high - a.low)
+        else:
+            found[name] = int(a.low + math.floor(u * (a.high - a.low + 1)))
+    return found
+
+
+# ---- functions
+
+
+def _curve(final: float, spread: float, speed: float, dip: float = 0.0) -> np.ndarray:
+    """A curve that falls to `final` by a power law; with a dip it rises again at the end, as where a model overfits."""
+    t = np.arange(1, STEPS + 1)
+    fall = (t**-speed - STEPS**-speed) / (1 - STEPS**-speed)
+    return final + spread * fall + dip * np.maximum(0, (t - 18) / 9) ** 2 - dip
+
+
+def branin(c: Config) -> np.ndarray:
+    x, y = 15 * c["x"] - 5, 15 * c["y"]
+    f = (y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6) ** 2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+    return _curve(f, 10 + 40 * c["y"], 0.4 + c["x"])
+
+
+A6 = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+P6 = 1e-4 * np.array(
+    [
+        [1312, 1696, 5569, 124, 8283, 5886],
+        [2329, 4135, 8307, 3736, 1004, 9991],
+        [2348, 1451, 3522, 2883, 3047, 6650],
+        [4047, 8828, 8732, 5743, 1091, 381],
+    ]
+)
+
+
+def hartmann(c: Config) -> np.ndarray:
+    x = np.array([c[f"x{i}"] for i in range(6)])
+    f = -float(np.array([1, 1.2, 3, 3.2]) @ np.exp(-np.sum(A6 * (x - P6) ** 2, axis=1)))
+    return _curve(f, 0.5 + 2 * c["x0"], 0.3 + c["x1"])
+
+
+def rosenbrock(c: Config) -> np.ndarray:
+    x = np.array([4 * c[f"x{i}"] - 2 for i in range(4)])
+    f = math.log1p(float(np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)))
+    return _curve(f, 1 + 2 * abs(x[0]) / 2, 0.5)
+
+
+def ackley(c: Config) -> np.ndarray:
+    """Learning rates by orders of magnitude: a high one is fast and ends worse."""
+    x = np.array([math.log10(c["lr"]) + 3, math.log10(c["decay"]) + 4, 4 * c["drop"] - 1, (c["depth"] - 4) / 2, (c["width"] - 40) / 32])
+    f = 20 - 20 * math.exp(-0.2 * math.sqrt(float(np.mean(x * x)))) + math.e - math.exp(float(np.mean(np.cos(2 * math.pi * x / 4))))
+    return _curve(f, 6, 0.4 + 0.5 * (math.log10(c["lr"]) + 5) / 4)
+
+
+BEST = ((0.2, 0.2, 0.5), (0.8, 0.3, 0.5), (0.5, 0.9, 0.2), (0.1, 0.7, 0.8))
+
+
+def cells(c: Config) -> np.ndarray:
+    """An optimum of its own in each of four cells, of which the third has the best."""
+    best = BEST[c["cell"]]
+    f = math.sqrt(sum((c[n] - b) ** 2 for n, b in zip("xyz", best, strict=True))) + (0.1, 0.15, 0.0, 0.25)[c["cell"]]
+    return _curve(f, 0.5 + 0.5 * c["z"], 0.5 + c["x"])
+
+
+def crossing(c: Config) -> np.ndarray:
+    """The slow ones end best, so that the first rung misleads."""
+    f = 2 * (c["x"] - 0.7) ** 2 + 2 * (c["y"] - 0.4) ** 2 + 0.3 * (1 - c["s"]) + 0.5 * (c["z"] - 0.5) ** 2
+    return _curve(f, 0.8, 1.5 - 1.3 * c["s"])
+
+
+def _floats(*names: str) -> dict[str, Axis]:
+    return {name: Axis("float", 0.0, 1.0) for name in names}
+
+
+FUNCTIONS: dict[str, tuple[Callable[[Config], np.ndarray], dict[str, Axis], float]] = {
+    "branin": (branin, _floats("x", "y"), 0.397887),
+    "hartmann6": (hartmann, _floats(*(f"x{i}" for i in range(6))), -3.32237),
+    "rosenbrock4": (rosenbrock, _floats(*(f"x{i}" for i in range(4))), 0.0),
+    "ackley5": (
+        ackley,
+        {
+            "lr": Axis("float", 1e-5, 1e-1, log=True),
+            "decay": Axis("float", 1e-6, 1e-2, log=True),
+            "drop": Axis("float", 0.0, 1.0),
+            "depth": Axis("int", 1, 9),
+            "width": Axis("int", 8, 128),
+        },
+        0.0,
+    ),
+    "cells": (cells, {"cell": Axis("choice", 0, 3), **_floats("x", "y", "z")}, 0.0),
+    "crossing": (crossing, _floats("x", "y", "z", "s"), 0.0),
+}
+
+# ---- tables
+
+
+def _table(name: str) -> tuple[dict[str, Axis], np.ndarray]:
+    """The dimensions of a recorded table, each the index of a value that was tried, and its curves."""
+    with np.load(CURVES) as file:
+        curves = file[name].astype(np.float64)
+    names = NAMES[name]
+    return {n: Axis("int", 0, size - 1) for n, size in zip(names, curves.shape[:-1], strict=True)}, curves
+
+
+NAMES = {
+    "xgb_cancer": ("eta", "depth", "subsample", "weight", "columns"),
+    "xgb_digits": ("eta", "depth", "subsample", "weight", "columns"),
+    "xgb_california": ("eta", "depth", "subsample", "weight", "columns"),
+    "mlp_digits": ("lr", "width", "batch", "decay", "dropout"),
+    "mlp_california": ("lr", "width", "batch", "decay", "dropout"),
+}
+
+
+def names() -> list[str]:
+    """All tasks there are."""
+    if not CURVES.exists():
+        return [*FUNCTIONS]
+    with np.load(CURVES) as file:
+        return [*FUNCTIONS, *(name for name in NAMES if name in file.files)]
+
+
+@cache
+def task(name: str) -> Task:
+    """A task by name."""
+    if name in FUNCTIONS:
+        curve, axes, optimum = FUNCTIONS[name]
+    else:
+        axes, curves = _table(name)
+        order = tuple(axes)
+
+        def curve(c: Config) -> np.ndarray:
+            return curves[tuple(c[n] for n in order)]
+
+        optimum = float(curves.min())
+    rng = np.random.RandomState(0)
+    typical = float(np.median([curve(draw(axes, rng))[-1] for _ in range(2001)]))
+    return Task(name, axes, curve, optimum, typical)

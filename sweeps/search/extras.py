@@ -1,0 +1,19 @@
+"""What an algorithm needs that is not always installed; looked up without importing it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from sweeps.errors import Problem
+
+# The package that an algorithm needs, which is also the extra of ours that installs it.
+NEEDED = {"cmaes": "cmaes"}
+
+
+def missing(algorithm: str) -> list[Problem]:
+    """What to say of an algorithm that cannot run here; [] if it can."""
+    package = NEEDED.get(algorithm)
+    if package is None or importlib.util.find_spec(package) is not None:
+        return []
+    text = f"{algorithm} needs the package `{package}`, which is not installed: pip install 'sweeps[{package}]'"
+    return [Problem("search.algorithm", text)]

@@ -1,0 +1,1 @@
+"""How configurations are sampled, a file an algorithm; `history` is what of a study they learn from."""

@@ -1,0 +1,262 @@
+"""A Gaussian process over configuration and fidelity together, as in MOBSTER (Klein et al., 2020: Model-based Asynchronous Hyperparameter
+and Neural Architecture Search), with the expected improvement at full fidelity.
+
+Values of a trial change with its steps. The change between two rungs is taken out as the median over the trials that came to both; what is
+left is ranked, and the ranks are made normal: no outlier and no scale has a part in it. The fidelity is one more dimension of the kernel,
+by its logarithm, so that a rung tells as much of the next as the data say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from optuna import Study
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.optimize import minimize
+from scipy.special import ndtr, ndtri
+
+from sweeps.search.samplers.history import FULL, History
+
+# Values that the model is made of at most: of each rung, from the highest down, its best and a sample of its others.
+MOST = 160
+# The kernel is fitted anew when there are so many times the values it was fitted to.
+GROWTH = 1.15
+# Suggestions that are compared: some anywhere, some around the best.
+ANYWHERE, AROUND = 384, 192
+FITTED = "gp:fitted"
+
+
+class Process:
+    """A Gaussian process with a Matern-5/2 kernel, a length scale a column.
+
+    Args:
+        x: (n, d) inputs.
+        y: (n,) values, about standard normal.
+        categorical: (d,) whether a column's values are only equal or not.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray):
+        self.x, self.y, self.categorical = x, y, categorical
+        self._squared = self._differences(x, x)
+
+    def _differences(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n, m, d) squared differences by column."""
+        delta = a[:, None, :] - b[None, :, :]
+        return np.where(self.categorical, (delta != 0).astype(float), delta * delta)
+
+    def fit(self, start: np.ndarray, noise: float | None = None) -> np.ndarray:
+        """The (d + 2,) logarithms of length scales, scale and noise that are most probable.
+
+        Args:
+            start: where to look from.
+            noise: the variance of noise if it is known.
+        """
+        bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
+        if noise is not None:
+            bounds[-1] = (math.log(noise), math.log(noise))
+        start = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
+        found = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+        return found.x if np.isfinite(found.fun) else start
+
+    def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The negative logarithm of the posterior density of the kernel's parameters, and its gradient."""
+        d, n = self.x.shape[1], len(self.y)
+        weights, scale, noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        r = np.sqrt(5 * (self._squared @ weights))
+        decay = scale * np.exp(-r)
+        kernel = decay * (1 + r + r * r / 3)
+        try:
+            low = np.linalg.cholesky(kernel + (noise + 1e-8) * np.eye(n))
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        alpha = cho_solve((low, True), self.y)
+        inverse = cho_solve((low, True), np.eye(n))
+        outer = inverse - np.outer(alpha, alpha)
+        by_distance = outer * (decay * (1 + r) * (5 / 3))
+        gradient = np.empty_like(theta)
+        gradient[:d] = 0.5 * weights * np.einsum("ij,ijk->k", by_distance, self._squared)
+        gradient[d] = 0.5 * np.sum(outer * kernel)
+        gradient[d + 1] = 0.5 * noise * np.trace(outer)
+        loss = 0.5 * self.y @ alpha + np.log(np.diag(low)).sum()
+        # priors: length scales about the size of the space, more for more dimensions; a scale about 1; little noise
+        means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, -4.0]])
+        widths = np.concatenate([np.full(d, 1.0), [1.0, 2.0]])
+        z = (theta - means) / widths
+        return loss + 0.5 * z @ z, gradient + z / widths
+
+    def condition(self, theta: np.ndarray) -> None:
+        """Take these parameters of the kernel."""
+        d = self.x.shape[1]
+        self._weights, self._scale, self._noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        self._solve(self._kernel(self._squared))
+
+    def _kernel(self, squared: np.ndarray) -> np.ndarray:
+        r = np.sqrt(5 * (squared @ self._weights))
+        return self._scale * np.exp(-r) * (1 + r + r * r / 3)
+
+    def _solve(self, kernel: np.ndarray) -> None:
+        self._low = np.linalg.cholesky(kernel + (self._noise + 1e-6) * np.eye(len(self.y)))
+        self._alpha = cho_solve((self._low, True), self.y)
+
+    def imagine(self, x: np.ndarray) -> None:
+        """Take for granted that inputs have the values that are expected of them, so that they are not tried again."""
+        if len(x):
+            y = self.predict(x)[0]
+            self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
+            self._solve(self._kernel(self._differences(self.x, self.x)))
+
+    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(m,) means and deviations at (m, d) inputs."""
+        kernel = self._kernel(self._differences(x, self.x))
+        solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
+        variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
+        return kernel @ self._alpha, np.sqrt(variance)
+
+    def improvement(self, x: np.ndarray, best: float) -> np.ndarray:
+        """(m,) expected improvements below `best`."""
+        mean, deviation = self.predict(x)
+        z = (best - mean) / deviation
+        return (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+
+
+class Gp:
+    """Suggests where the expected improvement at full fidelity is greatest.
+
+    Args:
+        n_startup_trials: below so many trials with a value all is random.
+        deterministic_objective: whether the same configuration has the same value again.
+        space: the dimensions that every trial has; others are sampled independently.
+        max_t: the step at which a trial ends; the highest on record where it is not known.
+    """
+
+    def __init__(
+        self,
+        n_startup_trials: int = 10,
+        deterministic_objective: bool = False,
+        space: Mapping[str, BaseDistribution] | None = None,
+        max_t: int | None = None,
+    ):
+        from optuna._gp.search_space import SearchSpace
+
+        self.enough, self.noise, self.max_t = n_startup_trials, 1e-6 if deterministic_objective else None, max_t
+        self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
+        self._space = SearchSpace(self.names)
+        self._categorical = np.append(self._space.is_categorical, False)
+        self._fitted: tuple[int, list[float]] | None = None  # to how many values, and the kernel's parameters
+
+    def suggest(self, study: Study, history: History, number: int, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
+        """As `Tpe.suggest`. Where the kernel is fitted anew its parameters are put on record with the trial."""
+        if len(history.known) < self.enough or not set(self.names) - set(cell):
+            return {}
+        observed = observations(history, rng)
+        steps = sorted({level for level, _, _ in observed if level != FULL})
+        full = self.max_t or max([history.last_step, *steps])
+        low = math.log(min([*steps, full]))
+        span = max(math.log(full) - low, 1e-9)
+        fidelity = [1.0 if level == FULL else (math.log(level) - low) / span for level, _, _ in observed]
+        trials = [trial for _, trial, _ in observed]
+        x = np.column_stack([self._space.get_normalized_params(trials), fidelity])
+        process = Process(x, normal_scores(np.array([value for _, _, value in observed])), self._categorical)
+        process.condition(self._theta(study, history, number, process))
+        pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
+        if pending:
+            process.imagine(np.column_stack([self._space.get_normalized_params(pending), np.ones(len(pending))]))
+        seen = self._in_cell(x[:, :-1], cell)
+        mean, _ = process.predict(np.column_stack([seen, np.ones(len(seen))]))
+        best = float(mean.min())
+        candidates = np.vstack(
+            [
+                self._in_cell(self._space.sample_normalized_params(ANYWHERE, rng), cell),
+                self._around(seen[np.argsort(mean)[:4]], 0.1, rng, cell),
+            ]
+        )
+        for width in (0.05, 0.01):
+            gain = process.improvement(np.column_stack([candidates, np.ones(len(candidates))]), best)
+            top = candidates[np.argsort(-gain, kind="stable")[:4]]
+            candidates = np.vstack([top, self._around(top, width, rng, cell)])
+        gain = process.improvement(np.column_stack([candidates, np.ones(len(candidates))]), best)
+        found = self._space.get_unnormalized_param(candidates[int(np.argmax(gain))])
+        return {name: value for name, value in found.items() if name not in cell}
+
+    def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
+        """The kernel's parameters, as on record or fitted anew."""
+        count = sum(history.count(level) for level in history.levels)
+        if self._fitted is None:
+            told = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
+            self._fitted = next(((n, theta) for n, theta in (json.loads(text) for text in told if text)), None)
+        start = np.array([0.0] * process.x.shape[1] + [0.0, -4.0])
+        if self._fitted is None or count >= GROWTH * self._fitted[0]:
+            if self._fitted is not None:
+                start = np.array(self._fitted[1])
+            theta = [round(float(value), 4) for value in process.fit(start, self.noise)]
+            self._fitted = (count, theta)
+            trial_id = study.get_trials(deepcopy=False)[number]._trial_id
+            study._storage.set_trial_system_attr(trial_id, FITTED, json.dumps(self._fitted))
+        return np.array(self._fitted[1])
+
+    def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
+        """The same in the cell."""
+        x = x.copy()
+        for i, (name, distribution) in enumerate(self.names.items()):
+            if name in cell:
+                x[:, i] = distribution.to_internal_repr(cell[name])
+        return x
+
+    def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState, cell: Mapping[str, Any]) -> np.ndarray:
+        """Neighbours, some of whose dimensions are changed."""
+        from optuna._gp.search_space import _round_one_normalized_param, _ScaleType
+
+        x = centres[rng.randint(len(centres), size=AROUND)]
+        changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
+        moved = np.clip(x + changed * rng.normal(0, width, x.shape), 0, 1)
+        for i, (kind, bounds, step) in enumerate(zip(self._space._scale_types, self._space._bounds, self._space._steps, strict=True)):
+            if self._space.is_categorical[i]:
+                flip = rng.rand(len(x)) < 0.1
+                moved[:, i] = np.where(flip, rng.randint(int(bounds[1]), size=len(x)), x[:, i])
+            elif step:
+                moved[:, i] = _round_one_normalized_param(moved[:, i], _ScaleType(int(kind)), tuple(bounds), step)
+        return self._in_cell(moved, cell)
+
+
+def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
+    """Level, trial and value (smaller is better) of at most `MOST` observations, those of the rungs below as they would be at the highest.
+
+    The value of what failed or violates a constraint is that of the worst.
+    """
+    by_level: dict[float, list[tuple[float, float, int]]] = {}
+    for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
+        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:  # each step is one where all are compared
+            cells = history.levels[level].values()
+            by_level[level] = sorted((violation, values[0], number) for cell in cells for violation, values, number in cell)
+    shift, shifts = 0.0, {}
+    above: dict[int, float] = {}
+    for level, ranked in by_level.items():
+        values = {number: value for violation, value, number in ranked if not violation and math.isfinite(value)}
+        if change := [above[n] - v for n, v in values.items() if n in above]:
+            shift += float(np.median(change))
+        shifts[level], above = shift, values
+    found: list[tuple[float, FrozenTrial, float]] = []
+    left = MOST
+    for i, (level, ranked) in enumerate(by_level.items()):
+        share = left // (len(by_level) - i)
+        if len(ranked) > share:
+            best = share // 2
+            picked = best + rng.choice(len(ranked) - best, share - best, replace=False)
+            ranked = ranked[:best] + [ranked[j] for j in sorted(picked)]
+        left -= len(ranked)
+        for violation, value, number in ranked:
+            found.append((level, history.known[number], math.inf if violation else value + shifts[level]))
+    return found
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """(n,) quantiles of the normal distribution at the ranks of (n,) values; equal values have equal ones."""
+    order = np.sort(values)
+    rank = 0.5 * (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right"))
+    return ndtri(np.clip(rank / len(values), 0.5 / len(values), 1 - 0.5 / len(values)))

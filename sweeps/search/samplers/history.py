@@ -1,0 +1,119 @@
+"""What a study has to teach a sampler, kept up to date trial by trial: asking for it costs what is new, not what there is.
+
+All of it can be rebuilt from the study, and does not depend on the order in which it was learnt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from optuna import Study
+from optuna.distributions import BaseDistribution
+from optuna.search_space.group_decomposed import _SearchSpaceGroup
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+# The level of trials that ran to their end.
+FULL = math.inf
+
+Level = float
+Ranked = tuple[float, tuple[float, ...], int]  # by how much it violates constraints, its values (smaller is better), the trial's number
+
+
+class History:
+    """The trials of a study, by level and cell.
+
+    A level is a step at which trials were compared, or `FULL`. A trial has a value at every level that it came to; what failed or
+    violates a constraint ranks behind everything else.
+
+    Args:
+        grids: the names of the grid's dimensions, which tell a trial's cell.
+
+    Attributes:
+        running: those that have not ended, by number.
+        levels: of each level and cell the trials that came to it, the best first (by number where there are several objectives).
+        ended: by the highest level that it came to and by cell, the trials that have ended.
+        known: every trial that has come to a level, by number.
+    """
+
+    def __init__(self, grids: Collection[str] = ()):
+        self._grids = sorted(grids)
+        self._read = 0  # trials looked at
+        self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
+        self._shapes: set[frozenset[str]] = set()
+        self._group = _SearchSpaceGroup()
+        self.running: dict[int, FrozenTrial] = {}
+        self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
+        self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self.known: dict[int, FrozenTrial] = {}
+        self.last_step = 1  # the highest that is on record
+
+    def refresh(self, study: Study) -> None:
+        """Take up what the study has learnt since the last time."""
+        trials = study.get_trials(deepcopy=False)
+        signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
+        for number in [*self.running, *range(self._read, len(trials))]:
+            trial = trials[number]
+            self.running[number] = trial
+            for step, value in trial.intermediate_values.items():
+                self.last_step = max(self.last_step, step)
+                if step not in self._ranks[number]:
+                    self._add(trial, step, (_finite(signs[0] * value),), 0.0)
+            if trial.state is TrialState.COMPLETE:
+                self._add(trial, FULL, tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)), 0.0)
+            if trial.state.is_finished():
+                del self.running[number]
+                if violation := math.inf if trial.state is TrialState.FAIL else sum(v for v in trial.constraints.values() if v > 0):
+                    for level, (_, values, _) in list(self._ranks[number].items()):
+                        self._remove(trial, level)
+                        self._add(trial, level, values, violation)
+                if ranks := self._ranks.pop(number, None):
+                    insort(self.ended[max(ranks)][self.cell(trial.params)], number)
+        self._read = len(trials)
+
+    def _add(self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float) -> None:
+        rank = (violation, values, trial.number)
+        self._ranks[trial.number][level] = rank
+        self.known[trial.number] = trial
+        insort(self.levels[level][self.cell(trial.params)], rank)
+        names = frozenset(trial.distributions)
+        if names not in self._shapes:
+            self._shapes.add(names)
+            self._group.add_distributions(trial.distributions)
+
+    def _remove(self, trial: FrozenTrial, level: Level) -> None:
+        ranked = self.levels[level][self.cell(trial.params)]
+        del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
+
+    def cell(self, params: Mapping[str, Any]) -> str:
+        """The cell that a trial's parameters lie in, as text."""
+        return json.dumps([params.get(name) for name in self._grids], default=str) if self._grids else ""
+
+    def count(self, level: Level) -> int:
+        """Trials that came to a level."""
+        return sum(map(len, self.levels[level].values())) if level in self.levels else 0
+
+    def highest(self, enough: int) -> Level | None:
+        """The highest level that at least so many trials came to; None if there is none."""
+        return max((level for level in self.levels if self.count(level) >= enough), default=None)
+
+    def spaces(self) -> list[dict[str, BaseDistribution]]:
+        """The dimensions in groups that are always there together: what only some trials have is modelled among those."""
+        groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
+        return sorted(groups, key=lambda space: tuple(space))
+
+
+def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> dict[str, list[float]]:
+    """The parameters of those trials that have all dimensions of a space, as Optuna's samplers calculate with them."""
+    having = [t.params for t in trials if space.keys() <= t.params.keys()]
+    return {name: [distribution.to_internal_repr(params[name]) for params in having] for name, distribution in space.items()}
+
+
+def _finite(value: float) -> float:
+    """NaN ranks last."""
+    return math.inf if math.isnan(value) else value

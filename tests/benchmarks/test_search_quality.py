@@ -1,0 +1,86 @@
+"""The replay of sweeps under a simulated clock, in small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.search_quality import __main__ as program
+from benchmarks.search_quality import report
+from benchmarks.search_quality.ours import Ours
+from benchmarks.search_quality.peers import Random
+from benchmarks.search_quality.replay import replay
+from benchmarks.search_quality.tasks import FUNCTIONS, STEPS, draw, names, task
+
+
+class Scripted:
+    """Stops every trial at a step."""
+
+    def __init__(self, at: int):
+        self.at, self.begun, self.heard, self.running, self.most = at, 0, [], set(), 0
+
+    def begin(self):
+        self.begun += 1
+        self.running.add(self.begun)
+        self.most = max(self.most, len(self.running))
+        return self.begun, {"x": 0.1 * (self.begun % 10), "y": 0.5}
+
+    def report(self, trial, step, value):
+        self.heard.append((trial, step))
+        if step == self.at:
+            self.running.remove(trial)
+        return step < self.at
+
+    def end(self, trial):
+        self.running.discard(trial)
+
+
+def test_as_many_run_side_by_side_as_there_are_workers_and_steps_are_counted():
+    searcher = Scripted(3)
+    regrets = replay(task("branin"), searcher, budgets=(1, 2), workers=4)
+    assert searcher.most == 4 and len(searcher.heard) == 2 * STEPS
+    assert [step for trial, step in searcher.heard if trial == 1] == [1, 2, 3]
+    assert regrets[1] <= regrets[0]
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_configuration_is_better_than_the_optimum_and_half_are_better_than_the_typical(name):
+    t, rng = task(name), np.random.RandomState(1)
+    last = [t.regret(float(t.curve(draw(t.axes, rng))[-1])) for _ in range(300)]
+    lowest = [t.regret(float(t.curve(draw(t.axes, rng)).min())) for _ in range(300)]
+    assert min(lowest) >= -1e-6 and 0.35 < sum(r < 1 for r in last) / 300 < 0.65
+    assert t.curve(draw(t.axes, rng)).shape == (STEPS,)
+
+
+def test_the_optima_of_the_functions_are_where_they_are_said_to_be():
+    best = {
+        "branin": {"x": (np.pi + 5) / 15, "y": 2.275 / 15},
+        "rosenbrock4": {f"x{i}": 0.75 for i in range(4)},
+        "ackley5": {"lr": 1e-3, "decay": 1e-4, "drop": 0.25, "depth": 4, "width": 40},
+        "cells": {"cell": 2, "x": 0.5, "y": 0.9, "z": 0.2},
+        "crossing": {"x": 0.7, "y": 0.4, "z": 0.5, "s": 1.0},
+        "hartmann6": dict(zip([f"x{i}" for i in range(6)], (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573), strict=True)),
+    }
+    assert set(best) == set(FUNCTIONS)
+    for name, config in best.items():
+        assert task(name).regret(float(task(name).curve(config)[-1])) == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
+def test_our_searcher_is_replayed_and_again_the_same(algorithm):
+    first, second = (replay(task("branin"), Ours(task("branin"), 3, algorithm), budgets=(1, 2)) for _ in range(2))
+    assert first == second and first[1] < replay(task("branin"), Random(task("branin"), 3), budgets=(1, 2))[0] + 1
+
+
+def test_what_was_replayed_is_not_replayed_again_and_makes_a_table(tmp_path):
+    out = tmp_path / "replays.jsonl"
+    for _ in range(2):
+        program.run(["random", "sweeps random"], ["branin", "cells"], range(2), 1, (10, 25), out)
+    rows = report.read(out)
+    assert len(out.read_text().splitlines()) == len(rows) == 8
+    mean, half, seeds = report.means(rows, "random", 10, ["branin", "cells"])
+    assert seeds == 2 and half > 0
+    assert mean == pytest.approx(np.mean([r["regret"][0] for r in rows if r["method"] == "random"]))
+    assert "| sweeps random |" in report.table(rows, ["branin", "cells"])
+    out.write_text(out.read_text() + '{"method": "torn')
+    assert len(report.read(out)) == 8

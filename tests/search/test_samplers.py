@@ -1,0 +1,222 @@
+"""What each algorithm suggests: the same again after a crash, within the cell, and better as it learns."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+
+from sweeps.errors import InputError
+from sweeps.search import extras
+from sweeps.search.samplers import gp, plain, tpe
+from sweeps.search.samplers.history import FULL, History
+from sweeps.search.study import Ledger
+from sweeps.trial import State, Verdict
+from tests.search.test_study import reports
+
+BODY = """
+preprocessor: {grid: [StandardScaler, MinMaxScaler]}
+params:
+  x: {uniform: [0.0, 1.0]}
+  y: {loguniform: [1e-3, 1.0]}
+  depth: {randint: [1, 9]}
+  kind: {choice: [a, b]}
+  drop: {uniform: [0, 1], when: {params.kind: b}}
+"""
+NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
+WITH_CMAES = pytest.param("cmaes", marks=pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="cmaes is not installed"))
+ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
+
+
+def run(ledger: Ledger, n: int, value=lambda trial: trial.params["x"], at_once: int = 3) -> list:
+    """Begin n trials, `at_once` side by side, that have their value at steps 1, 3 and 9."""
+    going, asked = [], []
+    for _ in range(n):
+        trial = ledger.next()
+        asked.append(trial)
+        going.append(trial)
+        if len(going) == at_once:
+            end(ledger, going.pop(0), value)
+    for trial in going:
+        end(ledger, trial, value)
+    return asked
+
+
+def end(ledger: Ledger, trial, value) -> None:
+    for step in (1, 3, 9):
+        ledger.record(trial.number, reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0)
+        if step in ledger.rungs and ledger.verdict(trial.number, step) is Verdict.STOP:
+            ledger.finish(trial.number, State.PRUNED)
+            return
+    ledger.finish(trial.number, State.COMPLETE)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, algorithm):
+    space = make_space(BODY, 80, algorithm)
+    asked = []
+    for again in (False, True):
+        folder = tmp_path / str(again)
+        folder.mkdir()
+        ledger = Ledger(folder, space, (1, 3))
+        run(ledger, 31)
+        begun = ledger.next()  # runs while the driver dies
+        if again:
+            ledger = Ledger(folder, space, (1, 3))
+        asked.append([begun, *(ledger.next() for _ in range(3))])
+    assert asked[0] == asked[1]
+    assert len({t.params["x"] for t in asked[0]}) > 1, "and not the same one over and over"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, algorithm):
+    asked = run(Ledger(tmp_path, make_space(BODY, 80, algorithm), (1, 3)), 40)
+    assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [20, 20]
+    assert all(("drop" in t.params) == (t.params["kind"] == "b") for t in asked)
+    assert {t.params["kind"] for t in asked} == {"a", "b"}
+
+
+@pytest.mark.parametrize("scheduler", ["{name: none}", "{name: asha, max_t: 9}", "{name: median, max_t: 9}"])
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
+def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler):
+    space = make_space(NUMBERS, 60, algorithm, scheduler=scheduler)
+    rungs = () if "none" in scheduler else (1, 3) if "asha" in scheduler else range(1, 9)
+    asked = run(Ledger(tmp_path, space, rungs), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
+    late = sorted(math.hypot(t.params["x"] - 0.3, t.params["y"] - 0.8) for t in asked[20:40])
+    assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
+
+
+def test_options_are_the_algorithms():
+    assert tpe.Tpe(n_startup_trials=3, n_ei_candidates=5).candidates == 5
+    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    halton, sobol = (plain.Plain("qmc", 1, {"qmc_type": kind}, space) for kind in ("halton", "sobol"))
+    assert (halton.base._qmc_type, sobol.base._qmc_type) == ("halton", "sobol")
+    assert plain.Plain("nsga2", 1, {"population_size": 7}, {}).base.population_size == 7
+
+
+def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
+    body = "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
+    asked = run(Ledger(tmp_path, make_space(body, 64, "qmc"), (1, 3)), 32)
+    for chain in ("StandardScaler", "MinMaxScaler"):
+        assert sorted(int(16 * t.params["x"]) for t in asked if t.chain == chain) == list(range(16)), "one in each sixteenth"
+
+
+def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"sweeps\[cmaes\]"):
+        Ledger(tmp_path, make_space(NUMBERS, 20, "cmaes"), ())
+
+
+# ---- history
+
+
+def study_of(trials) -> optuna.Study:
+    """A study in memory: of each trial its parameters' cell, its values by step, its final value or None, its state."""
+    study = optuna.create_study()
+    space = {"x": optuna.distributions.FloatDistribution(0, 1), "cell": optuna.distributions.CategoricalDistribution([0, 1])}
+    for x, cell, values, state in trials:
+        value = values[-1] if state is TrialState.COMPLETE else None
+        made = optuna.trial.create_trial(
+            params={"x": x, "cell": cell},
+            distributions=space,
+            intermediate_values=dict(enumerate(values, 1)),
+            value=value,
+            state=state,
+        )
+        study.add_trial(made)
+    return study
+
+
+ENDS = st.sampled_from([TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL])
+TRIALS = st.lists(
+    st.tuples(st.floats(0, 1), st.sampled_from([0, 1]), st.lists(st.floats(-9, 9), min_size=1, max_size=4), ENDS), min_size=1, max_size=12
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(TRIALS, st.integers(0, 12))
+def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
+    once, pieces = History(["cell"]), History(["cell"])
+    study = study_of(trials[:cut])
+    pieces.refresh(study)
+    for trial in study_of(trials[cut:]).get_trials():
+        study.add_trial(trial)
+        pieces.refresh(study)
+    once.refresh(study)
+    assert once.levels == pieces.levels and once.running == pieces.running == {}
+    for step in range(1, 5):
+        there = [i for i, (_, _, values, _) in enumerate(trials) if len(values) >= step]
+        assert once.count(step) == len(there)
+    assert once.count(FULL) == sum(state is TrialState.COMPLETE for *_, state in trials)
+
+
+def test_the_highest_level_with_enough_values_is_modelled_and_what_failed_ranks_last():
+    ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
+    study = study_of([(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)])
+    history = History(["cell"])
+    history.refresh(study)
+    assert [history.highest(n) for n in (3, 4, 6, 10, 11)] == [FULL, 3, 1, 1, None]
+    assert [number for _, _, number in history.levels[1]["[0]"]] == [8, 7, 6, 5, 4, 3, 2, 1, 0, 9]
+
+
+def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
+    rng = np.random.RandomState(0)
+    own, others = list(range(1000)), list(range(1000, 3000))
+    kept = tpe._bounded(own, others, rng)
+    assert len(kept) == len(set(kept)) == tpe.KERNELS and sum(n < 1000 for n in kept) == tpe.KERNELS // 2
+    assert tpe._bounded(own[:5], others[:5], rng) == own[:5] + others[:5]
+    assert sum(n < 1000 for n in tpe._bounded(own, others[:5], rng)) == tpe.KERNELS - 5
+
+
+# ---- the Gaussian process
+
+
+def test_the_gradient_of_the_fit_is_the_slope():
+    rng = np.random.RandomState(1)
+    x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
+    process = gp.Process(x, gp.normal_scores(rng.rand(20)), np.array([False, False, True, False]))
+    theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
+    gradient = process._loss(theta)[1]
+    for i, slope in enumerate(gradient):
+        step = np.eye(len(theta))[i] * 1e-6
+        assert (process._loss(theta + step)[0] - process._loss(theta - step)[0]) / 2e-6 == pytest.approx(slope, rel=1e-3, abs=1e-4)
+
+
+def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
+    x = np.array([[0.1], [0.2], [0.5]])
+    process = gp.Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
+    process.condition(np.array([-1.0, 0.0, -9.0]))
+    mean, deviation = process.predict(np.array([[0.1], [0.5], [0.99]]))
+    assert mean[:2] == pytest.approx([1.0, -1.0], abs=0.01) and deviation[2] > 10 * deviation[0]
+    before = process.improvement(np.array([[0.8]]), -1.0)
+    process.imagine(np.array([[0.8]]))
+    assert process.improvement(np.array([[0.8]]), -1.0) < 0.1 * before, "what is being tried is not tried again"
+
+
+def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
+    rng = random.Random(0)
+    at_3 = [rng.random() for _ in range(20)]
+    study = study_of([(v, 0, [v + 3, v + 1, v][: 3 if i < 10 else 1], TrialState.PRUNED) for i, v in enumerate(at_3)])
+    history = History()
+    history.refresh(study)
+    found = gp.observations(history, np.random.RandomState(0))
+    assert sorted(level for level, _, _ in found) == [1] * 20 + [3] * 10, "a step too near another tells nothing more"
+    for level, trial, value in found:
+        if level == 1:
+            assert value == pytest.approx(at_3[trial.number])
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
+def test_normal_scores_keep_the_order_and_nothing_else(values):
+    scores = gp.normal_scores(np.array(values))
+    assert np.isfinite(scores).all()
+    for a, b in zip(range(len(values)), range(1, len(values)), strict=False):
+        assert (values[a] < values[b]) == (scores[a] < scores[b])
+    assert gp.normal_scores(np.array([3.0, math.inf, 1.0])).argmax() == 1
