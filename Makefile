@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-unit test-long test-browser screenshots bench lint format clean
+.PHONY: run test test-unit test-long test-browser soak screenshots bench lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
@@ -21,6 +21,9 @@ test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a g
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser
+
+soak: $(READY)  ## kills at every point where state is written, and 20 at random, into reports/crashes.md; some 10 minutes
+	$(BIN)/python -m tests.soak
 
 bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; hours
 	$(BIN)/python -m benchmarks

@@ -117,3 +117,10 @@ def seeded(config):
         if step >= 3 and Path(config["latch"], "changed").exists():
             noise *= 2
         _report(step, config["x"] + noise)
+
+
+def slow(config):
+    """`plain`, a third of a second long."""
+    for step in range(_start() + 1, 6):
+        time.sleep(0.07)
+        _report(step, config["x"] + 1 / step)

@@ -290,8 +290,9 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
             import torch
 
             torch.set_num_threads(current.threads)
-        set_seeds(order.trial.seed, job.backend)
         with seam.in_place(session, distributed):
+            ray.train.get_context()  # its first call in a process draws from `random`: a gang's first trial would have other numbers
+            set_seeds(order.trial.seed, job.backend)
             loop(dict(order.trial.params)) if takes_config(loop) else loop()
     except Stopped:
         pass

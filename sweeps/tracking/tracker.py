@@ -359,8 +359,11 @@ class Tracker:
         if trial.number not in self._runs:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
-            run = self._client.create_run(self.experiment_id, int(began * 1000), tags, run_name=trial.id)
-            self._runs[trial.number] = run.info.run_id
+            mine = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
+            found = self._run(mine) if self.waiting else None  # the server went away: it may have made the run and not said so
+            if found is None:
+                found = self._client.create_run(self.experiment_id, int(began * 1000), tags, run_name=trial.id).info.run_id
+            self._runs[trial.number] = found
         return self._runs[trial.number]
 
     def _batch(self, run: str, metrics: list, params: list, tags: list) -> None:

@@ -1,0 +1,163 @@
+"""`python -m tests.soak`: kill a sweep at every point where state is written, then at random moments, and write what was lost.
+
+Makes reports/crashes.md. Each kill is followed by a resume, which is killed in its turn; at the end the sweep is compared with one that
+nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sweeps.search import record
+from tests.faults.crashing import POINTS
+from tests.faults.test_crash import SPACE, outcome, runs_of
+
+ROOT = Path(__file__).parent.parent
+HOW = ("the driver", "Ray", "everything")
+
+
+def start(*args: object, point: str | None = None) -> subprocess.Popen:
+    module = ["tests.faults.crashing", point] if point else ["sweeps.cli"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    full = [sys.executable, "-m", *module, *map(str, args)]
+    return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+
+
+def stands(root: Path) -> dict[str, Any]:
+    """The trials that have ended, by id, as they are on record."""
+    folders = list(root.glob("crash-*"))
+    study = record.read(folders[0]) if folders else None
+    ended = (t for t in study.trials if t.result.state.name != "RUNNING") if study else ()
+    return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.ended) for t in ended}
+
+
+def kill(process: subprocess.Popen, how: str) -> None:
+    """SIGKILL of the driver, of its Ray's first processes, or of it and all its children at once."""
+    driver = psutil.Process(process.pid)
+    children = driver.children(recursive=True)
+    victims = {
+        "the driver": [driver],
+        "Ray": [p for p in children if p.is_running() and ("raylet" in p.name() or "gcs_server" in p.name())],
+        "everything": [driver, *children],
+    }[how]
+    for victim in victims:
+        try:
+            victim.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def lost(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """What was on record and is not any more, or is something else."""
+    gone = [name for name, trial in before.items() if after.get(name) != trial]
+    return ", ".join(gone) or "nothing"
+
+
+def undisturbed(folder: Path, text: str) -> Any:
+    folder.mkdir()
+    (folder / "crash.yaml").write_text(text)
+    out, err = start("run", folder / "crash.yaml", "--dir", folder / "runs", "--json").communicate()
+    if not out:
+        raise SystemExit(err)
+    return outcome(Path(json.loads(out)["dir"]))
+
+
+class Sweep:
+    """A sweep that is killed again and again, and what became of it."""
+
+    def __init__(self, folder: Path, text: str):
+        folder.mkdir()
+        self.file, self.root = folder / "crash.yaml", folder / "runs"
+        self.file.write_text(text)
+        self.uri = f"sqlite:///{folder / 'mlflow.db'}"
+
+    def go(self, point: str | None = None) -> subprocess.Popen:
+        begun = any(self.root.glob("crash-*/origin.json"))
+        args = ("resume", "latest") if begun else ("run", self.file, "--tracking-uri", self.uri)
+        return start(*args, "--dir", self.root, "--json", point=point)
+
+    def conclude(self, expected: Any) -> list[tuple[str, str]]:
+        """Resume it to its end; what there is to say of that."""
+        began = time.time()
+        out, err = self.go().communicate()
+        if not out:
+            raise SystemExit(err)
+        folder = Path(json.loads(out)["dir"])
+        runs = runs_of(self.uri, folder.name)  # raises if a run is there twice, or is left RUNNING
+        study = record.read(folder)
+        assert study is not None
+        metrics = all(tuple(runs[t.id][2]["loss"]) == t.curve for t in study.trials)
+        return [
+            ("trials, their values and the best as in an undisturbed sweep of one slot", "yes" if outcome(folder) == expected else "NO"),
+            ("every trial in MLflow once, none RUNNING", "yes" if set(runs) == {"sweep", *(t.id for t in study.trials)} else "NO"),
+            ("every report in MLflow once", "yes" if metrics else "NO"),
+            ("the last resume took", f"{time.time() - began:.0f} s"),
+        ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="random ones")
+    parser.add_argument("--trials", type=int, default=40, help="of the sweep that is killed at random")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "reports" / "crashes.md")
+    asked = parser.parse_args()
+    chance = random.Random(asked.seed)
+    lines = ["# Crashes: what was tried, and what was lost", "", f"    python -m tests.soak --kills {asked.kills} --seed {asked.seed}", ""]
+    with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
+        folder = Path(made)
+        text = SPACE.format(trials=8)
+        sweep, expected = Sweep(folder / "points", text), undisturbed(folder / "whole", text)
+        lines += [
+            "## A SIGKILL at each point where state is written",
+            "",
+            "One sweep of 8 trials, one slot; each line is a driver's death.",
+            "",
+        ]
+        lines += ["| it died | trials ended before | lost |", "|---|---|---|"]
+        for name, point in POINTS.items():
+            before = stands(sweep.root)
+            process = sweep.go(name)
+            process.communicate()
+            died = process.returncode == -signal.SIGKILL
+            after = stands(sweep.root)
+            lines.append(f"| {point.what}{'' if died else ' (was not reached)'} | {len(after)} | {lost(before, after)} |")
+            print(lines[-1], flush=True)
+        lines += ["", *(f"- {what}: {value}" for what, value in sweep.conclude(expected)), ""]
+
+        text = SPACE.format(trials=asked.trials).replace(":plain", ":slow")
+        sweep, expected = Sweep(folder / "random", text), undisturbed(folder / "slow", text)
+        lines += [f"## {asked.kills} at random", "", f"One sweep of {asked.trials} trials, one slot.", ""]
+        lines += ["| killed | seconds after its start | trials ended before | lost |", "|---|---|---|---|"]
+        for _ in range(asked.kills):
+            before, how, after_s = stands(sweep.root), chance.choice(HOW), chance.uniform(0.5, 14.0)
+            process = sweep.go()
+            try:
+                process.communicate(timeout=after_s)
+                how = "it had come to its end"
+            except subprocess.TimeoutExpired:
+                kill(process, how)
+                process.communicate(timeout=60)
+            after = stands(sweep.root)
+            lines.append(f"| {how} | {after_s:.1f} | {len(after)} | {lost(before, after)} |")
+            print(lines[-1], flush=True)
+        lines += ["", *(f"- {what}: {value}" for what, value in sweep.conclude(expected))]
+    asked.output.write_text("\n".join(lines) + "\n")
+    if any("NO" in line.split(": ")[-1] for line in lines if line.startswith("- ")):
+        raise SystemExit("something was lost")
+
+
+if __name__ == "__main__":
+    main()
