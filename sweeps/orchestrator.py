@@ -256,9 +256,10 @@ class _Sweep:
 
     def _run(self) -> SweepResult:
         from sweeps import report
-        from sweeps.tracking import Tracker, default_uri
+        from sweeps.tracking import TrackerApart, default_uri
 
-        tracker = Tracker(self.uri or default_uri(self.root), self.root, self.space.name, self.folder.name, self.begun)
+        uri = self.uri or default_uri(self.root)
+        tracker = TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")

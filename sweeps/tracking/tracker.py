@@ -186,8 +186,9 @@ class Tracker:
 
             events = [self._events.get()]
             if events[0][0] in ("finish", "close"):
-                return  # it never began: nothing to tell
+                return self._changed(1)  # it never began: nothing to tell
             self._insist(self._open)
+            self._changed()
             while True:
                 events = events or [self._events.get()]
                 time.sleep(BATCH_EVERY if events[0][0] != "close" else 0)
@@ -196,13 +197,18 @@ class Tracker:
                         events.append(self._events.get_nowait())
                 said = [e for e in events if e[0] != "close"]
                 for begin in range(0, len(said), BATCH_EVENTS):  # of a long queue a part at a time, so that it is seen to get on
-                    self._insist(functools.partial(self._write, said[begin : begin + BATCH_EVENTS]))
+                    self._insist(functools.partial(self._write, part := said[begin : begin + BATCH_EVENTS]))
+                    self._changed(len(part))
                 if any(kind == "close" for kind, _ in events):
                     return
                 events = []
         except Exception as e:
             self.error = f"{type(e).__name__}: {e}"
+            self._changed()
             log.exception("MLflow: giving up")
+
+    def _changed(self, written: int = 0) -> None:
+        """Called when `parent`, `error` or `waiting` may have changed, or so many events were written."""
 
     def _insist(self, action: Callable[[], None]) -> None:
         """Try until the server is there; what the server refuses for good is written to the log and left."""
@@ -224,6 +230,7 @@ class Tracker:
             if not self.waiting:
                 log.warning("MLflow at %s does not answer, trying again: %s", self.uri, reason)
             self.waiting = True
+            self._changed()
             if self._done.wait(RETRY_EVERY):
                 raise TimeoutError("the sweep ended before the server came back") from reason
 

@@ -1,0 +1,85 @@
+"""The tracker in a process of its own: all is written once, whatever happens to the process or to the driver."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sweeps.tracking import TrackerApart, default_uri
+from sweeps.trial import Result, State
+from tests.tracking.test_tracker import check, play, reports, trial
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def started(tmp_path) -> TrackerApart:
+    return TrackerApart(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
+
+
+def test_what_is_said_is_written_in_another_process(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    tracker = started(tmp_path)
+    play(tracker)
+    assert tracker.close() and tracker.error is None
+    assert tracker._process.poll() == 0 and not tracker._unwritten
+    check(MlflowClient(default_uri(tmp_path)), tracker)
+
+
+@pytest.mark.integration
+def test_a_process_that_is_killed_loses_nothing(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    tracker = started(tmp_path)
+    tracker.begin(trial(7), 1.0)
+    wait_until(lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written")
+    first = tracker._process
+    first.send_signal(signal.SIGSTOP)  # so that it cannot have read what is said now
+    tracker.reports(7, reports(3))
+    tracker.end(7, Result(State.COMPLETE, 0.5), 5.0)
+    wait_until(lambda: len(tracker._unwritten) == 2, 10, "the news to be sent")
+    first.kill()
+    wait_until(lambda: tracker._process is not first, 20, "another process")
+    assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id], "tags.`sweeps.kind` = 'trial'")
+    assert len(runs) == 1 and runs[0].info.status == "FINISHED"
+    assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
+
+
+def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
+    tracker = started(tmp_path)
+    tracker.finish("FAILED", 1.0)
+    assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()
+
+
+@pytest.mark.integration
+def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(tmp_path):
+    command = [sys.executable, "-c", "from sweeps.tracking.apart import main; main()"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    pickle.dump(("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0), process.stdin)
+    pickle.dump(("metrics", ({"best": 1.0}, 1.0)), process.stdin)
+    process.stdin.flush()
+    assert any(b"does not answer" in line for line in process.stdout)  # it has begun
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.stdin.close()  # as if the driver were killed
+    assert process.wait(20) == 0
+    process.stdout.close()
+
+
+def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
+    tracker = TrackerApart("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
+    play(tracker)
+    assert not tracker.close(1.0)
+    tracker._process.wait(10)
+    tracker._thread.join(10)
+    assert not tracker._thread.is_alive()
