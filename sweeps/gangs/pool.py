@@ -39,6 +39,8 @@ PROGRESS_EVERY = 1.0
 START_WITHIN = 30.0
 # When one rank raised, the others get this long to raise as well before the gang counts as broken.
 RAISED_ALONE_AFTER = 2.0
+# A rank's last news wait so long for the other ranks' to go with them, in seconds.
+ENDS_WITHIN = 0.05
 # How often it is seen whether a trial with a time limit has begun, in seconds.
 LOOK_EVERY = 0.5
 # A trial that is too late has so long to write the stacks of its threads to its log, in seconds.
@@ -266,7 +268,10 @@ class _Pool:
         if run is None or not run.book.take(attempt, news, ended):
             return None
         self._clear(run)
-        run.changed.set()
+        if ended:  # the trial's end mostly follows at once: one message to the driver instead of two
+            asyncio.get_running_loop().call_later(ENDS_WITHIN, run.changed.set)
+        else:
+            run.changed.set()
         return run
 
     def _clear(self, run: _Run) -> None:
