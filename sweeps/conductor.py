@@ -127,6 +127,7 @@ class Conductor:
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
         self.pool.start.remote(trial, str(folder), past)
+        self.ledger.sync()  # while the trial is on its way
 
     def _note(self, trial: Trial) -> None:
         self.tracker.begin(trial, time.time())
@@ -184,6 +185,7 @@ class Conductor:
 
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
+        self.ledger.sync()
         limit = self.space.limits.timeout
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
@@ -270,6 +272,7 @@ class Conductor:
         """Put on record that what still runs does not run any more."""
         for trial in list(self.running):
             self._finish(trial, State.RUNNING, None)
+        self.ledger.sync()
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """How the sweep stands now; `stage` says what is going on other than trials."""

@@ -273,9 +273,9 @@ class Ledger:
                 self.interrupted.append(t.number)
         self.ended += [state for _, _, state in sorted(ended, key=lambda e: e[:2])]
 
-    def _sync(self) -> None:
-        """Outlive a machine that stops; a database sees to that itself."""
-        if self._journal is not None:
+    def sync(self) -> None:
+        """Force what is on record to the disk. Until then it outlives every process, but not a machine that stops."""
+        if self._journal is not None:  # a database sees to that itself
             self._journal.sync()
 
     @property
@@ -308,7 +308,6 @@ class Ledger:
         asked.set_user_attr("begun", record.begun(trial) | bracket)
         self._rows[asked.number] = _Row(trial)
         self._open[asked.number] = asked
-        self._sync()
         return trial
 
     def _ask(self) -> optuna.Trial:
@@ -343,7 +342,6 @@ class Ledger:
         """Take a trial's news; the reports that were not on record yet. So telling twice changes nothing."""
         row = self._rows[number]
         fresh = tuple(r for r in reports if r.step > row.steps)
-        decisive = checkpoint is not None
         for report in fresh:
             value = report.metrics[self.space.objective.metric]
             row.steps, row.curve[report.step] = report.step, value
@@ -353,13 +351,10 @@ class Ledger:
                     self._open[number].report(value, report.step)
                 values = [v for s, v in row.curve.items() if s in self.rungs]
                 self._shown[self.bracket(number), report.step][number] = self.scheduler.shown(values)
-                decisive = True
         row.checkpoint = checkpoint or row.checkpoint
         row.best, row.attempts, row.seconds = best or row.best, attempts, seconds
-        if fresh or decisive:
+        if fresh or checkpoint is not None:
             self._tell(number, fresh)
-        if decisive:
-            self._sync()
         return fresh
 
     def _tell(self, number: int, fresh: tuple[Report, ...], **more: Any) -> None:
@@ -409,7 +404,6 @@ class Ledger:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.study.tell(asked, state=TrialState.FAIL)
-        self._sync()
         if state is not State.RUNNING:
             self.ended.append(state)
         return Result(state, value, step, row.steps, row.best, error, row.seconds)

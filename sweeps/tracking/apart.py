@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -109,6 +110,8 @@ class TrackerApart(Tracker):
                     log.log(said["level"], "%s: %s", said["name"], said["log"])
                     continue
                 self.parent, self.error, self.waiting = said["parent"], said["error"], said["waiting"]
+                if said["written"]:
+                    self._answered = time.monotonic()
                 for _ in range(said["written"]):
                     self._unwritten.popleft()
         self._events.put(LOST)
