@@ -200,7 +200,7 @@ class Tracker:
                     self._insist(functools.partial(self._write, part := said[begin : begin + BATCH_EVENTS]))
                     self._changed(len(part))
                 if any(kind == "close" for kind, _ in events):
-                    return
+                    return self._changed(1)
                 events = []
         except Exception as e:
             self.error = f"{type(e).__name__}: {e}"
