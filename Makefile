@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-unit test-long test-browser soak screenshots bench lint format clean
+.PHONY: run test test-unit test-long test-browser soak screenshots bench bench-serving lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
@@ -27,6 +27,9 @@ soak: $(READY)  ## kills at every point where state is written, and 20 at random
 
 bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; hours
 	$(BIN)/python -m benchmarks
+
+bench-serving: $(READY)  ## HTTP beside mlflow models serve, files beside a bare loop, into reports/serving.md; some minutes
+	$(BIN)/python -m benchmarks.serving
 
 screenshots: $(READY)  ## the pictures of MLflow in docs/
 	SWEEPS_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser tests/browser

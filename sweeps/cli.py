@@ -67,6 +67,7 @@ def main() -> None:
     sweeps resume latest            go on with it after Ctrl-C or a crash
     sweeps show latest              what came of it
     sweeps predict BUNDLE in.csv    use the winner
+    sweeps serve BUNDLE             the same over HTTP
     """
 
 
@@ -222,17 +223,32 @@ def export(sweep: str, trial: str | None, output: Path | None, root: Path) -> No
 
 @main.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.argument("source", metavar="INPUT", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="CSV or Parquet to write.  [default: CSV on stdout]")
-def predict(bundle: Path, source: Path, output: Path | None) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file. Needs no Ray cluster."""
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", default=None, help="CSV or Parquet to write, a path or a URI.  [default: CSV on stdout]")
+def predict(bundle: Path, source: str, output: str | None) -> None:
+    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI. Needs no Ray cluster."""
     from sweeps.bundle import predict_file
+    from sweeps.terminal.counting import counting
 
-    result: Any = predict_file(bundle, source, output)
+    with counting(sys.stderr if output else None) as told:
+        result: Any = predict_file(bundle, source, output, told)
     if output is None:
         click.echo(result.to_csv(index=False), nl=False)
     else:
         click.echo(f"wrote {result}", err=True)
+
+
+@main.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 for any free one.")
+@click.option("--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Of a request; a larger one gets 413.")
+@click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request; likewise.")
+def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int) -> None:
+    """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict. Needs no Ray."""
+    from sweeps.serving.server import serve as serve_bundle
+
+    serve_bundle(bundle, host, port, lambda line: click.echo(line, err=True), max_bytes, max_rows)
 
 
 @main.command("ls")

@@ -40,6 +40,7 @@ FLOORS = {
     "listing": 4,
     "plan": 4,
     "machine": 1,
+    "serving": 5,
     "terminal": 5,
     "winner": 5,
     "orchestrator": 5,

@@ -73,3 +73,42 @@ def test_what_is_wrong_is_named_and_nothing_is_written(bundle, tmp_path):
     assert not [f for f in os.listdir(tmp_path) if "out" in f]
     with pytest.raises(InputError, match="there is no folder"):
         predict_file(path, tmp_path / "short.csv", tmp_path / "no" / "out.csv")
+
+
+def test_uris_and_progress(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].to_parquet(tmp_path / "rows.parquet")
+    seen: list[int] = []
+    target = f"file://{tmp_path}/out.csv"
+    assert predict_file(path, f"file://{tmp_path}/rows.parquet", target, seen.append) == target
+    assert len(pd.read_csv(tmp_path / "out.csv")) == seen[-1] == len(kept["raw"])
+    with pytest.raises(InputError, match="is no place that Arrow knows"):
+        predict_file(path, "nowhere://rows.csv")
+
+
+def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, monkeypatch):
+    """What is held at once: Python's and pandas' blocks, by tracemalloc; ten times the rows add next to nothing."""
+    import tracemalloc
+
+    monkeypatch.setattr(predict, "CHUNK", 2000)
+    path, kept = bundle
+    peaks = []
+    for rows in (6_000, 60_000):
+        frame = pd.concat([kept["raw"]] * (rows // len(kept["raw"])), ignore_index=True)
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        tracemalloc.start()
+        predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(pd.read_csv(tmp_path / "out.csv")) == len(frame)
+    assert peaks[1] < 1.3 * peaks[0] + 200_000, peaks
+
+
+def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "CHUNK", 3)
+    path, kept = bundle
+    kept["raw"].astype(object).replace(5, "many").to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "out.csv").write_text("before")
+    with pytest.raises(InputError, match="column `rooms` holds 'many'"):
+        predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == ["out.csv", "rows.csv"]

@@ -1,0 +1,183 @@
+"""The ASGI application of a bundle: `/predict`, `/health`, `/schema`, `/metrics`, and OpenAPI at `/docs`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pydantic_core
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.model import Bundle
+from sweeps.errors import InputError
+from sweeps.serving import checks
+from sweeps.serving.batching import Batcher
+from sweeps.serving.checks import Refused, Rows
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+PATHS = ("/predict", "/health", "/schema", "/metrics")
+
+
+class Metrics:
+    """What Prometheus is told, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        where: dict[str, Any] = {"registry": self.registry}
+        self.requests = Counter("sweeps_requests", "Requests answered.", ["path", "status"], **where)
+        self.seconds = Histogram("sweeps_request_seconds", "From a request's body to its answer.", ["path"], **where)
+        self.rows = Counter("sweeps_rows", "Rows predicted.", **where)
+        self.batch = Histogram("sweeps_batch_rows", "Rows that the model was asked at once.", buckets=[4**i for i in range(8)], **where)
+        self.working = Gauge("sweeps_requests_in_flight", "Requests to /predict that are not answered yet.", **where)
+
+
+def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
+    """The answers to several requests, asked of the model at once.
+
+    Raises:
+        InputError: the preprocessor or the model refuses some of the rows.
+    """
+    columns = bundle.manifest.columns
+    joined = {c.name: _series([v for rows in batch for v in rows.values[c.name]], c.type) for c in columns}
+    count = sum(rows.count for rows in batch)
+    frame = bundle.predict(pd.DataFrame(joined, index=pd.RangeIndex(count), copy=False))
+    found = {str(name): _plain(frame[name].to_numpy()) for name in frame.columns}
+    answers, start = [], 0
+    for rows in batch:
+        part = {name: values[start : start + rows.count] for name, values in found.items()}
+        said = part if rows.by_column else [dict(zip(part, values, strict=True)) for values in zip(*part.values(), strict=True)]
+        answers.append(pydantic_core.to_json({"predictions": said}))
+        start += rows.count
+    return answers
+
+
+def _series(values: list[Any], kind: str) -> Any:
+    if kind in ("integer", "double"):
+        return np.array(values, dtype=np.float64)
+    return pd.array(values, dtype="str") if kind == "string" else pd.Series(values, dtype=object)
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    """As JSON has them: a number that is none is null."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        return [v if np.isfinite(v) else None for v in values.tolist()]
+    return values.tolist()
+
+
+def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = checks.MAX_ROWS) -> FastAPI:
+    """The application that serves a bundle.
+
+    Args:
+        bundle: loaded.
+        max_bytes: of a request's body; a larger one is answered 413.
+        max_rows: of a request; likewise.
+    """
+    metrics, manifest = Metrics(), bundle.manifest
+
+    def answered(batch: list[Rows]) -> list[bytes]:
+        metrics.batch.observe(sum(rows.count for rows in batch))
+        return answer_all(bundle, batch)
+
+    batcher: Batcher[Rows] = Batcher(answered, lambda rows: rows.count)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        batcher.close()
+
+    request_schema, answer_schema = checks.schemas(manifest.columns, manifest.classes, max_rows)
+    made = {k: manifest.made.get(k) for k in ("sweep", "trial", "metric", "value") if manifest.made.get(k) is not None}
+    app = FastAPI(title=str(made.get("sweep", "sweeps")), description=_description(manifest), version=manifest.created, lifespan=lifespan)
+
+    @app.middleware("http")
+    async def counted(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await call_next(request)
+        path = request.url.path if request.url.path in PATHS else "other"
+        metrics.requests.labels(path, response.status_code).inc()
+        return response
+
+    async def predict(request: Request) -> Response:
+        start = time.perf_counter()
+        metrics.working.inc()
+        try:
+            rows = checks.read(await _body(request, max_bytes), manifest.columns, max_rows)
+            answer = await batcher.ask(rows)
+            metrics.rows.inc(rows.count)
+            return Response(answer, media_type=JSON)
+        except Refused as e:
+            return Response(pydantic_core.to_json(e.body()), e.status, media_type=JSON)
+        except InputError as e:
+            problems = [{"rule": f"{p.place}: {p.text}"} for p in e.problems]
+            return Response(pydantic_core.to_json({"detail": problems}), 422, media_type=JSON)
+        finally:
+            metrics.working.dec()
+            metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
+
+    errors = {413: "Too large.", 415: "Not JSON.", 422: "What is wrong, by field and row.", 400: "No JSON."}
+    app.add_api_route(
+        "/predict",
+        predict,
+        methods=["POST"],
+        summary="Predict rows",
+        openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": request_schema}}}},
+        responses={200: {"content": {JSON: {"schema": answer_schema}}}, **{code: {"description": text} for code, text in errors.items()}},
+    )
+
+    @app.get("/health", summary="Whether it answers")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok", **made}
+
+    @app.get("/schema", summary="The fields of a row, and of an answer")
+    async def schema() -> dict[str, Any]:
+        return {
+            "columns": [{"name": c.name, "type": c.type, "rule": checks.rule_of(c)} for c in manifest.columns],
+            "label": manifest.label,
+            "task": manifest.task,
+            "classes": manifest.classes,
+            "request": request_schema,
+            "answer": answer_schema,
+        }
+
+    @app.get("/metrics", summary="For Prometheus")
+    async def told() -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def _description(manifest: Manifest) -> str:
+    predicts = f"`{manifest.label}`" if manifest.label else "a model's output"
+    return f"Predicts {predicts} of raw rows. A field that is not of the model is ignored."
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """A request's body.
+
+    Raises:
+        Refused: it is too large, or says that it is no JSON.
+    """
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if kind != JSON and not kind.endswith("+json"):
+        raise Refused(415, [{"rule": f"the body must be {JSON}, not {kind[:60]}"}])
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refused(415, [{"rule": "the body must not be encoded"}])
+    too_large = Refused(413, [{"rule": f"the body must have at most {most} bytes"}])
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > most:
+        raise too_large
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,151 @@
+"""Malformed requests, and the page that shows what each is answered: `python -m tests.serving.malformed` renews it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs" / "malformed_requests.md"
+COMMAND = "python -m tests.serving.malformed"
+MAX_BYTES, MAX_ROWS = 2000, 5
+GOOD = {"rooms": 2, "city": "Lyon", "area": 30.5, "garden": True, "built": "1990-05-01", "heating": "gas"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request.
+
+    Attributes:
+        what: in words.
+        body: of the request; what is not bytes is sent as JSON.
+        status: of the answer.
+        says: what the answer must name.
+    """
+
+    what: str
+    body: Any
+    status: int = 422
+    says: str = ""
+    method: str = "POST"
+    path: str = "/predict"
+    headers: dict[str, Any] = field(default_factory=dict)
+
+
+def one(**changes: Any) -> dict[str, Any]:
+    return {"records": [GOOD | changes]}
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {"records": [{k: v for k, v in GOOD.items() if k not in names}]}
+
+
+def lists(**changes: Any) -> dict[str, Any]:
+    return {"columns": {k: [v] for k, v in GOOD.items()} | changes}
+
+
+CASES = (
+    Case("nothing", b"", 400),
+    Case("no JSON", b"rooms=2&city=Lyon", 400),
+    Case("JSON cut short", b'{"records": [{"rooms": 2', 400),
+    Case("a comma too many", b'{"records": [],}', 400),
+    Case("two documents", b"[] []", 400),
+    Case("bytes that are no UTF-8", b'{"records": [{"city": "\xff\xfe"}]}', 400),
+    Case("half a character", b'{"records": [{"city": "\\ud800"}]}', 400),
+    Case("NaN, which JSON has not", b'{"records": [{"rooms": NaN}]}', 400),
+    Case("brackets without end", b"[" * 1900, 400),
+    Case("null", b"null"),
+    Case("a number", b"3"),
+    Case("a text", b'"rows"'),
+    Case("an empty object", {}),
+    Case("a record alone, not in a list", GOOD),
+    Case("records and columns", one() | lists()),
+    Case("records that are no list", {"records": GOOD}, says="records"),
+    Case("records that are null", {"records": None}, says="records"),
+    Case("a record that is a list", {"records": [[2, "Lyon"]]}),
+    Case("a record that is null", {"records": [GOOD, None]}),
+    Case("an empty record", {"records": [{}]}, says="rooms"),
+    Case("a field that is missing", without("area"), says="area"),
+    Case("two fields that are missing", without("area", "city"), says="city"),
+    Case("a field that the second record lacks", {"records": [GOOD, {"rooms": 1}]}, says="city"),
+    Case("a field in capitals", {"records": [{k.upper(): v for k, v in GOOD.items()}]}, says="rooms"),
+    Case("text for a number", one(rooms="two"), says="rooms"),
+    Case("a number in a text", one(rooms="2"), says="rooms"),
+    Case("an empty text for a number", one(area=""), says="area"),
+    Case("true for a number", one(rooms=True), says="rooms"),
+    Case("a list for a number", one(area=[30.5]), says="area"),
+    Case("an object for a number", one(area={"value": 30.5}), says="area"),
+    Case("a number that no float holds", b'{"records": [{"rooms": 1e999}]}', 422, "rooms"),
+    Case("an integer that no float holds", one(rooms=10**400), says="rooms"),
+    Case("a number for text", one(city=7), says="city"),
+    Case("false for text", one(city=False), says="city"),
+    Case("a list for text", one(city=["Lyon"]), says="city"),
+    Case("a number for a truth value", one(garden=1), says="garden"),
+    Case("text for a truth value", one(garden="yes"), says="garden"),
+    Case("a word for a date", one(built="soon"), says="built"),
+    Case("a date that is none", one(built="2021-02-30"), says="built"),
+    Case("a number for a date", one(built=1990), says="built"),
+    Case("an empty text for a date", one(built=""), says="built"),
+    Case("a zone where training had none", one(built="1990-05-01T00:00:00+02:00"), says="built"),
+    Case("a number for a category", one(heating=3), says="heating"),
+    Case("an object for a category", one(heating={}), says="heating"),
+    Case("three values wrong in two rows", {"records": [GOOD | {"rooms": "x", "city": 1}, GOOD | {"garden": "no"}]}, says="garden"),
+    Case("a value too long to show", one(rooms="x" * 500), says="rooms"),
+    Case("columns that are a list", {"columns": [GOOD]}, says="columns"),
+    Case("a column that is missing", {"columns": {"rooms": [1]}}, says="city"),
+    Case("a column that is no list", lists(area=30.5), says="area"),
+    Case("columns of unequal length", lists(area=[30.5, 31.0]), says="area"),
+    Case("a wrong value in a column", lists(area=["wide"]), says="area"),
+    Case("too many rows", {"records": [GOOD] * 6}, 413),
+    Case("too many rows, as columns", {"columns": {k: [v] * 6 for k, v in GOOD.items()}}, 413),
+    Case("a body over the limit", one(city="x" * 3000), 413),
+    Case("a body over the limit, in parts, without a length", [b"[" + b" " * 1000, b" " * 1500, b"]"], 413),
+    Case("a length over the limit", b"[]", 413, headers={"content-length": "999999999"}),
+    Case("CSV", b"rooms,city\n2,Lyon\n", 415, headers={"content-type": "text/csv"}),
+    Case("a form", b"rooms=2", 415, headers={"content-type": "application/x-www-form-urlencoded"}),
+    Case("a packed body", b"\x1f\x8b", 415, headers={"content-encoding": "gzip"}),
+    Case("GET", b"", 405, method="GET"),
+    Case("no such page", one(), 404, path="/predicts"),
+)
+
+
+def shown(case: Case) -> str:
+    """A request as the page shows it."""
+    raw = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
+    text = raw.decode(errors="backslashreplace").replace("\n", "\\n").replace("|", "\\|")
+    text = text if len(text) <= 110 else text[:109] + "…"
+    head = f"{case.method} {case.path} " if (case.method, case.path) != ("POST", "/predict") else ""
+    head += "".join(f"{k}: {v}; " for k, v in case.headers.items())
+    return f"`{head}{text}`" if head + text else ""
+
+
+def page(answers: dict[str, tuple[int, Any]]) -> str:
+    """The page."""
+    head = f"""# Malformed requests, and what is said of them
+
+<!-- Written by `{COMMAND}`, which tests/serving/test_malformed_requests.py holds true. -->
+
+Each of these {len(answers)} was sent to a bundle's `/predict` that takes {MAX_BYTES} bytes and {MAX_ROWS} rows a request, and was
+answered as shown; none with a 500. A good one is `{json.dumps({"records": [GOOD]})}`.
+
+| what | request | status | answer |
+|---|---|---|---|
+"""
+    lines = []
+    for case in CASES:
+        status, answer = answers[case.what]
+        text = json.dumps(answer.get("detail", answer), ensure_ascii=False) if isinstance(answer, dict) else str(answer)
+        text = text if len(text) <= 330 else text[:329] + "…"
+        lines.append(f"| {case.what} | {shown(case)} | {status} | `{text.replace('|', chr(92) + '|').replace('`', chr(39))}` |\n")
+    return head + "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
+    from tests.serving.test_malformed_requests import answered, application
+
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(page(answered(application(Path(folder)))), encoding="utf-8")

@@ -1,0 +1,65 @@
+"""Bundles for tests of serving, without a sweep and without an export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from sweeps.bundle import columns
+from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.model import Bundle
+from sweeps.data import fit_chain
+from sweeps.space import Step
+
+
+def raw(n: int = 60) -> pd.DataFrame:
+    """Raw rows of every type of column."""
+    rng = np.random.default_rng(2)
+    return pd.DataFrame(
+        {
+            "rooms": rng.integers(1, 9, n),
+            "city": rng.choice(["Lyon", "Nice", "Pau"], n),
+            "area": rng.normal(40, 9, n),
+            "garden": rng.random(n) > 0.5,
+            "built": pd.date_range("1990-01-01", periods=n).astype("datetime64[us]"),
+            "heating": pd.Categorical(rng.choice(["gas", "wood"], n)),
+        }
+    )
+
+
+STEPS = (
+    Step("sklearn.impute:SimpleImputer", ("rooms", "area"), {}),
+    Step("sklearn.preprocessing:StandardScaler", ("rooms", "area"), {}),
+    Step("sklearn.preprocessing:OrdinalEncoder", ("city", "heating"), {}),
+)
+
+
+class Model:
+    """Adds up what it is given."""
+
+    def predict(self, frame: pd.DataFrame) -> np.ndarray:
+        numbers = frame[["rooms", "area", "city", "heating"]].to_numpy("float64", na_value=0.0)
+        return 1 / (1 + np.exp(-np.nan_to_num(numbers).sum(axis=1)))
+
+
+def bundle(model: Any = None) -> Bundle:
+    """A bundle in memory."""
+    rows = raw()
+    manifest = Manifest(
+        created="2026-01-01T00:00:00+00:00",
+        load="tests.serving.served:Model",
+        label="sold",
+        task="binary",
+        classes=["no", "yes"],
+        columns=columns.describe(rows),
+        checked=False,
+        made={"sweep": "houses", "trial": "0003"},
+        python="3.11",
+        requirements=[],
+        pickled={},
+    )
+    return Bundle(Path("bundle"), manifest, model or Model(), fit_chain(STEPS, pa.Table.from_pandas(rows), None))

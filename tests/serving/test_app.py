@@ -1,0 +1,166 @@
+"""The application: what it answers, together and alone, and what it tells of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.bundle import columns
+from sweeps.serving import checks
+from sweeps.serving.app import make_app
+from sweeps.serving.batching import Batcher, take
+from tests.serving import served
+from tests.serving.asking import ask
+from tests.serving.malformed import GOOD
+
+
+def send(app, path, body=None, method="POST"):
+    return asyncio.run(ask(app, path, json.dumps(body).encode() if body is not None else b"", method))
+
+
+def records(frame: pd.DataFrame) -> list[dict]:
+    return json.loads(frame.to_json(orient="records", date_format="iso", double_precision=15))
+
+
+def test_records_columns_and_a_list_are_answered_as_the_bundle_answers():
+    bundle = served.bundle()
+    app, rows = make_app(bundle), records(served.raw(7))
+    expected = bundle.predict(pd.DataFrame(rows))
+    status, answer = send(app, "/predict", {"records": rows})
+    assert status == 200 and [r["prediction"] for r in answer["predictions"]] == expected["prediction"].tolist()
+    assert [r["probability_yes"] for r in answer["predictions"]] == expected["probability_yes"].tolist()
+    assert send(app, "/predict", rows) == (200, answer)
+    _, by_column = send(app, "/predict", {"columns": {n: [r[n] for r in rows] for n in rows[0]}})
+    assert by_column["predictions"] == {n: [r[n] for r in answer["predictions"]] for n in answer["predictions"][0]}
+
+
+def test_odd_rows():
+    app = make_app(served.bundle())
+    odd = [GOOD | {"extra": 1}, dict.fromkeys(GOOD), GOOD | {"city": "Atlantis", "heating": "coal", "rooms": 2.5}]
+    assert [len(send(app, "/predict", {"records": [row]})[1]["predictions"]) for row in odd] == [1, 1, 1]
+    assert send(app, "/predict", {"records": []}) == (200, {"predictions": []})
+    assert send(app, "/predict", {"columns": {n: [] for n in GOOD}})[1]["predictions"]["prediction"] == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
+def test_what_is_asked_together_is_answered_as_alone(sizes):
+    bundle = served.bundle()
+    app, rows = make_app(bundle), records(served.raw(60))
+    parts = [rows[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))]
+
+    async def together():
+        return await asyncio.gather(*(ask(app, "/predict", json.dumps(part).encode()) for part in parts))
+
+    assert asyncio.run(together()) == [send(app, "/predict", part) for part in parts]
+
+
+def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other():
+    """The first holds the model; the others are one batch, and asked again alone when one of them is refused."""
+    begun, go, seen = threading.Event(), threading.Event(), []
+
+    def answer(batch):
+        seen.append(list(batch))
+        begun.set()
+        go.wait(10)
+        if "bad" in batch:
+            raise ValueError("bad")
+        return [f"{r}!" for r in batch]
+
+    async def run():
+        batcher = Batcher(answer, lambda r: 1)
+        asks = [asyncio.ensure_future(batcher.ask(r)) for r in ("first",)]
+        await asyncio.to_thread(begun.wait, 10)
+        asks += [asyncio.ensure_future(batcher.ask(r)) for r in ("a", "bad", "b")]
+        await asyncio.sleep(0)
+        go.set()
+        found = await asyncio.gather(*asks, return_exceptions=True)
+        batcher.close()
+        return found
+
+    first, a, bad, b = asyncio.run(run())
+    assert (first, a, b) == ("first!", "a!", "b!") and isinstance(bad, ValueError)
+    assert seen[:2] == [["first"], ["a", "bad", "b"]]
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 12))
+def test_a_batch_is_the_first_in_line_and_within_bounds(sizes, most):
+    waiting, taken = deque((s, None) for s in sizes), []
+    while waiting:
+        batch = [s for s, _ in take(waiting, lambda s: s, most)]
+        assert len(batch) == 1 or sum(batch) <= most
+        taken += batch
+    assert taken == sizes
+
+
+def test_what_it_tells_of_itself():
+    app = make_app(served.bundle())
+    assert send(app, "/health", method="GET") == (200, {"status": "ok", "sweep": "houses", "trial": "0003"})
+    schema = send(app, "/schema", method="GET")[1]
+    assert [c["type"] for c in schema["columns"]] == ["integer", "string", "double", "boolean", "datetime", "category"]
+    api = send(app, "/openapi.json", method="GET")[1]
+    body = api["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    record = body["anyOf"][0]["properties"]["records"]["items"]
+    assert record["required"] == list(GOOD) and record["properties"]["rooms"] == {"type": ["number", "null"]}
+    said = api["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["predictions"]
+    assert said["anyOf"][0]["items"]["properties"]["prediction"]["enum"] == ["no", "yes"]
+
+
+def test_prometheus_is_told():
+    app = make_app(served.bundle())
+    send(app, "/predict", {"records": [GOOD, GOOD]})
+    send(app, "/predict", {"records": [{}]})
+    text = send(app, "/metrics", method="GET")[1]
+    for line in (
+        'sweeps_requests_total{path="/predict",status="200"} 1.0',
+        'sweeps_requests_total{path="/predict",status="422"} 1.0',
+        "sweeps_rows_total 2.0",
+        "sweeps_requests_in_flight 0.0",
+        'sweeps_request_seconds_count{path="/predict"} 2.0',
+    ):
+        assert line in text
+
+
+def test_a_preprocessor_that_refuses_is_422():
+    class Picky(served.Model):
+        def predict(self, frame):
+            from sweeps.errors import InputError, Problem
+
+            raise InputError(Problem("rows", "too odd"))
+
+    assert send(make_app(served.bundle(Picky())), "/predict", [GOOD]) == (422, {"detail": [{"rule": "rows: too odd"}]})
+
+
+COLUMNS = columns.describe(served.raw())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "records", "columns", "x"]), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(JSON | st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, JSON)), max_size=3))
+def test_whatever_json_is_sent_it_is_refused_or_fits_the_columns(sent):
+    try:
+        rows = checks.read(json.dumps(sent).encode(), COLUMNS)
+    except checks.Refused as e:
+        assert e.status in (400, 413, 422) and e.problems
+    else:
+        assert list(rows.values) == list(GOOD) and all(len(v) == rows.count for v in rows.values.values())
+        assert all(np.isfinite(v) or np.isnan(v) for v in rows.values["rooms"])
+
+
+@pytest.mark.parametrize("bad", [b"", b"{", b"\xff"])
+def test_no_json_is_400(bad):
+    with pytest.raises(checks.Refused) as e:
+        checks.read(bad, [])
+    assert e.value.status == 400

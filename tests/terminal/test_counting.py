@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import io
+
+from sweeps.terminal.counting import counting
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_line_that_is_gone_at_the_end():
+    out, ticks = Terminal(), iter([0.0, 2.0])
+    with counting(out, lambda: next(ticks)) as tell:
+        tell(5000)
+        assert out.getvalue() == "\r5,000 rows, 2,500/s\x1b[K"
+    assert out.getvalue().endswith("\r\x1b[K")
+
+
+def test_silent_without_a_terminal():
+    out = io.StringIO()
+    for stream in (out, None):
+        with counting(stream) as tell:
+            tell(1)
+    assert out.getvalue() == ""
