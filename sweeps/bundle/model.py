@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from sweeps import refs
 from sweeps.bundle import columns, seal
 from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
 from sweeps.data import stored
+from sweeps.data.columns import Column
+from sweeps.data.fitted import Fitted
 from sweeps.errors import BundleError, InputError, Problem
 
 
@@ -54,6 +57,40 @@ class Bundle:
             return np.zeros((0, k) if k > 2 else 0)
         prepared = raw if self._fitted is None else self._fitted.transform(raw)
         return np.asarray(self._model.predict(prepared))
+
+    def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
+        """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.
+
+        Args:
+            values: by column: floats with NaN for a number; True, False or None; text or None; and so on. All columns.
+            count: of the rows.
+
+        Raises:
+            InputError: the preprocessor or the model refuses them.
+        """
+        kinds = {c.name: c.type for c in self.manifest.columns}
+        fitted = self._fitted
+        if count and isinstance(fitted, Fitted) and fitted.stages and all(_direct(c, kinds[c.name]) for c in fitted.inputs):
+            entered = {
+                c.name: pd.array(values[c.name], dtype="str") if c.kind == "text" else np.array(values[c.name], dtype=np.float64)
+                for c in fitted.inputs
+            }
+            entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
+            output = np.asarray(self._model.predict(fitted.prepared(entered, count)))
+            return answers(self.manifest, output, pd.RangeIndex(count))
+        frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
+        return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
+
+
+def _direct(column: Column, kind: str) -> bool:
+    """Whether checked values of a column need only to be put into an array."""
+    return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
+
+
+def _column(values: list[Any], kind: str) -> Any:
+    if kind in ("integer", "double"):
+        return np.array(values, dtype=np.float64)
+    return pd.array(values, dtype="str") if kind == "string" else pd.Series(values, dtype=object)
 
 
 def load_bundle(path: str | Path) -> Bundle:

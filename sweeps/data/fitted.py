@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeps.data import stages
+from sweeps.data import plain, stages
 from sweeps.data.columns import PLACE, Column, enter
 from sweeps.errors import InputError, Problem
 
@@ -71,21 +71,33 @@ class Fitted:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
         out = entered(self.inputs, df, whole=not self.stages)
-        if self.stages and not len(df):
-            out = self.empty.copy()
-        elif self.stages:
-            try:
-                for stage in self.stages:
-                    out = stage.apply(out)
-                out = _settle(out, self.empty)
-            except InputError:
-                raise
-            except Exception as e:
-                raise InputError(Problem("rows", in_a_line(e))) from e
+        if self.stages:
+            out = self.prepared({n: plain.values(out[n]) for n in out.columns}, len(df))
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
         return out
+
+    def prepared(self, columns: plain.Columns, count: int) -> pd.DataFrame:
+        """The same of columns that have the form which the first step sees, `count` values each: floats of `inputs`' dtype for a number.
+
+        Raises:
+            InputError: a step cannot do with them.
+        """
+        if not count:
+            return self.empty.copy()
+        try:
+            for stage in self.stages:
+                if isinstance(stage, plain.Plain):
+                    columns = stage.run(columns)
+                else:
+                    frame = stage.apply(pd.DataFrame(columns, index=pd.RangeIndex(count)))
+                    columns = {n: plain.values(frame[n]) for n in frame.columns}
+            return _settle(columns, self.empty, count)
+        except InputError:
+            raise
+        except Exception as e:
+            raise InputError(Problem("rows", in_a_line(e))) from e
 
 
 def entered(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
@@ -94,13 +106,16 @@ def entered(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.Dat
     return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
 
 
-def _settle(frame: pd.DataFrame, empty: pd.DataFrame) -> pd.DataFrame:
+def _settle(columns: plain.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
     """The prepared columns in the order and dtypes of training."""
-    missing = [n for n in empty.columns if n not in frame.columns]
+    missing = [n for n in empty.columns if n not in columns]
     if missing:
         raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
-    columns = {n: frame[n] if frame[n].dtype == empty[n].dtype else frame[n].astype(empty[n].dtype) for n in empty.columns}
-    return pd.DataFrame(columns, index=frame.index)
+    settled = {}
+    for n, dtype in empty.dtypes.items():
+        values = columns[str(n)]
+        settled[n] = values if values.dtype == dtype else pd.Series(values).astype(dtype).array
+    return pd.DataFrame(settled, index=pd.RangeIndex(count), copy=False)
 
 
 def in_a_line(e: Exception) -> str:

@@ -49,6 +49,11 @@ def objects(values: Any) -> list[Any]:
     return values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist()
 
 
+def values(series: pd.Series) -> Any:
+    """A column of a frame as `Columns` has it."""
+    return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
+
+
 class Plain:
     """A step that plain data describes. `kind` is its name in a bundle's `preprocessor.json`."""
 
@@ -60,7 +65,7 @@ class Plain:
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The same, of a frame."""
-        out = self.run({n: frame[n].array if frame[n].dtype.kind not in "iubf" else frame[n].to_numpy() for n in frame.columns})
+        out = self.run({n: values(frame[n]) for n in frame.columns})
         return pd.DataFrame(out, index=frame.index, copy=False)
 
     def to_json(self) -> dict[str, Any]:

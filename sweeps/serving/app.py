@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pydantic_core
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -46,10 +45,8 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     Raises:
         InputError: the preprocessor or the model refuses some of the rows.
     """
-    columns = bundle.manifest.columns
-    joined = {c.name: _series([v for rows in batch for v in rows.values[c.name]], c.type) for c in columns}
-    count = sum(rows.count for rows in batch)
-    frame = bundle.predict(pd.DataFrame(joined, index=pd.RangeIndex(count), copy=False))
+    joined = {c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns}
+    frame = bundle.predict_values(joined, sum(rows.count for rows in batch))
     found = {str(name): _plain(frame[name].to_numpy()) for name in frame.columns}
     answers, start = [], 0
     for rows in batch:
@@ -58,12 +55,6 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
         answers.append(pydantic_core.to_json({"predictions": said}))
         start += rows.count
     return answers
-
-
-def _series(values: list[Any], kind: str) -> Any:
-    if kind in ("integer", "double"):
-        return np.array(values, dtype=np.float64)
-    return pd.array(values, dtype="str") if kind == "string" else pd.Series(values, dtype=object)
 
 
 def _plain(values: np.ndarray) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,13 @@ class Model:
     """Adds up what it is given."""
 
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
-        numbers = frame[["rooms", "area", "city", "heating"]].to_numpy("float64", na_value=0.0)
+        numbers = frame.drop(columns="built", errors="ignore").to_numpy("float64", na_value=0.0)
         return 1 / (1 + np.exp(-np.nan_to_num(numbers).sum(axis=1)))
 
 
-def bundle(model: Any = None) -> Bundle:
-    """A bundle in memory."""
-    rows = raw()
+def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
+    """A bundle in memory, of all columns or of some."""
+    rows = raw() if names is None else raw()[list(names)]
     manifest = Manifest(
         created="2026-01-01T00:00:00+00:00",
         load="tests.serving.served:Model",
@@ -62,4 +63,5 @@ def bundle(model: Any = None) -> Bundle:
         requirements=[],
         pickled={},
     )
-    return Bundle(Path("bundle"), manifest, model or Model(), fit_chain(STEPS, pa.Table.from_pandas(rows), None))
+    steps = STEPS if "heating" in rows else (*STEPS[:2], Step("sklearn.preprocessing:OneHotEncoder", ("city",), {}))
+    return Bundle(Path("bundle"), manifest, model or Model(), fit_chain(steps, pa.Table.from_pandas(rows), None))

@@ -140,6 +140,7 @@ def test_a_preprocessor_that_refuses_is_422():
 
 
 COLUMNS = columns.describe(served.raw())
+DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "records", "columns", "x"]), inner, max_size=4),
@@ -164,3 +165,24 @@ def test_no_json_is_400(bad):
     with pytest.raises(checks.Refused) as e:
         checks.read(bad, [])
     assert e.value.status == 400
+
+
+VALUES = st.fixed_dictionaries(
+    {
+        "rooms": st.just(float("nan")) | st.floats(-1e9, 1e9) | st.integers(-9, 9).map(float),
+        "city": st.none() | st.sampled_from(["Lyon", "Pau", "Atlantis", ""]),
+        "area": st.just(float("nan")) | st.floats(-1e300, 1e300),
+        "garden": st.booleans() | st.none(),
+    }
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(VALUES, max_size=6))
+def test_the_direct_way_gives_the_same_bits(rows):
+    """Lists straight into the steps, beside a DataFrame through `predict`."""
+    bundle = DIRECT
+    values = {n: [row[n] for row in rows] for n in ("rooms", "city", "area", "garden")}
+    direct = bundle.predict_values(values, len(rows))
+    frame = pd.DataFrame({n: pd.Series(v, dtype=object) for n, v in values.items()})
+    pd.testing.assert_frame_equal(direct, bundle.predict(frame), check_exact=True)
