@@ -211,14 +211,46 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
 @main.command()
 @click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
+@click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export so many of the best trials.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
+@click.option("--register", "name", default=None, metavar="NAME", help="Make it a version of this model in MLflow's registry.")
+@click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the version, if it is better on the objective.")
+@click.option("--force", is_flag=True, help="Move the alias in any case.")
 @click.option("--dir", "root", **ROOT)
-def export(sweep: str, trial: str | None, output: Path | None, root: Path) -> None:
+def export(
+    sweep: str, trial: str | None, top: int | None, output: Path | None, name: str | None, alias: str | None, force: bool, root: Path
+) -> None:
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
+    from sweeps import orchestrator
     from sweeps.listing import find
-    from sweeps.orchestrator import export as export_sweep
 
-    click.echo(export_sweep(find(sweep, root), trial=trial, output=output))
+    if (alias or force) and not name:
+        raise click.UsageError("--alias and --force belong to --register NAME")
+    folder = find(sweep, root)
+    for made in orchestrator.export(folder, trial=trial, top=top, output=output):
+        click.echo(made)
+        for line in orchestrator.register(folder, made, name, alias, force) if name else ():
+            click.echo(line, err=True)
+
+
+@main.command()
+@click.argument("sweep")
+@click.option("--per-trial", type=click.IntRange(1, 2), default=1, show_default=True, help="1: a trial keeps its best; 2: its latest too.")
+@click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="So many of the best trials keep any.  [default: all]")
+@click.option("--max-disk", default=None, metavar="SIZE", help="For all together, as 10GB; the worst go first.  [default: no bound]")
+@click.option("--dry-run", is_flag=True, help="Say what would be freed, and delete nothing.")
+@click.option("--dir", "root", **ROOT)
+def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
+    """Delete checkpoints of SWEEP that neither a resume nor the best trial needs."""
+    from sweeps.cleaning import bytes_of, clean
+    from sweeps.listing import find
+    from sweeps.plan.text import size
+    from sweeps.search.retention import Rule
+
+    rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
+    freed = clean(find(sweep, root), rule, dry_run)
+    done = "would free" if dry_run else "freed"
+    click.echo(f"{done} {size(freed.bytes)}: {freed.checkpoints} checkpoints of {freed.trials} trials; {size(freed.left)} left")
 
 
 @main.command()

@@ -482,16 +482,19 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
     )
 
 
-def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: str | os.PathLike[str] | None = None) -> Path:
-    """Write the bundle of a trial of a sweep that ran.
+def export(
+    sweep: str | os.PathLike[str], *, trial: str | None = None, top: int | None = None, output: str | os.PathLike[str] | None = None
+) -> list[Path]:
+    """Write the bundle of a trial of a sweep that ran, or of several.
 
     Args:
         sweep: the sweep's folder.
         trial: the trial's id; the best by default.
-        output: folder to make; SWEEP/exports/ID by default.
+        top: so many of the best trials in place of one.
+        output: folder to make; SWEEP/exports/ID by default. With `top` the folder in which each gets one by its id.
 
     Returns:
-        The bundle's folder, or the checkpoint's where the trainer has no `load`.
+        The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
 
     Raises:
         InputError: no such sweep or trial, or the trial left no checkpoint.
@@ -505,26 +508,65 @@ def export(sweep: str | os.PathLike[str], *, trial: str | None = None, output: s
     folder = Path(sweep).resolve()
     if not (folder / JOURNAL).is_file() and storages.place_of(folder) is None:
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
+    if trial is not None and top is not None:
+        raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
     space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space, ())
-        number = winner.number_of(ledger, trial)
-        target = Path(output).resolve() if output else folder / "exports" / f"{number:04d}"
-        if target.exists():
-            raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
-        work = target.with_name(f".{target.name}.part")
-        work.mkdir(parents=True, exist_ok=True)
-        try:
-            done = winner.export_trial(folder, space, ledger, number, work, roots)
-            if done.error is not None:
-                raise done.error
-            made = done.bundle or done.checkpoint
-            if made is None:
-                raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
-            made.rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-        return target
+        numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
+        named = Path(output).resolve() if output else None
+        targets = {n: named if named and top is None else (named or folder / "exports") / f"{n:04d}" for n in numbers}
+        for target in targets.values():
+            if target.exists():
+                raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
+        return [_export(folder, space, ledger, number, target, roots) for number, target in targets.items()]
     finally:
         lock.release()
+
+
+def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...]) -> Path:
+    """One trial's bundle, in its place or not at all."""
+    from sweeps import winner
+
+    work = target.with_name(f".{target.name}.part")
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        done = winner.export_trial(folder, space, ledger, number, work, roots)
+        if done.error is not None:
+            raise done.error
+        made = done.bundle or done.checkpoint
+        if made is None:
+            raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
+        made.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
+    """Register a bundle of a sweep in MLflow, where the sweep was tracked.
+
+    Args:
+        sweep: the sweep's folder.
+        bundle: what `export` wrote.
+        name, alias, force: see `sweeps.tracking.registry.register`.
+
+    Returns:
+        What was done, in lines.
+
+    Raises:
+        InputError: it is no bundle, or MLflow does not know the sweep.
+        SweepsError: MLflow does not answer.
+    """
+    import json
+
+    from sweeps.bundle import Manifest
+    from sweeps.tracking import registry
+
+    try:
+        told = json.loads((Path(sweep) / RESULT).read_text())["mlflow"]
+        uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
+    return registry.register(bundle, Manifest.read(bundle).made, uri, parent, name, alias, force)

@@ -16,6 +16,7 @@ import numpy as np
 from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.prepared import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, nearest
+from sweeps.search import rules
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
@@ -60,6 +61,8 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
         note = f"what is exported is the model of step {kept} ({value:.6g}): the loop saved none at its best step {result.best_step}"
         done = replace(done, notes=(note,))
     source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
+    if not source.is_dir():
+        return replace(done, notes=(*done.notes, f"trial {trial.id}'s checkpoint was deleted: nothing to export"))
     if space.trainer.load is None:
         return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):
@@ -150,3 +153,16 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     if name not in known:
         raise InputError(Problem("--trial", f"no trial `{trial_id}`; {nearest(name, known)}"))
     return known[name]
+
+
+def best_numbers(ledger: Ledger, count: int) -> list[int]:
+    """The numbers of the best trials that left a checkpoint, the best first.
+
+    Raises:
+        InputError: there is none.
+    """
+    results = ledger.results()
+    found = [n for n in rules.ranked(results.items(), ledger.minimize) if results[n].checkpoint is not None]
+    if not found:
+        raise InputError(Problem("--top", "no trial of this sweep came to its end with a value and a checkpoint"))
+    return found[:count]

@@ -41,6 +41,7 @@ FLOORS = {
     "plan": 4,
     "machine": 1,
     "serving": 5,
+    "cleaning": 5,
     "terminal": 5,
     "winner": 5,
     "orchestrator": 5,

@@ -46,6 +46,20 @@ def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
     return None
 
 
+def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
+    """The numbers of the trials that could win, the best first: the complete ones with a value, or else the stopped ones.
+
+    Args:
+        results, minimize: as for `winner`, which is the first of these.
+    """
+    rows = [(number, r) for number, r in results if r.value is not None and r.value == r.value]
+    for state in (State.COMPLETE, State.PRUNED):
+        of_state = [(r.value if minimize else -r.value, number) for number, r in rows if r.state is state and r.value is not None]
+        if of_state:
+            return [number for _, number in sorted(of_state)]
+    return []
+
+
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
     """(step, value) of the best of a trial's reports; the earlier step wins a tie."""
     step: int | None = None

@@ -40,3 +40,16 @@ def test_nan_and_none_never_win(values, minimize):
 def test_the_earlier_step_wins_a_tie():
     assert rules.best_of([(1, 0.5), (2, 0.4), (3, 0.4), (4, math.nan)], minimize=True) == (2, 0.4)
     assert rules.best_of([(1, math.nan)], minimize=True) == (None, None)
+
+
+VALUES = st.none() | st.floats()
+STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING])
+
+
+@given(st.lists(st.tuples(STATES, VALUES), max_size=12), st.booleans())
+def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
+    results = [(n, Result(state, value)) for n, (state, value) in enumerate(rows)]
+    found = rules.ranked(results, minimize)
+    assert (found[0] if found else None) == rules.winner(results, minimize)
+    values = [rows[n][1] for n in found]
+    assert values == sorted(values, reverse=not minimize) and len({rows[n][0] for n in found}) <= 1

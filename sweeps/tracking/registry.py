@@ -1,0 +1,118 @@
+"""MLflow's Model Registry: a bundle becomes a version of a model, with the run of its trial; an alias moves to it if it is better."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, Problem, SweepsError
+
+ARTIFACT = "bundle"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a version is compared by.
+
+    Attributes:
+        metric, goal: the sweep's objective.
+        value: the trial's.
+    """
+
+    metric: str
+    goal: str
+    value: float
+
+
+def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
+    """Whether an alias moves from a version to a new one, and why.
+
+    Args:
+        old: of the version that has the alias; None for a version that no sweep registered.
+        new: of the new version.
+        force: whatever they are.
+    """
+    if force:
+        return True, "--force"
+    if old is None:
+        return False, "it has no objective's value to compare with"
+    if (old.metric, old.goal) != (new.metric, new.goal):
+        return False, f"it was chosen by another objective, {old.metric} ({old.goal})"
+    better = new.value < old.value if new.goal == "minimize" else new.value > old.value
+    compared = f"{new.metric} {new.value:.6g}, before {old.value:.6g}"
+    return better, compared if better else f"{compared}: no better"
+
+
+def register(bundle: Path, made: dict[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool) -> list[str]:
+    """Make a bundle a version of a registered model, an artifact of its trial's run.
+
+    Args:
+        bundle: its folder.
+        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`.
+        uri: MLflow's.
+        parent: the sweep's run.
+        name: the registered model's; made if it is not there.
+        alias: moves to the new version as `moves` says; it is set where no version has it.
+        force: move it in any case.
+
+    Returns:
+        What was done, in lines.
+
+    Raises:
+        InputError: the sweep has no such run there, or MLflow refuses the name or the alias.
+        SweepsError: MLflow does not answer.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    from mlflow.exceptions import MlflowException, RestException
+    from mlflow.tracking import MlflowClient
+
+    try:
+        client = MlflowClient(uri)
+        return _register(client, bundle, made, parent, name, alias, force)
+    except RestException as e:
+        raise InputError(Problem("--register", f"MLflow at {uri} refuses it: {_line(e)}")) from e
+    except MlflowException as e:
+        raise SweepsError(f"MLflow at {uri}: {_line(e)}") from e
+
+
+def _line(e: Exception) -> str:
+    return (str(e).splitlines() or [type(e).__name__])[0]
+
+
+def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name: str, alias: str | None, force: bool) -> list[str]:
+    new = Score(made["metric"], made["goal"], float(made["value"]))
+    experiment = client.get_run(parent).info.experiment_id
+    mine = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
+    runs = client.search_runs([experiment], mine, max_results=1)
+    if not runs:
+        raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
+    run = runs[0]
+    client.log_artifacts(run.info.run_id, str(bundle), ARTIFACT)
+    if not client.search_registered_models(f"name = '{name}'", max_results=1):
+        client.create_registered_model(name)
+    tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    source = f"{run.info.artifact_uri}/{ARTIFACT}"
+    version = client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=None).version
+    said = [f"registered {name} version {version}, of run {run.info.run_id}"]
+    if alias is None:
+        return said
+    held = client.get_registered_model(name).aliases.get(alias)
+    if held is None:
+        client.set_registered_model_alias(name, alias, version)
+        return [*said, f"alias {alias} is set to version {version}"]
+    move, why = moves(_score(client.get_model_version(name, held).tags), new, force)
+    if move:
+        client.set_registered_model_alias(name, alias, version)
+        return [*said, f"alias {alias} moves from version {held} to {version}: {why}"]
+    return [*said, f"alias {alias} stays at version {held}: {why}; --force moves it"]
+
+
+def _score(tags: dict[str, str]) -> Score | None:
+    try:
+        return Score(tags["sweeps.metric"], tags["sweeps.goal"], float(tags["sweeps.value"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,85 @@
+"""`sweeps gc` on a sweep's folder: what goes, what stays, what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli
+from sweeps import space as space_file
+from sweeps.cleaning import bytes_of
+from sweeps.errors import InputError
+from sweeps.folder import save_space
+from sweeps.search.study import Ledger
+from sweeps.trial import Checkpoint, Report, State
+from tests.commands import space_of
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Four trials with values 0.4, 0.3, 0.2 and 0.1; the last was interrupted. Each has a best and a latest checkpoint of 1000 bytes."""
+    space = space_file.load(space_of(tmp_path, "plain"), ())
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, space, 0.0)
+    ledger = Ledger(folder, space, ())
+    for i in range(4):
+        trial = ledger.next()
+        assert trial is not None
+
+        def saved(step: int, trial=trial) -> Checkpoint:
+            path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
+            path.mkdir(parents=True)
+            (path / "state.json").write_text("x" * 1000)
+            return Checkpoint(str(path), step, step)
+
+        value = 0.4 - i / 10
+        reports = (Report(1, {"loss": value}, 1.0), Report(2, {"loss": 1.0}, 2.0))
+        best, latest = saved(1), saved(2)
+        ledger.record(trial.number, reports, latest, best, 1, 1.0)
+        if i < 3:
+            ledger.finish(trial.number, State.COMPLETE)
+    return folder
+
+
+def gc(folder: Path, *args: str):
+    done = CliRunner().invoke(cli.main, ["gc", str(folder), *args], prog_name="sweeps")
+    left = {t.name: sorted(p.name for p in t.glob("checkpoint_*")) for t in sorted((folder / "trials").iterdir())}
+    return done, [len(v) for v in left.values()], left
+
+
+def test_each_keeps_its_best_and_the_interrupted_all(sweep):
+    done, counts, _ = gc(sweep, "--dry-run")
+    assert counts == [2, 2, 2, 2] and done.output.startswith("would free")
+    done, counts, left = gc(sweep)
+    assert done.exit_code == 0 and counts == [1, 1, 1, 2]
+    assert left["0002"] == ["checkpoint_000001"]
+    assert done.output == "freed 3.0 KB: 3 checkpoints of 3 trials; 5.0 KB left\n"
+
+
+def test_the_best_few(sweep):
+    assert gc(sweep, "--top", "1")[1] == [0, 0, 1, 2]
+
+
+def test_so_much_disk_and_the_best_stays(sweep):
+    assert gc(sweep, "--per-trial", "2", "--max-disk", "5KB")[1] == [0, 1, 2, 2]
+    assert gc(sweep, "--max-disk", "0B")[1] == [0, 0, 1, 2]
+
+
+def test_what_was_deleted_is_not_exported(sweep):
+    gc(sweep, "--top", "1")
+    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
+    assert done.exit_code == 2 and done.output == "--trial: trial 0000 left no checkpoint: nothing to export\n"
+
+
+@pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])
+def test_sizes(text, size):
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
+def test_what_is_no_size(text):
+    with pytest.raises(InputError, match="is no size; write it as 500MB or 10GB"):
+        bytes_of(text)

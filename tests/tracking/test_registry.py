@@ -1,0 +1,77 @@
+"""A bundle in MLflow's Model Registry: with its run, and an alias that moves to the better one alone."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.errors import InputError
+from sweeps.tracking.registry import Score, moves, register
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
+
+numbers = st.floats(allow_nan=False)
+
+
+@given(numbers, numbers, st.sampled_from(["minimize", "maximize"]))
+def test_an_alias_moves_to_the_better_alone(old, new, goal):
+    better = new < old if goal == "minimize" else new > old
+    assert moves(Score("loss", goal, old), Score("loss", goal, new), False)[0] == better
+    assert moves(Score("loss", goal, old), Score("loss", goal, new), True)[0]
+    for other in (None, Score("auc", goal, old)):
+        assert not moves(other, Score("loss", goal, new), False)[0]
+
+
+def test_nan_moves_nothing():
+    assert not moves(Score("loss", "minimize", 1.0), Score("loss", "minimize", math.nan), False)[0]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_versions_runs_and_aliases(tmp_path, monkeypatch):
+    import made as ingredients
+    import mlflow.pyfunc
+    from mlflow.tracking import MlflowClient
+
+    from sweeps.bundle import export
+    from sweeps.tracking import default_uri
+
+    monkeypatch.chdir(tmp_path)
+    uri = default_uri(tmp_path)
+    client = MlflowClient(uri)
+    experiment = client.create_experiment("houses", str(tmp_path / "artifacts"))
+    parent = client.create_run(experiment).info.run_id
+    child = client.create_run(experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}).info.run_id
+    kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
+    bundle = export(tmp_path / "bundle", **kept)
+
+    def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002") -> list[str]:
+        facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value}
+        return register(bundle, facts, uri, parent, "houses", alias, force)
+
+    def holder() -> str:
+        return str(client.get_model_version_by_alias("houses", "champion").version)
+
+    assert registered(0.5)[1] == "alias champion is set to version 1"
+    assert registered(0.6)[1] == "alias champion stays at version 1: loss 0.6, before 0.5: no better; --force moves it" and holder() == "1"
+    assert registered(0.4)[1] == "alias champion moves from version 1 to 3: loss 0.4, before 0.5" and holder() == "3"
+    assert registered(0.9, force=True)[1] == "alias champion moves from version 3 to 4: --force"
+    assert registered(0.1, alias=None) == [f"registered houses version 5, of run {child}"] and holder() == "4"
+    version = client.get_model_version("houses", "4")
+    assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
+    with pytest.raises(InputError, match="no run of trial 0009"):
+        registered(0.1, trial="0009")
+    mlflow.set_registry_uri(uri)
+    mlflow.set_tracking_uri(uri)
+    try:
+        for _ in range(2):  # MLflow leaves a note of its own in what it downloads
+            got = mlflow.pyfunc.load_model("models:/houses@champion").predict(kept["raw"])
+            assert got["probability_yes"].tolist() == kept["expected"].tolist()
+    finally:
+        mlflow.set_registry_uri(None)
+        mlflow.set_tracking_uri(None)
