@@ -220,3 +220,18 @@ def test_normal_scores_keep_the_order_and_nothing_else(values):
     for a, b in zip(range(len(values)), range(1, len(values)), strict=False):
         assert (values[a] < values[b]) == (scores[a] < scores[b])
     assert gp.normal_scores(np.array([3.0, math.inf, 1.0])).argmax() == 1
+
+
+def test_of_several_objectives_the_front_is_good():
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    for i in range(60):
+        x = i / 59
+        values = [abs(x - 0.2), -abs(x - 0.3)]
+        study.add_trial(optuna.trial.create_trial(params={"x": x}, distributions=space, values=values))
+    history = History()
+    history.refresh(study)
+    good, rest = tpe.Tpe()._split(study, history, FULL, 60, "", np.random.RandomState(0))
+    assert all(0.1 < t.params["x"] < 0.4 for t in good) and len(good) + len(rest) == 60
+    found = [tpe.Tpe().suggest(study, history, 60, {}, np.random.RandomState(seed)) for seed in range(30)]
+    assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)

@@ -1,0 +1,85 @@
+"""Verdicts over what is on record: the same after a driver that starts anew, in brackets, and at every report."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.search import record
+from sweeps.search.study import Ledger
+from sweeps.search.verdicts import scheduler_of
+from sweeps.trial import State, Verdict
+from tests.search.test_study import reports
+
+BODY = "params: {x: {uniform: [0.0, 1.0]}}"
+SCHEDULERS = [
+    "{name: asha, max_t: 9}",
+    "{name: hyperband, max_t: 27, brackets: 3}",
+    "{name: median, max_t: 9, grace_period: 2, min_trials: 2}",
+]
+
+
+def opened(folder, space) -> Ledger:
+    return Ledger(folder, space, scheduler_of(space.scheduler).rungs)
+
+
+def train(ledger: Ledger, steps: range) -> dict[int, list[Verdict]]:
+    """Eight trials of their number's quality, side by side; the verdicts on each."""
+    trials = [ledger.next() for _ in range(8)]
+    verdicts = {t.number: [] for t in trials}
+    for step in steps:
+        for t in trials:
+            if Verdict.STOP in verdicts[t.number]:
+                continue
+            ledger.record(t.number, reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0)
+            if step in ledger.rungs:
+                verdicts[t.number].append(ledger.verdict(t.number, step))
+                if verdicts[t.number][-1] is Verdict.STOP:
+                    ledger.finish(t.number, State.PRUNED)
+    return verdicts
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_some_are_stopped_and_the_best_is_not(make_space, tmp_path, scheduler):
+    verdicts = train(opened(tmp_path, make_space(BODY, scheduler=scheduler)), range(1, 9))
+    assert Verdict.STOP not in verdicts[0], "0 has the least value"
+    assert sum(Verdict.STOP in told for told in verdicts.values()) >= 2
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(make_space, tmp_path, scheduler):
+    space = make_space(BODY, scheduler=scheduler)
+    told = []
+    for name in ("goes on", "starts anew"):
+        (tmp_path / name).mkdir()
+        ledger = opened(tmp_path / name, space)
+        train(ledger, range(1, 4))
+        if name == "starts anew":
+            ledger = opened(tmp_path / name, space)
+        late = [ledger.next() for _ in range(4)]
+        for step in (1, 2, 3):
+            for t in late:
+                ledger.record(t.number, reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0)
+        told.append([(t.id, ledger.verdict(t.number, 3)) for t in late])
+    assert told[0] == told[1]
+
+
+def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: hyperband, max_t: 27, brackets: 3}")
+    ledger = opened(tmp_path, space)
+    trials = [ledger.next() for _ in range(40)]
+    brackets = {t.number: t.bracket for t in record.read(tmp_path).trials}
+    assert brackets == {t.number: ledger.bracket(t.number) for t in trials} and set(brackets.values()) == {0, 1, 2}
+    first, second = (next(n for n, b in brackets.items() if b == bracket) for bracket in (0, 1))
+    for n, b in brackets.items():
+        if b == 0 and n != first:
+            ledger.record(n, reports(0.1, start=3), None, None, 1, 0.0)
+    for n in (first, second):
+        ledger.record(n, reports(0.5, start=3), None, None, 1, 0.0)
+    assert ledger.verdict(first, 3) is Verdict.STOP and ledger.verdict(second, 3) is Verdict.CONTINUE
+    assert "bracket" in record.read(tmp_path).trials[0].to_json()
+
+
+def test_under_another_scheduler_no_bracket_is_on_record(make_space, tmp_path):
+    opened(tmp_path, make_space(BODY)).next()
+    (trial,) = record.read(tmp_path).trials
+    assert trial.bracket is None and "bracket" not in trial.to_json()
