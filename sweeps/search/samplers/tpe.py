@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial
 from sweeps.search.samplers.history import History, Ranked, internal
 
 # Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
-KERNELS = 256
+KERNELS = 128
 # The part of a level's trials, in each cell, that is called good, and how many at most. At the higher rungs all are good ones by
 # comparison with those that were stopped before, so that it is more than the usual tenth.
 GOOD, MOST_GOOD = 0.25, 25
