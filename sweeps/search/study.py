@@ -246,6 +246,7 @@ class Ledger:
         self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
         self._shown: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)  # at each rung of a bracket, by trial
         self._half: int | None = None  # Optuna's id of a trial whose sampling was cut short
+        self._waiting = 0  # trials that are enqueued
         self._take_up()
 
     def _take_up(self) -> None:
@@ -253,6 +254,7 @@ class Ledger:
         ended = []
         for t in self.study.get_trials(deepcopy=False):
             if t.state is TrialState.WAITING:
+                self._waiting += 1
                 continue
             if t.state is TrialState.RUNNING and "begun" not in t.user_attrs:
                 self._half = t._trial_id
@@ -312,8 +314,12 @@ class Ledger:
 
     def _ask(self) -> optuna.Trial:
         """Optuna's next trial; one whose sampling was cut short is sampled again, from the same study to the same values."""
-        if self._half is None:
+        if self._half is None and self._waiting:
+            self._waiting -= 1
             return self.study.ask()
+        if self._half is None:  # `Study.ask` would first look through all trials for one that is enqueued
+            self.study._thread_local.cached_all_trials = None
+            return optuna.Trial(self.study, self.study._storage.create_new_trial(self.study._study_id))
         asked, self._half = optuna.Trial(self.study, self._half), None
         frozen = asked._cached_frozen_trial
         storage: Any = _Anew(asked.storage, set(frozen.params))
