@@ -214,7 +214,10 @@ class _Sweep:
             self.ledger = self._open_ledger()
         said = json.loads(file.read_text()) if (file := self.folder / RESULT).is_file() else None
         if said is not None and not self._goes_on(said, changed):
-            note = f"nothing was left to do ({said.get('reason') or 'every trial has ended'}); --add-trials N adds trials"
+            why, how = "every trial has ended", "--add-trials N adds trials"
+            if reason := said.get("reason"):
+                why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
+            note = f"nothing was left to do: {why}; {how}"
             before = SweepResult.from_json(said)
             self.nothing_left = dataclasses.replace(before, dir=self.folder, notes=(*before.notes, note))
             return

@@ -152,7 +152,7 @@ def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint
     assert not [p for p in rays if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     in_mlflow(folder, uri)
     again = command("resume", folder)
-    assert "nothing was left to do (every trial has ended)" in ended(again)
+    assert "nothing was left to do: every trial has ended" in ended(again)
     more = json.loads(ended(command("resume", folder, "--add-trials", "1", "--json")))
     assert more["trials"]["completed"] == 3 and json.loads((folder / "origin.json").read_text())["max_trials"] == 3
     in_mlflow(folder, uri)
