@@ -112,7 +112,8 @@ class _Watch(threading.Thread):
     def __init__(self, folder: Path, node: Any):
         super().__init__(name="watch", daemon=True)
         found = node.all_processes
-        leftovers.note(folder, node.get_session_dir_path(), [p.process.pid for each in found.values() for p in each])
+        ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
+        leftovers.note(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
         self.folder = folder
         self.vital = {name: psutil.Process(found[name][0].process.pid) for name in ("raylet", "gcs_server") if found.get(name)}
         self.over = threading.Event()
@@ -129,6 +130,14 @@ class _Watch(threading.Thread):
     def end(self) -> None:
         self.over.set()
         self.join()
+
+
+def _tracks(process: psutil.Process) -> bool:
+    """Whether it is the process that writes to MLflow: it outlives the driver for a moment, in which the next one must not begin."""
+    try:
+        return any("sweeps.tracking.apart" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def _lives(process: psutil.Process) -> bool:
