@@ -72,6 +72,8 @@ def run(
     began = time.time()
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
+    if storage is not None:
+        storages.check(storage)
     look_at_root(root)
     look(space)
     if problems := missing(space.search.algorithm):

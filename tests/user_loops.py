@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,19 @@ def _report(step: int, loss: float, save: bool = True) -> None:
         Path(folder, "state.json").write_text(json.dumps({"step": step, "loss": loss}))
         checkpoint = ray.train.Checkpoint.from_directory(folder) if save and ray.train.get_context().get_world_rank() == 0 else None
         ray.train.report({"loss": loss}, checkpoint=checkpoint)
+
+
+def _dies_in_a_copy(driver: int) -> None:
+    """From now on, who copies a checkpoint copies a half of it, and then the driver and this process are gone."""
+    import pyarrow.fs
+
+    def copy_files(source: str, target: str, **how: object) -> None:
+        text = Path(source, "state.json").read_text()
+        Path(target, "state.json").write_text(text[: len(text) // 2])
+        for pid in (driver, os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+
+    pyarrow.fs.copy_files = copy_files
 
 
 def _start() -> int:
@@ -38,8 +52,10 @@ def wait_for(latch: Path, timeout: float = 60) -> None:
 
 
 def plain(config):
-    """Falls towards x, five steps."""
+    """Falls towards x, five steps. `tests.faults.crashing` may have it die in the middle of the third."""
     for step in range(_start() + 1, 6):
+        if step == 3 and (driver := os.environ.get("DIE_IN_A_COPY")):
+            _dies_in_a_copy(int(driver))
         _report(step, config["x"] + 1 / step)
 
 

@@ -19,17 +19,22 @@ SCHEMES = ("postgresql", DRIVER)
 _whole: dict[str, str] = {}
 
 
-def named(url: str, sweep: str) -> dict[str, str]:
-    """What the folder of a new sweep keeps of `--storage`: the URL without its password, and a study's name that no other sweep has.
+def check(url: str) -> None:
+    """See that it is a PostgreSQL URL, and that its driver is installed.
 
     Raises:
-        InputError: it is no PostgreSQL URL, or its driver is not installed.
+        InputError: it is not.
     """
     scheme, there, _ = url.partition("://")
     if not there or scheme not in SCHEMES:
         raise InputError(Problem("--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"))
     if importlib.util.find_spec("psycopg2") is None:
         raise InputError(Problem("--storage", "PostgreSQL needs a driver that is not installed: pip install 'sweeps[postgresql]'"))
+
+
+def named(url: str, sweep: str) -> dict[str, str]:
+    """What the folder of a new sweep keeps of `--storage`: the URL without its password, and a study's name that no other sweep has."""
+    check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
 
 

@@ -168,5 +168,23 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--address: ray://head:10001: sweeps drives a cluster from one of its nodes: run it there, or by `ray job submit`, "
             "with --address auto",
         ),
+        typed(
+            "--tracking-uri without a store",
+            "run",
+            ["space.yaml", "--tracking-uri", "htp://host:5000"],
+            "--tracking-uri: htp://host:5000: MLflow has no store for `htp`; did you mean `http`?",
+        ),
+        typed(
+            "--storage elsewhere",
+            "run",
+            ["space.yaml", "--storage", "mysql://me:secret@host/db"],
+            "--storage: must be postgresql://USER@HOST/DATABASE, got 'mysql://me@host/db'",
+        ),
+        typed(
+            "resume of nothing",
+            "resume",
+            ["latest"],
+            "latest: no such sweep, neither as a folder nor in sweeps-runs; there are none",
+        ),
     ),
 }

@@ -9,6 +9,7 @@ import importlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,7 @@ POINTS = {
     "folder": Point("the sweep's folder made, the study not", "sweeps.orchestrator:_Sweep.run", "before"),
     "sampling": Point("a trial's parameters half sampled", "sweeps.search.study:suggest", "before", 4),
     "journal": Point("a record of the journal half written", "sweeps.search.study:_Journal.append_logs", "half", 1, _told),
+    "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
     "rung": Point("between a rung's report and its verdict", "sweeps.conductor:Conductor._verdict", "before"),
     "verdict": Point("between a verdict and the stop", "sweeps.conductor:Conductor._finish", "before", 1, _pruned),
     "end": Point("between a trial's end and its record", "sweeps.search.study:Ledger.finish", "before"),
@@ -50,8 +52,11 @@ POINTS = {
 }
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def die(driver: int | None = None) -> None:
+    """The end of the driver, and of this process where it is another one."""
+    for pid in (driver, os.getpid()):
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
 
 
 def _half(name: str, args: tuple) -> None:
@@ -68,8 +73,8 @@ def _half(name: str, args: tuple) -> None:
         shutil.copy(next(Path(args[0]).iterdir()), work)
 
 
-def arm(point: Point) -> None:
-    """Put the latch in the place of the function."""
+def arm(point: Point, driver: int | None = None) -> None:
+    """Put the latch in the place of the function; `driver` dies of it if this is another process."""
     module, _, name = point.target.partition(":")
     owner: Any = importlib.import_module(module)
     *inside, last = name.split(".")
@@ -86,16 +91,47 @@ def arm(point: Point) -> None:
             _half(name, args)
         elif point.how == "after":
             whole(*args, **kwargs)
-        die()
+        die(driver)
 
     setattr(owner, last, latched)
 
 
-if __name__ == "__main__":
+class _Latched:
+    """In the place of `subprocess` where the tracker's process is started: that process gets the latch."""
+
+    PIPE = subprocess.PIPE
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def Popen(self, command: list[str], **how: Any) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-m", "tests.faults.crashing", "--tracker", self.name, str(os.getpid())], **how)
+
+
+def main() -> None:
     from sweeps import chatter
-    from sweeps.cli import main
 
     chatter.set_environment()
-    arm(POINTS[sys.argv[1]])
+    if sys.argv[1] == "--tracker":
+        from sweeps.tracking import apart
+
+        arm(POINTS[sys.argv[2]], int(sys.argv[3]))
+        return apart.main()
+    name = sys.argv[1]
+    if name == "checkpoint":
+        os.environ["DIE_IN_A_COPY"] = str(os.getpid())
+    elif POINTS[name].target.startswith("mlflow"):
+        from sweeps.tracking import apart
+
+        latched: Any = _Latched(name)
+        apart.subprocess = latched
+    else:
+        arm(POINTS[name])
+    from sweeps import cli
+
     sys.argv = ["sweeps", *sys.argv[2:]]
+    cli.main()
+
+
+if __name__ == "__main__":
     main()
