@@ -123,8 +123,9 @@ class _Watch(threading.Thread):
         while not self.over.wait(LOOK_EVERY):
             for name, process in self.vital.items():
                 if not _lives(process) and not self.over.is_set():
-                    said = f"Ray has died under the sweep ({name}); what is on record is safe. To go on: {resume_of(self.folder)}\n"
-                    os.write(2, said.encode())
+                    sweep = (self.folder / "space.yaml").is_file()
+                    on = f"; what is on record is safe. To go on: {resume_of(self.folder)}" if sweep else ""
+                    os.write(2, f"Ray has died ({name}){on}\n".encode())
                     os._exit(1)
 
     def end(self) -> None:

@@ -113,9 +113,10 @@ class Conductor:
         Raises:
             StopIteration: the sweep begins no more trials.
         """
-        while not self.reason and self.ledger.interrupted:
-            if (again := self._go_on(self.ledger.interrupted.popleft())) is not None:
-                return again
+        if not self.reason and self.ledger.interrupted:
+            row = self.ledger.standing(self.ledger.interrupted.popleft())
+            self._begin(row.trial, _past(row))
+            return row.trial.id
         trial = None if self.reason else self.ledger.next()
         if trial is None:
             raise StopIteration
@@ -134,19 +135,19 @@ class Conductor:
         self.running[trial.id] = _Running(trial, time.time() - self.began, configuration(trial))
         self.at_once = max(self.at_once, len(self.running))
 
-    def _go_on(self, number: int) -> str | None:
-        """Take up a trial that an earlier driver left behind; None if all that was missing of it was its end."""
-        row = self.ledger.standing(number)
-        if self.scheduler.max_t is not None and row.steps >= self.scheduler.max_t:
+    def settle(self) -> None:
+        """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
+        for number in list(self.ledger.interrupted):
+            row = self.ledger.standing(number)
+            if self.scheduler.max_t is not None and row.steps >= self.scheduler.max_t:
+                state, reason = State.COMPLETE, None
+            elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
+                state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
+            else:
+                continue
+            self.ledger.interrupted.remove(number)
             self._note(row.trial)
-            self._finish(row.trial.id, State.COMPLETE, None)
-        elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
-            self._note(row.trial)
-            self._finish(row.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {row.steps}")
-        else:
-            self._begin(row.trial, _past(row))
-            return row.trial.id
-        return None
+            self._finish(row.trial.id, state, None, reason)
 
     def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""

@@ -390,7 +390,8 @@ class _Sweep:
         from sweeps.search.adapters import Clock, StudySearcher, VerdictScheduler
 
         limits = self.space.limits
-        if not conductor.ledger.to_run:  # all that is missing is the end
+        conductor.settle()
+        if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
             return
         tune.Tuner(
             tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),

@@ -60,6 +60,7 @@ def drive(space, folder) -> Ledger:
     ledger, pool = Ledger(folder, space, scheduler.rungs), Pool()
     deaf: Any = Deaf()
     going = Conductor(space, ledger, scheduler, pool, deaf, folder, time.time() - ledger.spent, lambda: False, lambda s: None, lambda: None)
+    going.settle()
     while True:
         try:
             name = going.begin()
@@ -161,6 +162,7 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
     ledger.record(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
     ledger, pool, deaf = Ledger(tmp_path, space, scheduler.rungs), Pool(), Deaf()
     going = Conductor(space, ledger, scheduler, pool, deaf, tmp_path, time.time(), lambda: False, lambda s: None, lambda: None)
+    going.settle()
     if expected is None:
         assert going.begin() == trial.id and trial.id in pool.started
         assert going.hear(trial.id, Progress((), rung=1)) is (Verdict.CONTINUE if steps > 1 else Verdict.STOP)
