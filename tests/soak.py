@@ -118,12 +118,12 @@ def main() -> None:
     lines = ["# Crashes: what was tried, and what was lost", "", f"    python -m tests.soak --kills {asked.kills} --seed {asked.seed}", ""]
     with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
         folder = Path(made)
-        text = SPACE.format(trials=8)
+        text = SPACE.format(trials=12)
         sweep, expected = Sweep(folder / "points", text), undisturbed(folder / "whole", text)
         lines += [
             "## A SIGKILL at each point where state is written",
             "",
-            "One sweep of 8 trials, one slot; each line is a driver's death.",
+            "One sweep of 12 trials, one slot; each line is a driver's death.",
             "",
         ]
         lines += ["| it died | trials ended before | lost |", "|---|---|---|"]

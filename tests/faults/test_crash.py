@@ -112,8 +112,8 @@ def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_en
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_sweep_killed_at_every_point_where_state_is_written_comes_to_the_same_end(tmp_path, uri):
-    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 8), "--tracking-uri", uri, "--json")))
-    folder = through(list(POINTS), tmp_path, uri, 8)
+    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 12), "--tracking-uri", uri, "--json")))
+    folder = through(list(POINTS), tmp_path, uri, 12)
     assert outcome(folder) == outcome(Path(whole["dir"]))
     in_mlflow(folder, uri)
 
