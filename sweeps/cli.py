@@ -257,13 +257,14 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet to write, a path or a URI.  [default: CSV on stdout]")
-def predict(bundle: Path, source: str, output: str | None) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI. Needs no Ray cluster."""
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that predict a Parquet file, through Ray.")
+def predict(bundle: Path, source: str, output: str | None, workers: int) -> None:
+    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI. One worker needs no Ray."""
     from sweeps.bundle import predict_file
     from sweeps.terminal.counting import counting
 
     with counting(sys.stderr if output else None) as told:
-        result: Any = predict_file(bundle, source, output, told)
+        result: Any = predict_file(bundle, source, output, told, workers)
     if output is None:
         click.echo(result.to_csv(index=False), nl=False)
     else:

@@ -22,7 +22,11 @@ PARQUET = (".parquet", ".pq")
 
 
 def predict_file(
-    bundle: str | Path, source: str | Path, target: str | Path | None = None, on_progress: Callable[[int], None] | None = None
+    bundle: str | Path,
+    source: str | Path,
+    target: str | Path | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    workers: int = 1,
 ) -> pd.DataFrame | Path | str:
     """Predict every row of a CSV or Parquet file.
 
@@ -33,6 +37,7 @@ def predict_file(
         target: where to write, a path or a URI, CSV or Parquet by its suffix; put in its place in one step, or not at all. None
             returns the frame.
         on_progress: called with the rows that are predicted so far.
+        workers: processes that predict; more than one read a Parquet file, through Ray Data, a row group at a time each.
 
     Raises:
         InputError: a file that is missing, of another format or broken; a column that is missing or of another type.
@@ -51,8 +56,11 @@ def predict_file(
     if target is not None and _same(source, target):
         raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
     loaded = load_bundle(bundle)
-    pieces = _located(_rows(system, path, kind, loaded.manifest), source)
-    parts = _counted((loaded.predict(rows) for rows in pieces), on_progress)
+    if workers > 1:
+        parts = _counted(_spread(bundle, source, kind, loaded.manifest, workers), on_progress)
+    else:
+        pieces = _located(_rows(system, path, kind, loaded.manifest), source)
+        parts = _counted((loaded.predict(rows) for rows in pieces), on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     with _replacing(target) as stream:
@@ -94,19 +102,10 @@ def _same(source: str | Path, target: str | Path) -> bool:
 
 def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
     """The rows of a file in pieces, those columns that the model uses; at least one piece, perhaps without rows."""
-    wanted = {c.name for c in manifest.columns}
     if kind == "parquet":
-        import pyarrow.parquet as pq
-
-        with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-            names = [name for name in file.schema_arrow.names if name in wanted]
-            empty = True
-            for batch in file.iter_batches(CHUNK, columns=names):
-                empty = False
-                yield batch.to_pandas()
-            if empty:
-                yield file.schema_arrow.empty_table().select(names).to_pandas()
+        yield from _parquet_rows(system, path, manifest, CHUNK, None)
         return
+    wanted = {c.name for c in manifest.columns}
     # `00123` is no number there
     text = {c.name: "str" for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
     packed = "gzip" if path.lower().endswith(".gz") else None
@@ -115,6 +114,45 @@ def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.
         pd.read_csv(stream, usecols=lambda name: name in wanted, dtype=text, chunksize=CHUNK) as chunks,
     ):
         yield from chunks
+
+
+def parquet_rows(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
+    """The rows of some row groups of a Parquet file, in pieces of at most `chunk`."""
+    yield from _parquet_rows(*_place(source), manifest, chunk, groups)
+
+
+def _parquet_rows(system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None) -> Iterator[pd.DataFrame]:
+    import pyarrow.parquet as pq
+
+    wanted = {c.name for c in manifest.columns}
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+        names = [name for name in file.schema_arrow.names if name in wanted]
+        empty = True
+        for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
+            empty = False
+            yield batch.to_pandas()
+        if empty:
+            yield file.schema_arrow.empty_table().select(names).to_pandas()
+
+
+def _spread(bundle: str | Path, source: str | Path, kind: str, manifest: Manifest, workers: int) -> Iterator[pd.DataFrame]:
+    """The predictions by several processes, once the file's columns are seen to be there."""
+    import pyarrow.parquet as pq
+
+    from sweeps.bundle import columns, spread
+
+    if kind != "parquet":
+        raise InputError(
+            Problem("--workers", f"{workers}: only Parquet is read by several; {source} is CSV, which one reads after another")
+        )
+    system, path = _place(source)
+    try:
+        with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+            groups, schema = file.num_row_groups, file.schema_arrow
+    except (pa.ArrowInvalid, OSError) as e:
+        raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
+    columns.conform(schema.empty_table().to_pandas(), manifest.columns)
+    yield from spread.predicted(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
 
 
 def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:

@@ -112,3 +112,20 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
     with pytest.raises(InputError, match="column `rooms` holds 'many'"):
         predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == ["out.csv", "rows.csv"]
+
+
+@pytest.mark.integration
+def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path, local_ray):
+    path, kept = bundle
+    rng = np.random.default_rng(0)
+    rows = pd.concat([kept["raw"]] * 40, ignore_index=True).assign(area=rng.normal(30, 9, 240))
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=50)
+    predict_file(path, tmp_path / "rows.parquet", tmp_path / "one.csv")
+    seen: list[int] = []
+    predict_file(path, tmp_path / "rows.parquet", tmp_path / "two.csv", seen.append, workers=1 + 1)
+    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes() and seen[-1] == 240
+    with pytest.raises(InputError, match="column `city` is missing"):
+        rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
+        predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)
+    with pytest.raises(InputError, match="only Parquet is read by several"):
+        predict_file(path, tmp_path / "one.csv", tmp_path / "out.csv", workers=2)
