@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 FULL = math.inf
 
 Level = float
+Point = frozenset[tuple[str, float]]
 Ranked = tuple[float, tuple[float, ...], int]  # by how much it violates constraints, its values (smaller is better), the trial's number
 
 
@@ -39,6 +40,7 @@ class History:
         levels: of each level and cell the trials that came to it, the best first (by number where there are several objectives).
         ended: by the highest level that it came to and by cell, the trials that have ended.
         known: every trial that has come to a level, by number.
+        tried: their configurations, see `point_of`.
     """
 
     def __init__(self, grids: Collection[str] = ()):
@@ -51,6 +53,7 @@ class History:
         self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
+        self.tried: set[Point] = set()
         self.last_step = 1  # the highest that is on record
 
     def refresh(self, study: Study) -> None:
@@ -79,6 +82,8 @@ class History:
     def _add(self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float) -> None:
         rank = (violation, values, trial.number)
         self._ranks[trial.number][level] = rank
+        if trial.number not in self.known:
+            self.tried.add(point_of(trial.params, trial.distributions))
         self.known[trial.number] = trial
         insort(self.levels[level][self.cell(trial.params)], rank)
         names = frozenset(trial.distributions)
@@ -112,6 +117,12 @@ def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution
     """The parameters of those trials that have all dimensions of a space, as Optuna's samplers calculate with them."""
     having = [t.params for t in trials if space.keys() <= t.params.keys()]
     return {name: [distribution.to_internal_repr(params[name]) for params in having] for name, distribution in space.items()}
+
+
+def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
+    """A configuration, to be compared with others."""
+    there = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
+    return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in there)
 
 
 def _finite(value: float) -> float:

@@ -23,7 +23,7 @@ from optuna.samplers._tpe.probability_distributions import _BatchedCategoricalDi
 from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective, default_weights
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.history import History, Ranked, internal
+from sweeps.search.samplers.history import History, Ranked, internal, point_of
 
 # Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
 KERNELS = 128
@@ -85,14 +85,22 @@ class Tpe:
             return {}
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         found: dict[str, Any] = {}
-        for group in history.spaces():
+        groups = history.spaces()
+        # where all dimensions are discrete the best candidate would soon be the same over and over
+        pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
+        for group in groups:
             space = {name: distribution for name, distribution in group.items() if not distribution.single()}
             if not set(space) - set(cell):
                 continue
             below, above = (CellEstimator(internal(trials, space), space, cell) for trials in (good, rest))
             drawn = below.sample(rng, self.candidates)
-            best = int(np.argmax(below.log_pdf(drawn) - above.log_pdf(drawn)))
-            found |= {name: space[name].to_external_repr(drawn[name][best].item()) for name in space if name not in cell}
+            gain = below.log_pdf(drawn) - above.log_pdf(drawn)
+            for i in np.argsort(-gain, kind="stable"):
+                chosen = {name: space[name].to_external_repr(drawn[name][i].item()) for name in space if name not in cell}
+                point = point_of({**cell, **chosen}, group)
+                if len(groups) > 1 or not (point in history.tried or point in pending):
+                    found |= chosen
+                    break
         return found
 
     def _split(
