@@ -73,7 +73,7 @@ def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, a
             ledger = Ledger(folder, space, (1, 3))
         asked.append([begun, *(ledger.next() for _ in range(3))])
     assert asked[0] == asked[1]
-    assert len({t.params["x"] for t in asked[0]}) > 1, "and not the same one over and over"
+    assert len({str(t.params) for t in asked[0]}) > 1, "and not the same one over and over"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
