@@ -43,7 +43,7 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
         SweepLocked: the sweep runs.
     """
     from sweeps.folder import saved_space
-    from sweeps.search import record, rules
+    from sweeps.search import record
     from sweeps.search.lock import FolderLock
     from sweeps.search.study import Ledger
     from sweeps.trial import State
@@ -61,7 +61,7 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
             return Path(stored["path"]).name if stored else None
 
         held = [Held(n, r.state is not State.RUNNING, on_disk[n], named(n, "best"), named(n, "checkpoint")) for n, r in results.items()]
-        ranked = [n for n in rules.ranked(results.items(), ledger.minimize) if results[n].checkpoint is not None]
+        ranked = [n for n in ledger.ranked() if results[n].checkpoint is not None]
         gone = droppable(held, ranked, rule)
         size = sum(on_disk[n][name] for n, name in gone)
         if not dry_run:

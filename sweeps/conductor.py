@@ -19,13 +19,13 @@ import ray
 from sweeps.errors import InputError, Problem
 from sweeps.gangs.messages import Past, Progress, Stage, Usage
 from sweeps.pace import Going, Left, ahead, time_left
-from sweeps.search import rules
+from sweeps.search import budgets, rules
 from sweeps.search.study import Ledger
 from sweeps.search.verdicts import Scheduler
 from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
 from sweeps.space import Space
 from sweeps.tracking import Tracker
-from sweeps.trial import Report, State, Trial, Verdict
+from sweeps.trial import Report, Result, State, Trial, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -93,22 +93,22 @@ class Conductor:
         self.ledger.clock = lambda: time.time() - self.began
         results = self.ledger.results()
         self.failures += [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
-        if rules.hopeless(self.ledger.ended):
-            self.forgiven = len(self.ledger.ended)
-        for number, result in results.items():
-            if rules.beats(result.value, self.best.value if self.best else None, self.ledger.minimize):
-                assert result.value is not None and result.best_step is not None
-                self.best = Best(f"{number:04d}", result.value, result.best_step)
-        if self.best is not None:
-            trial = self.ledger.trial(int(self.best.trial))
-            self.best = self.best._replace(configuration=(("workers", workers(trial.shape)), *configuration(trial)))
+        if rules.hopeless(self.ledger.course.ended):
+            self.forgiven = len(self.ledger.course.ended)
+        leading: tuple[int, Result] | None = None
+        for number, result in results.items() if self.direct else ():
+            if not result.given and rules.beats(result.value, leading[1].value if leading else None, self.ledger.minimize):
+                leading = number, result
+        if leading is not None and leading[1].value is not None:
+            self._note_best(self.ledger.trial(leading[0]), leading[1].value, leading[1].best_step or 0)
+        self._note_leader()
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
         return type(None), ()
 
-    def begin(self) -> str:
-        """Begin the next trial; its id.
+    def begin(self) -> str | None:
+        """Begin the next trial; its id, or None if there is none now but may be later.
 
         Raises:
             StopIteration: the sweep begins no more trials.
@@ -118,6 +118,8 @@ class Conductor:
             self._begin(row.trial, _past(row))
             return row.trial.id
         trial = None if self.reason else self.ledger.next()
+        if trial is None and not self.reason and self.ledger.more_may_come:
+            return None
         if trial is None:
             raise StopIteration
         self._begin(trial)
@@ -158,15 +160,14 @@ class Conductor:
         fresh = self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, fresh)
         for report in fresh:
-            value = report.metrics[self.space.objective.metric]
             running.first, running.last = running.first or report, report
-            if rules.beats(value, running.best, self.ledger.minimize):
+            value = None if self.ledger.judge.metric is None else report.metrics[self.ledger.judge.metric]
+            if value is not None and rules.beats(value, running.best, self.ledger.minimize):
                 running.best = value
-            if rules.beats(value, self.best.value if self.best else None, self.ledger.minimize):
-                shape = ("workers", workers(running.trial.shape))
-                self.best = Best(trial, value, report.step, (shape, *running.shown))
+                if self.direct and rules.beats(value, self.best.value if self.best else None, self.ledger.minimize):
+                    self._note_best(running.trial, value, report.step)
         if progress.state is not None:
-            if progress.refused is not None and not self.ledger.ended:  # every other trial would fail of it as well
+            if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem("objective.metric", progress.refused)))
             self._finish(trial, progress.state, progress.error)
             return Verdict.STOP
@@ -180,7 +181,8 @@ class Conductor:
 
     def _verdict(self, number: int, rung: int) -> Verdict:
         """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
-        if self.ledger.standing(number).steps > rung:
+        row = self.ledger.standing(number)
+        if row.steps > rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
             return Verdict.CONTINUE
         return self.ledger.verdict(number, rung)
 
@@ -192,12 +194,39 @@ class Conductor:
             self.stop("interrupted", State.RUNNING)
         elif limit is not None and time.time() - self.began > limit:
             self.stop("limits.timeout", State.PRUNED)
+        elif self.space.limits.max_gpu_hours is not None:
+            self._look_at_budgets()
         self._look_at_prefit()
         self._look_whether_the_pool_lives()
         if time.monotonic() - self.shown > SHOW_EVERY:
             self.shown = time.monotonic()
             self._look_at_pool()
             self.on_progress(self.snapshot())
+
+    @property
+    def direct(self) -> bool:
+        """Whether a report alone says how good a trial is."""
+        return self.ledger.judge.plain and self.space.repeats.count == 1
+
+    def _note_best(self, trial: Trial, value: float, step: int) -> None:
+        self.best = Best(trial.id, value, step, (("workers", workers(trial.shape)), *configuration(trial)))
+
+    def _note_leader(self) -> None:
+        """Where a report alone does not say how good a trial is, the best is that of the trials that have ended."""
+        best = self.ledger.course.best
+        if not self.direct and best is not None and best[1].value is not None:
+            self._note_best(self.ledger.trial(best[0]), best[1].value, best[1].best_step or 0)
+
+    def _look_at_budgets(self) -> None:
+        """End the sweep when a limit of what it may spend is reached, and there is more to come."""
+        course, limits = self.ledger.course, self.space.limits
+        if len(course.ended) >= self.ledger.total:
+            return
+        spent = self.usage.seconds if self.usage else {}
+        gpus = sum(spent.get(name, 0.0) * r.trial.shape.total.get("GPU", 0.0) for name, r in self.running.items())
+        if (reason := budgets.reason(limits, course, gpus)) is not None:
+            # what fails is no fault of the others, which may go on another time
+            self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
     def _look_at_prefit(self) -> None:
         """A chain that names a column that is not there is the user's error, known before any trial has failed of it."""
@@ -260,8 +289,14 @@ class Conductor:
             log.warning("trial %s failed:\n%s", trial, result.error)
         self.tracker.end(begun.trial.number, result, self.ledger.ended_at(begun.trial.number))
         self.pool.forget.remote(trial)
-        if rules.hopeless(self.ledger.ended[self.forgiven :]):
+        course = self.ledger.course
+        self._note_leader()
+        if state is State.RUNNING:
+            return
+        if rules.hopeless(course.ended[self.forgiven :]):
             self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
+        else:
+            self._look_at_budgets()
 
     def stop(self, reason: str, state: State) -> None:
         """Begin no more trials and end those that run: RUNNING leaves them resumable, PRUNED counts them as stopped."""
@@ -277,9 +312,9 @@ class Conductor:
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """How the sweep stands now; `stage` says what is going on other than trials."""
-        states = Counter(s.value for s in self.ledger.ended)
+        states = Counter(s.value for s in self.ledger.course.ended)
         states["RUNNING"] = len(self.running)
-        now, total, objective = time.time() - self.began, self.space.limits.max_trials, self.space.objective
+        now, total, objective = time.time() - self.began, self.ledger.total, self.space.objective
         failed, error = self.failures[-1] if self.failures else ("", "")
         return Snapshot(
             states=states,
@@ -289,8 +324,9 @@ class Conductor:
             left=None if self.reason else self._left(now),
             reason=self.reason,
             name=self.folder.name,
-            metric=objective.metric,
+            metric=", ".join(o.metric for o in self.space.objectives),
             goal=objective.goal,
+            front=len(self.ledger.course.front),
             failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
             rows=tuple(self._row(running, now) for running in self.running.values()),
             use=self._use(),
@@ -305,7 +341,7 @@ class Conductor:
         for r in self.running.values():
             known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())
             going.append(Going(now - r.began, known or None))
-        to_end = len(self.spans) + self.space.limits.max_trials - len(self.ledger.ended)
+        to_end = len(self.spans) + self.ledger.total - len(self.ledger.course.ended)
         return time_left(now, to_end, self.spans, going, self.at_once, self.space.limits.timeout)
 
     def _row(self, r: _Running, now: float) -> Row:
@@ -318,13 +354,13 @@ class Conductor:
             said = Stage.TRAINING.value
         else:
             said = stage.value if stage else "beginning"
-        metric = self.space.objective.metric
+        metric = self.ledger.judge.metric
         return Row(
             trial=r.trial.id,
             stage=said,
             step=r.last.step if r.last else 0,
             max_t=self.scheduler.max_t,
-            value=r.last.metrics[metric] if r.last else None,
+            value=r.last.metrics[metric] if r.last and metric is not None else None,
             best=r.best,
             shape=r.trial.shape,
             seconds=now - r.began,

@@ -59,7 +59,7 @@ def state_of(driven: bool, result: dict[str, Any] | None) -> str:
         return "killed"
     if result.get("reason") == "interrupted":
         return "interrupted"
-    return "failed" if result.get("best") is None else "finished"
+    return "finished" if result.get("best") or result.get("front") else "failed"
 
 
 def sweeps_in(root: Path) -> list[Sweep]:
@@ -91,10 +91,12 @@ def look_at(folder: Path) -> Sweep:
         with contextlib.suppress(InputError):  # its database is away, which is no reason to show nothing of the others
             study = record.read(folder)
         if study is not None:
-            counts = Counter(t.result.state.name for t in study.trials)
+            counts = Counter(t.result.state.name for t in study.ran)
             trials = {word: counts[state] for word, state in WORDS.items()}
             trials["running" if running else "interrupted"] = counts["RUNNING"]
-            best = (study.best.id, study.best.result.value) if study.best and study.best.result.value is not None else None
+            if (found := study.best) is not None:
+                value = study.configurations.results()[found.number if found.origin is None else found.origin].value
+                best = None if value is None else (found.id, value)
     return Sweep(
         name=folder.name,
         folder=folder,

@@ -231,7 +231,7 @@ class _Sweep:
     def _goes_on(self, said: dict[str, Any], changed: bool) -> bool:
         """Whether there is something to do for a sweep that came to an end."""
         reason = said.get("reason")
-        stopped = reason == "interrupted" or said.get("best") is None or changed
+        stopped = reason == "interrupted" or not (said.get("best") or said.get("front")) or changed
         return self.ledger.to_run > 0 and (reason is None or stopped)
 
     def _open_ledger(self) -> Any:
@@ -272,7 +272,7 @@ class _Sweep:
             # Again within: `ray.init` puts handlers of its own in the place of SIGTERM's
             with listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined, listening():
                 result, error = self._search(tracker, joined)
-            status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None else "FINISHED"
+            status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None and not result.front else "FINISHED"
             tracker.artifact(RESULT, result.as_text())
             made = report.write(self.folder, self.space, result, self.drawing)
             if made is not None:
@@ -423,7 +423,7 @@ class _Sweep:
         ledger = conductor.ledger
         self.on_progress(conductor.snapshot("exporting the winner"))
         results = ledger.results()
-        states = [r.state for r in results.values()]
+        states = [r.state for r in results.values() if not r.given]
         counts = {
             "completed": states.count(State.COMPLETE),
             "pruned": states.count(State.PRUNED),
@@ -447,9 +447,20 @@ class _Sweep:
         if conductor.failures:
             trial, text = conductor.failures[0]
             notes.append(f"{counts['failed']} trials failed; the first, {trial}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
+        if conductor.reason:
+            tracker.tag_parent({"sweeps.reason": conductor.reason})
         error: SweepsError | None = None
-        number = ledger.winner()
-        if number is not None:
+        number, front = ledger.winner(), ledger.front()
+        if (chosen := next(iter(front), number)) is not None and not results[chosen].feasible:
+            asked = ", ".join(map(str, self.space.constraints))
+            notes.append(f"no trial keeps the constraints ({asked}); the best of those that do not is shown")
+        for n in front:
+            tracker.tag(n, {"sweeps.front": "true"})
+        if front:
+            result = dataclasses.replace(result, front=tuple(winner.described(ledger, n) for n in front))
+            tracker.tag_parent({"sweeps.front": ", ".join(f"{n:04d}" for n in front)})
+            notes.append("several objectives: nothing is exported before `sweeps export --trial` names one of the front")
+        elif number is not None:
             done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
             result = dataclasses.replace(result, best=done.best, bundle=done.bundle, checkpoint=done.checkpoint)
             notes += done.notes
@@ -473,15 +484,17 @@ class _Sweep:
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:
     """What is the same for all trials of a space; `roots` are the folders of the user's modules."""
     from sweeps.gangs.messages import Job
+    from sweeps.search.judging import Judge
 
-    scheduler = verdicts.scheduler_of(space.scheduler)
+    scheduler, judge = verdicts.scheduler_of(space.scheduler), Judge.of(space)
     return Job(
         sweep=space.name,
         loop=space.trainer.loop,
         backend=space.trainer.backend,
         roots=roots,
-        metric=space.objective.metric,
-        goal=space.objective.goal,
+        metric=judge.metric,
+        goal="minimize" if judge.minimize else "maximize",
+        asked=judge.asked,
         max_t=scheduler.max_t,
         rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
         trial_timeout=space.limits.trial_timeout,

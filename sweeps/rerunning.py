@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
 import tempfile
@@ -139,7 +140,7 @@ def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, re
                 break
             if progress.rung is not None:
                 pool.answer.remote(trial.id, progress.rung, False)
-        curve = tuple((report.step, report.metrics[job.metric]) for report in reports)
+        curve = tuple((r.step, math.nan if job.metric is None else r.metrics[job.metric]) for r in reports)
         return Compared(trial.id, recorded.curve, curve, progress.error, result.state is State.FAIL)
     finally:
         ray.get(pool.shutdown.remote())

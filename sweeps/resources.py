@@ -47,6 +47,20 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     return Shape(int(scaling.get("num_workers", 1)), kept, backend)
 
 
+# What a trial costs, by the names under which every trial has it as a metric.
+COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
+
+
+def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict[str, float]:
+    """What a trial has cost: seconds on its workers, and these times the CPUs and the GPUs that it held.
+
+    >>> costs(10.0, 2, {"CPU": 1.0, "GPU": 0.5})
+    {'seconds': 10.0, 'cpu_seconds': 20.0, 'gpu_seconds': 10.0}
+    """
+    held = (seconds * workers * per_worker.get(name, 0.0) for name in ("CPU", "GPU"))
+    return dict(zip(COSTS, (seconds, *held), strict=True))
+
+
 def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
     """Whether `have` holds `need`."""
     return all(amount <= have.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)

@@ -16,6 +16,7 @@ class SweepResult:
         sweep, dir: its name and folder.
         trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
         best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`; None if no trial has a value.
+        front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
         bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
         checkpoint: the winner's checkpoint, exported where there is no `load`.
         mlflow: `tracking_uri`, `experiment`, `parent_run`.
@@ -36,6 +37,7 @@ class SweepResult:
     seconds: float
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    front: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -43,7 +45,7 @@ class SweepResult:
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
             shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason", "notes"):
+        for key in ("checkpoint", "reason", "notes", "front"):
             if not shown[key]:
                 del shown[key]
         return shown

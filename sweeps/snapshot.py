@@ -74,7 +74,8 @@ class Snapshot:
         metric, goal: the objective.
         states: trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
         total: `limits.max_trials`.
-        best: None before the first value.
+        best: None before the first value, and with several objectives.
+        front: with several objectives the trials that no other dominates.
         failure: the trial that failed last, and its error in a line.
         rows: the running trials, by number.
         use: the resources that the sweep asks for, and CPU and GPU; empty until the pool has told.
@@ -97,6 +98,7 @@ class Snapshot:
     failure: tuple[str, str] | None = None
     rows: tuple[Row, ...] = ()
     use: tuple[Use, ...] = ()
+    front: int = 0
     fits: int = 0
     stage: str | None = None
 

@@ -84,6 +84,7 @@ class Trial:
         seed: set in every worker before the loop starts.
         labels: each dimension's name and its value in short, for people and for MLflow; those that are active.
         data: what is tuned of the data, see `sweeps.space.Space.variant`; {} where nothing is.
+        origin: the number of the trial whose configuration this one repeats with another seed; None for a configuration's first.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Trial:
     seed: int
     labels: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
+    origin: int | None = None
 
     @property
     def chain(self) -> str:
@@ -109,12 +111,16 @@ class Result:
 
     Attributes:
         state: COMPLETE, PRUNED, FAIL; RUNNING if it was interrupted and can be resumed.
-        value: the best objective value of its reports; None without one.
+        value: of the objective, or of the first; the best of its reports. None without one.
         best_step: the step that had it.
         steps: reports in all.
         checkpoint: the one that holds the model of the best step; None if the loop reported none.
         error: the traceback of a FAIL.
         seconds: wall time in a gang, over all attempts.
+        values: of all objectives, in their order; None for one that is not known.
+        metrics: its costs, and at `best_step` the metrics of objectives and constraints.
+        feasible: it keeps every constraint.
+        given: it was not run; its values were given with the space file.
     """
 
     state: State
@@ -124,6 +130,10 @@ class Result:
     checkpoint: Checkpoint | None = None
     error: str | None = None
     seconds: float = 0.0
+    values: tuple[float | None, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+    feasible: bool = True
+    given: bool = False
 
 
 @dataclass
@@ -137,12 +147,14 @@ class Current:
         task: "binary", "multiclass" or "regression"; None without a label.
         classes: the labels' original values, in the order of the codes 0, 1, ... that stand in the label column;
             None for a regression.
-        metric: the objective's name, which the loop must report.
+        metric: the objective's name, which the loop must report: of several the first that is no cost. Where costs alone are asked for,
+            it is the metric of a constraint, or None.
         goal: "minimize" or "maximize".
         max_t: the step at which the scheduler ends the trial; None if nothing does.
         threads: CPUs this worker was given, at least 1.
         check: up to 32 prepared rows of `valid`, without the label. A bundle is written only if it answers for
             their raw counterparts what `note_checkpoint` was told the model in training answers.
+        asked: every metric that objectives and constraints name, but for costs.
     """
 
     trial: str
@@ -150,12 +162,13 @@ class Current:
     label: str | None
     task: str | None
     classes: tuple[Any, ...] | None
-    metric: str
+    metric: str | None
     goal: str
     max_t: int | None
     threads: int
     check: pd.DataFrame | None
     checkpoint_interval: float = 10.0
+    asked: tuple[str, ...] = ()
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
 

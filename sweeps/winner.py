@@ -16,7 +16,7 @@ import numpy as np
 from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.prepared import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, nearest
-from sweeps.search import rules
+from sweeps.resources import COSTS
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
@@ -53,11 +53,11 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
         roots: folders of the user's modules.
     """
     trial, result = ledger.trial(number), ledger.results()[number]
-    done = Exported(describe(trial, result))
+    done = Exported(described(ledger, number))
     if result.checkpoint is None:
         return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
     kept, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
-    if value != result.value:
+    if kept != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
         note = f"what is exported is the model of step {kept} ({value:.6g}): the loop saved none at its best step {result.best_step}"
         done = replace(done, notes=(note,))
     source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
@@ -88,9 +88,10 @@ def _bundle(
     notes, best = done.notes, dict(done.best)
     if (test := shelf.test(trial.data)) is not None:
         model = refs.resolve(load)(str(source))
-        best["test"] = metrics.score(space.objective.metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
+        metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
+        best["test"] = metrics.score(metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
         if best["test"] is None:
-            notes = (*notes, f"no test score: `{space.objective.metric}` is the loop's own metric, and sweeps cannot compute it")
+            notes = (*notes, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it")
     stored = source / CHECK_PREDICTIONS
     made = {
         **best,
@@ -121,12 +122,30 @@ def _bundle(
     return replace(done, best=best, bundle=path, notes=notes)
 
 
+def described(ledger: Ledger, number: int) -> dict[str, Any]:
+    """A trial on record as `--json` shows the best one: with the values of several objectives, whether it keeps the constraints, and what
+    its repeats came to, where there are such things. Of repeats `value` is what they came to together.
+    """
+    results, configurations = ledger.results(), ledger.configurations()
+    trial, told = ledger.trial(number), describe(ledger.trial(number), results[number])
+    together = configurations.results()[number if trial.origin is None else trial.origin]
+    if ledger.space.repeats.count > 1:
+        own = {f"{n:04d}": r.value for n, r in configurations.trials[number if trial.origin is None else trial.origin]}
+        told |= {"value": together.value, "repeats": {"aggregate": ledger.space.repeats.aggregate, "values": own}}
+    if len(ledger.judge.objectives) > 1:
+        told["values"] = dict(zip((o.metric for o in ledger.judge.objectives), together.values, strict=True))
+    if ledger.judge.constraints:
+        told["feasible"] = together.feasible
+    return told
+
+
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """A trial as `--json` shows the best one."""
+    """A trial as `--json` shows it in any sweep."""
     told = {
         "trial": trial.id,
         "value": result.value,
         "test": None,
+        "metrics": result.metrics,
         "params": trial.params,
         "preprocessor": trial.chain,
         "scaling": {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)},
@@ -142,6 +161,9 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     """
     results = ledger.results()
     known = {f"{n:04d}": n for n in results}
+    if trial_id is None and len(ledger.judge.objectives) > 1:
+        front = ", ".join(f"{n:04d}" for n in ledger.front()) or "nothing"
+        raise InputError(Problem("--trial", f"is needed, as there are several objectives; on the front: {front}"))
     if trial_id is None:
         best = ledger.winner()
         if best is None:
@@ -162,7 +184,7 @@ def best_numbers(ledger: Ledger, count: int) -> list[int]:
         InputError: there is none.
     """
     results = ledger.results()
-    found = [n for n in rules.ranked(results.items(), ledger.minimize) if results[n].checkpoint is not None]
+    found = [n for n in ledger.ranked() if results[n].checkpoint is not None]
     if not found:
         raise InputError(Problem("--top", "no trial of this sweep came to its end with a value and a checkpoint"))
     return found[:count]

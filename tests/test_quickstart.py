@@ -38,7 +38,7 @@ def test_quickstart_prints_one_object_and_nothing_else(quickstart):
     root, result, err = quickstart
     assert err == ""
     assert set(result) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
-    assert set(result["best"]) == {"trial", "value", "test", "params", "preprocessor", "scaling"}
+    assert set(result["best"]) == {"trial", "value", "test", "metrics", "params", "preprocessor", "scaling"}
     assert set(result["trials"]) == {"completed", "pruned", "failed"}
     assert sum(result["trials"].values()) == 16 and result["trials"]["failed"] == 0 and result["trials"]["pruned"] > 0
     assert result["fits"] == 2

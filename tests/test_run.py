@@ -47,9 +47,10 @@ def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "no_checkpoint"), dir=tmp_path / "runs")
-    assert result.trials["completed"] == 4 and result.bundle is None and result.checkpoint is None
-    assert result.best["value"] < 1.4
+    result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3"), dir=tmp_path / "runs")
+    assert 4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
+    assert result.best["value"] < 1.4 and result.reason == "limits.patience: 3 trials without a better one"
+    assert result.best["metrics"]["seconds"] == result.best["metrics"]["cpu_seconds"] > 0
 
 
 def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_ray, tmp_path):

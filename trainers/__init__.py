@@ -33,15 +33,15 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else "valid: " + ", ".join(valid)
 
 
-def require_metric(metric: str, reported: Iterable[str]) -> None:
-    """Refuse an objective that the loop never reports.
+def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:
+    """Refuse a metric that is asked for and that the loop never reports.
 
     Raises:
         ValueError: with the nearest name that it does report.
     """
     reported = list(reported)
     if metric not in reported:
-        raise ValueError(f"objective.metric is `{metric}`, which this trainer does not report; {nearest(metric, reported)}")
+        raise ValueError(f"{asked_as} is `{metric}`, which this trainer does not report; {nearest(metric, reported)}")
 
 
 def require_numbers(features: pd.DataFrame, also: str = "") -> None:

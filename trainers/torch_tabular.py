@@ -196,7 +196,10 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.task is None:
         raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
     params = Params.of(config, cur.max_t)
-    require_metric(cur.metric, ("train-loss", *METRICS[cur.task]))
+    metric = cur.metric or METRICS[cur.task][0]  # where costs alone are asked for: its own first, which falls
+    require_metric(metric, ("train-loss", *METRICS[cur.task]))
+    for name in cur.asked[1:]:
+        require_metric(name, ("train-loss", *METRICS[cur.task]), "a metric of objective and constraints")
     context, device = ray.train.get_context(), ray.train.torch.get_device()
     rank, world = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(cur.threads)
@@ -245,7 +248,7 @@ def train_func(config: dict[str, Any]) -> None:
         metrics |= measure(cur.task, y_valid, architecture.predict(network, x_valid))
 
         if rank == 0:
-            best.see(network, epoch, metrics[cur.metric])
+            best.see(network, epoch, metrics[metric])
         if rank == 0 and cur.checkpoint_due(epoch, last=epoch == params.epochs):
             with tempfile.TemporaryDirectory() as folder:
                 best.save(network, optimizer, epoch, Path(folder))

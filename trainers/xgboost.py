@@ -181,8 +181,12 @@ def train_func(config: dict[str, Any]) -> None:
         booster.update(train, step - 1)
         metrics = _metrics(booster.eval_set(evals, step - 1))
         if step == done + 1:
-            require_metric(cur.metric, metrics)
-        best.see(booster, step, metrics[cur.metric])
+            if cur.metric is not None:
+                require_metric(cur.metric, metrics)
+            for name in cur.asked[1:]:
+                require_metric(name, metrics, "a metric of objective and constraints")
+        # where costs alone are asked for, the best is that by the trainer's own first metric, which falls
+        best.see(booster, step, metrics[cur.metric or next(name for name in metrics if name.startswith("valid-"))])
         resumable = not stretch or step % stretch == 0 or step in (rounds, cur.max_t)
         if saves and resumable and cur.checkpoint_due(step, last=step == rounds):
             with tempfile.TemporaryDirectory() as folder:
@@ -247,13 +251,14 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
 
     metrics = params.get("eval_metric", METRICS[task])
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    _, prefix, wanted = cur.metric.rpartition("valid-" if cur.metric.startswith("valid-") else "train-")
-    if prefix and wanted == "accuracy" and task != "regression":
-        wanted = "error" if task == "binary" else "merror"
-    if prefix and wanted not in metrics:
-        if not _knows(wanted):
-            require_metric(cur.metric, [f"{part}-{name}" for name in metrics for part in ("valid", "train")])
-        metrics.append(wanted)
+    for metric in dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked]):
+        _, prefix, wanted = metric.rpartition("valid-" if metric.startswith("valid-") else "train-")
+        if prefix and wanted == "accuracy" and task != "regression":
+            wanted = "error" if task == "binary" else "merror"
+        if prefix and wanted not in metrics:
+            if not _knows(wanted):
+                require_metric(metric, [f"{part}-{name}" for name in metrics for part in ("valid", "train")])
+            metrics.append(wanted)
     return params | {"eval_metric": metrics}
 
 

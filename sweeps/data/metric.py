@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweeps import refs
 from sweeps.errors import Problem, nearest
+from sweeps.resources import COSTS
 
 if TYPE_CHECKING:
     from sweeps.space import Space
@@ -17,7 +18,7 @@ _SPOKEN = {"binary": "two classes", "multiclass": "more than two classes", "regr
 
 
 def metric_problems(space: Space, task: str | None) -> list[Problem]:
-    """Hold the objective's metric against the trainer's `REPORTS`, if it says such a thing.
+    """Hold the metrics of objectives and constraints, but for costs, against the trainer's `REPORTS`, if it says such a thing.
 
     `REPORTS` is a literal of the trainer's module: for each task the metrics that can be the objective; one without `valid-` or
     `train-` stands for both.
@@ -30,9 +31,15 @@ def metric_problems(space: Space, task: str | None) -> list[Problem]:
     params = space.sections.get("params", {})
     if task is None or not isinstance(reports, dict) or task not in reports or not isinstance(params, dict) or set(OWN) & set(params):
         return []
-    metric = space.objective.metric
+    asked = {f"objective.{i}.metric" if len(space.objectives) > 1 else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
+    asked |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
+    found = (_problem(key, metric, task, reports) for key, metric in asked.items() if metric not in COSTS)
+    return [problem for problem in found if problem is not None]
+
+
+def _problem(key: str, metric: str, task: str, reports: dict[str, tuple[str, ...]]) -> Problem | None:
     if "@" in metric or metric in _names(reports[task]):
-        return []
+        return None
     others = [name for name, known in reports.items() if metric in _names(known)]
     fitting = [name for name in _names(reports[task]) if name.startswith("valid-")]
     if others:
@@ -42,7 +49,7 @@ def metric_problems(space: Space, task: str | None) -> list[Problem]:
         text += f"; such as {', '.join(fitting[:3])}"
     else:
         text = f"is not known to the trainer; {nearest(metric, fitting)}"
-    return [Problem("objective.metric", f"`{metric}` {text}")]
+    return Problem(key, f"`{metric}` {text}")
 
 
 def _names(known: tuple[str, ...]) -> list[str]:

@@ -21,7 +21,7 @@ class Book:
 
     Attributes:
         workers: ranks of its gang.
-        metric: the objective's name.
+        metric: the one that leads; None if none does, and then the newest checkpoint is the best.
         minimize: whether smaller is better.
         checkpoint: the newest that every rank has done its part of; a retry goes on from it.
         best: the one that holds the best model.
@@ -30,7 +30,7 @@ class Book:
     """
 
     workers: int
-    metric: str
+    metric: str | None
     minimize: bool
     attempt: int = 0
     checkpoint: Checkpoint | None = None
@@ -72,7 +72,7 @@ class Book:
         for report in news.reports:
             if report.step > self._seen:
                 self._seen = report.step
-                self._values[report.step] = report.metrics[self.metric]
+                self._values[report.step] = float("nan") if self.metric is None else report.metrics[self.metric]
                 self._unheard.append(report)
         for part in news.checkpoints:
             if self.checkpoint is None or part.step > self.checkpoint.step:

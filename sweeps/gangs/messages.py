@@ -18,7 +18,8 @@ class Job:
         loop: reference of the training loop.
         backend: the process group the loop needs.
         roots: folders that the user's modules are found in.
-        metric, goal: the objective.
+        metric, goal: of the objective that leads, see `search.judging`; None if none does.
+        asked: every metric that loops have to report.
         max_t: the step at which a trial ends; None for no bound.
         rungs: the steps at which the loop waits for a verdict.
         trial_timeout: seconds that a trial may take on its gangs; None for no bound.
@@ -28,11 +29,12 @@ class Job:
     loop: str
     backend: str
     roots: tuple[str, ...]
-    metric: str
+    metric: str | None
     goal: str
     max_t: int | None
     rungs: frozenset[int] | range
     trial_timeout: float | None = None
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class Usage:
         warm: what idle gangs hold, and those that are closing.
         fits: preprocessors fitted.
         stages: of each trial on its way; with the step at which it waits for a verdict, if it does.
+        seconds: that each of these has spent on gangs.
     """
 
     total: dict[str, float]
@@ -177,3 +180,4 @@ class Usage:
     warm: dict[str, float] = field(default_factory=dict)
     fits: int = 0
     stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)

@@ -64,6 +64,10 @@ class _Run:
 
     began: float | None
 
+    def spent(self) -> float:
+        """Seconds on gangs, up to now."""
+        return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
+
     def finish(self, state: State, error: str | None = None, refused: str | None = None) -> None:
         self.book.finish(state, error, refused)
         self.changed.set()
@@ -163,8 +167,10 @@ class _Pool:
         """What is held of the cluster, and what each trial is at."""
         busy, warm = self.leases.held()
         made = [f for key, f in self.prepared.items() if key[1] != repr(()) and f.done() and not f.cancelled() and f.exception() is None]
-        stages = {name: (run.stage, run.book.rung) for name, run in self.runs.items() if run.book.state is None}
-        return Usage(self.leases.cluster, busy, warm, len(made), stages)
+        going = {name: run for name, run in self.runs.items() if run.book.state is None}
+        stages = {name: (run.stage, run.book.rung) for name, run in going.items()}
+        seconds = {name: run.spent() for name, run in going.items()}
+        return Usage(self.leases.cluster, busy, warm, len(made), stages, seconds)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """Close every gang, waiting for them; kill those that take longer."""
@@ -200,7 +206,7 @@ class _Pool:
                 await asyncio.wait_for(run.changed.wait(), max(left, 0.05) if run.book.unheard else None)
         if run.runner != runner:
             return Progress()
-        return run.book.hear(run.seconds + (time.monotonic() - run.began if run.began else 0.0))
+        return run.book.hear(run.spent())
 
     async def checkpoint_step(self, trial_id: str) -> int:
         """The step of a running trial's newest whole checkpoint; 0 without one."""

@@ -77,7 +77,7 @@ class TrialSession:
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = numeric(metrics)
-        if self.rank == 0 and (metric := self.job.metric) not in numbers:
+        if self.rank == 0 and (metric := self.job.metric) is not None and metric not in numbers:
             if metric in metrics:
                 raise ValueError(f"the objective's metric `{metric}` must be a number, got {metrics[metric]!r} at step {self.step}")
             named = ", ".join(sorted(map(str, metrics))) or "nothing"
@@ -234,6 +234,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             max_t=job.max_t,
             threads=threads(),
             check=store.check,
+            asked=job.asked,
             _kept=store.kept,
         )
         teller.session = session

@@ -15,6 +15,8 @@ from sweeps.space import Dimension
 LINES = 12
 # So many lines for the options of a dimension, and so many columns at least.
 OPTIONS, VALUES = 4, 24
+# The limits that end a sweep before its last trial.
+ENDING = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
 # Columns of the names on the left.
 LEFT = 12
 
@@ -117,7 +119,14 @@ def _trials(plan: Plan) -> str:
         told += f", {least if least == most else f'{least} or {most}'} each"
         if not plan.even:
             told += " or about: a grid inside a choice is visited only where that option is chosen"
-    return told + ("; limits.timeout may end it before" if plan.space.limits.timeout is not None else "")
+    limits, repeats = plan.space.limits, plan.space.repeats.count
+    if repeats > 1:
+        told += f"; each configuration that comes to its end is trained {repeats} times, which comes on top of all that is said here"
+    if given := plan.space.search.initial_points:
+        run = sum(point.values is None for point in given)
+        told += f"; the first {run} are initial points" if run else ""
+    may = [f"limits.{name}" for name in ENDING if getattr(limits, name) is not None]
+    return told + (f"; {' or '.join(may)} may end it before" if may else "")
 
 
 def _cells(plan: Plan, width: int) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, short_names, thin
 from sweeps.space import Dimension
+from sweeps.space.keys import Objective
+from sweeps.trial import State
 
 if TYPE_CHECKING:
     import optuna
@@ -66,7 +69,14 @@ def study_of(
     return study
 
 
-def draw(dimensions: Sequence[Dimension], goal: str, metric: str, rungs: Sequence[int], trials: Sequence[Recorded]) -> Drawn:
+def draw(
+    dimensions: Sequence[Dimension],
+    goal: str,
+    metric: str,
+    rungs: Sequence[int],
+    trials: Sequence[Recorded],
+    objectives: Sequence[Objective] = (),
+) -> Drawn:
     """Every figure that these trials allow.
 
     Args:
@@ -75,6 +85,7 @@ def draw(dimensions: Sequence[Dimension], goal: str, metric: str, rungs: Sequenc
         metric: the objective's name, for the axes.
         rungs: see `basis_of`.
         trials: on record.
+        objectives: all of them, where there are several.
     """
     ranked = best_first(trials, goal == "minimize")
     if len(ranked) < 2:
@@ -94,7 +105,8 @@ def draw(dimensions: Sequence[Dimension], goal: str, metric: str, rungs: Sequenc
     many = f" The best {MAX_CURVES} trials." if len(ranked) > MAX_CURVES else ""
     most = lambda n: " The most important dimensions." if len(tuned) > n else ""  # noqa: E731
     figure = functools.partial(_figure, metric, len(ranked) > MAX_DRAWN)
-    figures = [
+    figures = [_pareto(objectives, trials)] if 2 <= len(objectives) <= 3 else []
+    figures += [
         figure("History", every, plots.plot_optimization_history, whole, target_name=metric),
         figure("Curves", f"The objective by step.{many}", plots.plot_intermediate_values, best),
     ]
@@ -149,6 +161,21 @@ def _tidy(figure: Any, metric: str) -> None:
             axes.set_ylabel(metric)
         if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):  # hundreds of trials, or the one objective
             axes.get_legend().remove()
+
+
+def _pareto(objectives: Sequence[Objective], trials: Sequence[Recorded]) -> Figure:
+    """Optuna's plot of the front: of trials that came to their end and keep the constraints."""
+    import optuna
+    from optuna.visualization import matplotlib as plots
+
+    study, many = optuna.create_study(directions=[o.goal for o in objectives]), len(trials) > MAX_DRAWN
+    for t in trials:
+        values = [v for v in t.result.values if v is not None and math.isfinite(v)]
+        if t.result.state is State.COMPLETE and t.result.feasible and len(values) == len(objectives):
+            study.add_trial(optuna.trial.create_trial(values=values))
+    names = [o.metric for o in objectives]
+    note = "Every trial that came to its end and keeps the constraints."
+    return _figure(names[0], many, "Pareto front", note, plots.plot_pareto_front, study, target_names=names)
 
 
 def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
@@ -208,7 +235,8 @@ def main(folder: Path) -> None:
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
     rungs = verdicts.scheduler_of(space.scheduler).rungs
-    out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.trials)))
+    objectives = recorded.judge.objectives
+    out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.ran, objectives)))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
 def story_of(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
     """What happened; see `report`."""
     names = short_names([d.name for d in space.dimensions])
-    ranked = best_first(record.trials, record.goal == "minimize")
+    ranked = best_first(record.ran, record.goal == "minimize")
     parts = [
         _head(record, space, result),
         _spent(result),
@@ -104,6 +104,8 @@ def rest_of(space: Space, result: SweepResult) -> str:
 def _head(record: Record, space: Space, result: SweepResult) -> str:
     """What came of it, in few lines: it is all that some see."""
     best = result.best
+    if result.front:
+        return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
     if best is None:
         return f"# {cell(result.sweep)}\n\n**No trial came to a value.**"
     tuned = {d.name for d in space.dimensions}
@@ -114,6 +116,16 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
     test = f", on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
     value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {best['trial']}"
     return f"# {cell(result.sweep)}\n\n{value}{f' with {said}' if said else ''}."
+
+
+def _front(front: Sequence[dict[str, Any]]) -> str:
+    """The trials that no other dominates, and their values."""
+    names = list(front[0]["values"])
+    rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
+    trials = f"{len(front)} trial{'s' * (len(front) != 1)}"
+    return f"**{trials} on the front** of {', '.join(map(cell, names))}: no other is better in one and as good in the rest.\n\n" + table(
+        ["trial", *names], rows
+    )
 
 
 def _best(record: Record, result: SweepResult) -> str:

@@ -17,8 +17,8 @@ from sweeps.trial import Verdict
 class Conductor(Protocol):
     """The driver's side of a sweep."""
 
-    def begin(self) -> str:
-        """Begin a trial; its id.
+    def begin(self) -> str | None:
+        """Begin a trial; its id. None if there is none to begin now, but may be later.
 
         Raises:
             StopIteration: no trial is to be begun any more.
@@ -44,10 +44,13 @@ class StudySearcher(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         try:
-            self._begun[trial_id] = self._conductor.begin()
+            begun = self._conductor.begin()
         except StopIteration:
             return Searcher.FINISHED
-        return {"trial": self._begun[trial_id]}
+        if begun is None:
+            return None
+        self._begun[trial_id] = begun
+        return {"trial": begun}
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """Of an end the scheduler hears; an error means that Tune gave up on the trial's runner."""

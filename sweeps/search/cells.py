@@ -25,7 +25,7 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
-def next_cell(cells: Sequence[Cell], counts: Sequence[int]) -> int:
+def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None) -> int:
     """The index of the cell to visit next, so that at any time no cell is more than one trial ahead of another.
 
     Within a round, cells of equal scaling come one after another, and every other round runs backwards: so a gang of
@@ -34,9 +34,12 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int]) -> int:
     Args:
         cells: all of them; at least one.
         counts: trials begun in each.
+        fixed: what some dimensions of the trial are; of the cells where the grids among them are the same, if there are any.
     """
-    fewest = min(counts)
-    order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
+    able = [i for i, cell in enumerate(cells) if all(name not in cell or cell[name] == key for name, key in (fixed or {}).items())]
+    able = able or list(range(len(cells)))
+    fewest = min(counts[i] for i in able)
+    order = sorted(able, key=lambda i: (scaling_key(cells[i]), i))
     if fewest % 2:
         order.reverse()
     return next(i for i in order if counts[i] == fewest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from sweeps.search import rules, storage
+from sweeps.resources import costs
+from sweeps.search import storage
+from sweeps.search.judging import Judge
+from sweeps.search.repeats import Configurations
+from sweeps.space.keys import Repeats
 from sweeps.trial import Checkpoint, Report, Result, State, Trial
 
 JOURNAL = "study.journal"
@@ -29,12 +34,13 @@ class Recorded:
         scaling: `num_workers` and `resources_per_worker`.
         params: what its loop got.
         labels: each dimension's name and value.
-        curve: (step, value of the objective) of every report on record, by step.
+        curve: (step, value of the metric that leads) of every report on record, by step.
         attempts: gangs it was started on.
         reason: why it was stopped, if it was.
         bracket: the one of Hyperband's it was drawn into; None under another scheduler.
         began, ended: local time; `ended` is None while it has not.
         keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
+        origin: the number of the trial whose configuration it repeats; None for a configuration's first.
     """
 
     number: int
@@ -52,11 +58,14 @@ class Recorded:
     ended: datetime.datetime | None
     keys: dict[str, Any] = field(default_factory=dict)
     bracket: int | None = None
+    origin: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What `show --json` prints of it."""
         r = self.result
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
+        shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
+        shown |= {} if self.origin is None else {"repeats": f"{self.origin:04d}"}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
@@ -68,21 +77,47 @@ class Record:
     """A sweep's study.
 
     Attributes:
-        goal: "minimize" or "maximize".
-        metric: the objective's name.
-        trials: all that were begun, by number.
+        judge: what its trials are judged by.
+        trials: all that were begun, by number; and initial points with known results, which were not run.
         data: the fingerprint of the data; None if it was not read yet.
+        repeats: of each configuration.
     """
 
-    goal: str
-    metric: str
+    judge: Judge
     trials: tuple[Recorded, ...] = field(default=())
     data: str | None = None
+    repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
+
+    @property
+    def goal(self) -> str:
+        """Of the objective, or of the first: "minimize" or "maximize"."""
+        return self.judge.objectives[0].goal
+
+    @property
+    def metric(self) -> str:
+        """The objective's name; of several the first's."""
+        return self.judge.objectives[0].metric
+
+    @property
+    def ran(self) -> tuple[Recorded, ...]:
+        """Those that were run."""
+        return tuple(t for t in self.trials if not t.result.given)
+
+    @property
+    def configurations(self) -> Configurations:
+        """The trials, repeats put together."""
+        return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
+
+    @property
+    def front(self) -> list[Recorded]:
+        """With several objectives the trials that no other dominates, see `rules.front`; else none."""
+        known = {t.number: t for t in self.trials}
+        return [known[number] for number in self.configurations.front(self.judge.goals)]
 
     @property
     def best(self) -> Recorded | None:
-        """The trial that `rules.winner` names; None if none has a value."""
-        number = rules.winner(((t.number, t.result) for t in self.trials), self.goal == "minimize")
+        """The trial that `rules.winner` names, of repeats the best; None if none has a value, or there are several objectives."""
+        number = self.configurations.winner(self.judge.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
 
 
@@ -97,12 +132,14 @@ def begun(trial: Trial) -> dict[str, Any]:
         "params": trial.params,
         "labels": trial.labels,
     }
+    told |= {} if trial.origin is None else {"origin": trial.origin}
     return told | ({"data": trial.data} if trial.data else {})
 
 
-def written(reports: Iterable[Report], metric: str) -> list[list[Any]]:
-    """Reports as they are kept: step, time, the objective's value, the other metrics."""
-    return [[r.step, r.time, r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}] for r in reports]
+def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
+    """Reports as they are kept: step, time, the value of the metric that leads (NaN if none does), the other metrics."""
+    lead = lambda r: math.nan if metric is None else r.metrics[metric]  # noqa: E731
+    return [[r.step, r.time, lead(r), {k: v for k, v in r.metrics.items() if k != metric}] for r in reports]
 
 
 def told(t: FrozenTrial) -> list[dict[str, Any]]:
@@ -117,9 +154,27 @@ def so_far(t: FrozenTrial) -> dict[str, Any]:
     return chunks[-1] if chunks else {}
 
 
-def reports_of(t: FrozenTrial, metric: str) -> tuple[Report, ...]:
+def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
     """The reports on record, by step."""
-    return tuple(Report(step, {metric: value, **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
+    lead = lambda value: {} if metric is None else {metric: value}  # noqa: E731
+    return tuple(Report(step, {**lead(value), **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
+
+
+def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
+    """(step, value) of further metrics in the reports on record, by name; those that were reported."""
+    kept = [(step, rest) for chunk in told(t) for step, _, _, rest in chunk["reports"]]
+    found = {name: [(int(step), float(rest[name])) for step, rest in kept if name in rest] for name in names}
+    return {name: curve for name, curve in found.items() if curve}
+
+
+def is_given(t: FrozenTrial) -> bool:
+    """Whether it is an initial point with a known result, which was never run."""
+    return bool(t.user_attrs.get("begun", {}).get("given"))
+
+
+def origin_of(t: FrozenTrial) -> int | None:
+    """The number of the trial whose configuration it repeats; None for a configuration's first."""
+    return t.user_attrs.get("begun", {}).get("origin")
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
@@ -133,19 +188,27 @@ def checkpoints_of(t: FrozenTrial) -> set[str]:
     return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
-def result_of(t: FrozenTrial, minimize: bool) -> Result:
+def result_of(t: FrozenTrial, judge: Judge) -> Result:
     """How a trial on record stands."""
-    last = so_far(t)
-    step, value = rules.best_of(curve_of(t), minimize)
-    best = last.get("best")
+    if is_given(t):
+        values = tuple(t.values or ())
+        return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
+    last, scaling = so_far(t), t.user_attrs.get("begun", {}).get("scaling", {})
+    best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
+    state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
+    cost = costs(seconds, scaling.get("num_workers", 1), scaling.get("resources_per_worker", {}))
+    judged = judge.judge(state, steps, curve_of(t), others_of(t, judge.asked[1:]), cost)
     return Result(
-        state=State(t.state.name) if t.state.name in State.__members__ else State.RUNNING,
-        value=value,
-        best_step=step,
-        steps=last.get("steps", 0),
+        state=state,
+        value=judged.values[0],
+        best_step=judged.step,
+        steps=steps,
         checkpoint=Checkpoint(**best) if best else None,
         error=last.get("error"),
-        seconds=last.get("seconds", 0.0),
+        seconds=seconds,
+        values=judged.values,
+        metrics=judged.metrics,
+        feasible=judged.feasible,
     )
 
 
@@ -157,15 +220,19 @@ def read(folder: Path) -> Record | None:
     """
     if (study := _study(folder)) is None:
         return None
-    goal = study.direction.name.lower()
-    trials = tuple(_recorded(t, goal == "minimize") for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(goal, study.user_attrs.get("metric", "objective"), trials, study.user_attrs.get("data"))
+    known = study.user_attrs
+    if "judged" not in known:  # its driver has not come further yet
+        return None
+    judge, repeats = Judge.read(known["judged"]), Repeats(**known.get("repeats", {}))
+    trials = tuple(_recorded(t, judge) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    return Record(judge, trials, known.get("data"), repeats)
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
     """The trials of a sweep's folder that were begun, as Optuna has them."""
     study = _study(folder)
-    return [t for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs] if study is not None else []
+    known = study.get_trials(deepcopy=False) if study is not None else ()
+    return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
 
 
 def _study(folder: Path) -> Any:
@@ -182,7 +249,7 @@ def _study(folder: Path) -> Any:
     return optuna.load_study(study_name=names[0], storage=kept) if names else None
 
 
-def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
+def _recorded(t: FrozenTrial, judge: Judge) -> Recorded:
     first, last = t.user_attrs["begun"], so_far(t)
     return Recorded(
         number=t.number,
@@ -192,7 +259,7 @@ def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
         scaling=first["scaling"],
         params=first["params"],
         labels=first["labels"],
-        result=result_of(t, minimize),
+        result=result_of(t, judge),
         curve=curve_of(t),
         attempts=last.get("attempts", 0),
         reason=last.get("reason"),
@@ -200,4 +267,5 @@ def _recorded(t: FrozenTrial, minimize: bool) -> Recorded:
         ended=t.datetime_complete,
         keys=dict(t.params),
         bracket=first.get("bracket"),
+        origin=first.get("origin"),
     )

@@ -15,7 +15,7 @@ import math
 import os
 import time
 import warnings
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,13 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 from optuna.trial import TrialState
 
-from sweeps.resources import shape_of
+from sweeps.resources import costs, shape_of
 from sweeps.search import cells, record, rules, storage
+from sweeps.search.budgets import Course
+from sweeps.search.judging import Judge
 from sweeps.search.record import JOURNAL
-from sweeps.search.sampler import CellSampler, seed_of, suggest
+from sweeps.search.repeats import Configurations, merged, settled
+from sweeps.search.sampler import CellSampler, distribution_of, seed_of, suggest
 from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Space
 from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
@@ -107,7 +110,8 @@ class _Row:
 
     Attributes:
         trial: itself.
-        curve: the objective of its reports, by step.
+        curve: the metric that leads of its reports, by step.
+        others: (step, value) of the other metrics that are asked for.
         steps: of its last report.
         checkpoint, best, attempts, seconds: see `sweeps.gangs.messages.Progress`.
         told: how often it was written.
@@ -116,12 +120,13 @@ class _Row:
     def __init__(self, trial: Trial):
         self.trial = trial
         self.curve: dict[int, float] = {}
+        self.others: dict[str, list[tuple[int, float]]] = {}
         self.steps = 0
         self.checkpoint: Checkpoint | None = None
         self.best: Checkpoint | None = None
         self.attempts, self.seconds, self.told = 0, 0.0, 0
 
-    def recall(self, t: optuna.trial.FrozenTrial, folder: Path) -> None:
+    def recall(self, t: optuna.trial.FrozenTrial, folder: Path, judge: Judge) -> None:
         """Take up what is on record. The sweep's folder may have been moved, which its checkpoints' paths do not know."""
         so_far = record.so_far(t)
 
@@ -131,7 +136,7 @@ class _Row:
             at = folder / "trials" / self.trial.id / Path(there["path"]).name
             return Checkpoint(str(at), there["step"], there["best_step"]) if at.is_dir() else None
 
-        self.curve = dict(record.curve_of(t))
+        self.curve, self.others = dict(record.curve_of(t)), record.others_of(t, judge.asked[1:])
         self.steps, self.told = max(self.curve, default=0), len(record.told(t))
         self.checkpoint, self.best = found("checkpoint"), found("best")
         self.attempts, self.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
@@ -164,15 +169,15 @@ class OnRecord:
         """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end."""
         if self.url is not None:
             storage.remember(self.url)
-        metric, minimize = self.space.objective.metric, self.space.objective.goal == "minimize"
+        judge = Judge.of(self.space)
         for t in record.trials_of(self.folder):
             if t.number not in whole:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
-                trial = assembled(self.space, t.number, lambda dimension, t=t: t.params[dimension.name])  # type: ignore[misc]
-                yield trial, begin, record.reports_of(t, metric), record.result_of(t, minimize), end
+                trial = assembled(self.space, t.number, lambda dimension, t=t: t.params[dimension.name], record.origin_of(t))  # type: ignore[misc]
+                yield trial, begin, record.reports_of(t, judge.metric), record.result_of(t, judge), end
 
 
-def assembled(space: Space, number: int, choose: Callable[[Any], Any]) -> Trial:
+def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
     """The trial of a number, from the key of each dimension that it meets, see `sweeps.space.Space.fill`."""
     values = {}
 
@@ -191,6 +196,7 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any]) -> Trial:
         seed=seed_of(space.search.seed, number, "trial"),
         labels=values,
         data=filled["data"],
+        origin=origin,
     )
 
 
@@ -203,7 +209,7 @@ class Ledger:
         rungs: the steps at which verdicts are made.
 
     Attributes:
-        ended: the final states, in the order in which trials ended.
+        course: how the sweep has gone, for its budgets.
         interrupted: the numbers of trials that an earlier driver left behind, to be gone on with.
         clock: seconds that the sweep has been driven, over all its drivers; what is written bears it.
         spent: what it said last, on record.
@@ -216,7 +222,10 @@ class Ledger:
         self.folder = folder
         self.space, self.rungs = space, rungs if isinstance(rungs, range) else frozenset(rungs)
         self.scheduler = scheduler_of(space.scheduler)
-        self.minimize = space.objective.goal == "minimize"
+        self.judge = Judge.of(space)
+        self.minimize = self.judge.minimize
+        # Optuna takes values of steps for one objective alone
+        self.comparable = len(space.objectives) == 1 and self.judge.metric == space.objective.metric
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -233,21 +242,48 @@ class Ledger:
                 storage=kept,
                 study_name=name,
                 sampler=self.sampler,
-                direction=space.objective.goal,
+                directions=[objective.goal for objective in space.objectives],
                 load_if_exists=True,
             )
-            self.study.set_user_attr("metric", space.objective.metric)
+            self.study.set_user_attr("judged", self.judge.to_json())
+            self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
         self._rows: dict[int, _Row] = {}
         self._open: dict[int, optuna.Trial] = {}
-        self.ended: list[State] = []
+        self.course = Course(self.judge.goals)
+        self._points = [point for point in space.search.initial_points if point.values is None]
+        self._configurations: dict[int, list[tuple[int, Result]]] = {}  # what has ended, by its configuration's first trial
+        self._repeated: Counter[int] = Counter()  # repeats begun, likewise
+        self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
+        self._going = 0  # first trials of configurations that are begun and have not ended
         self.interrupted: deque[int] = deque()
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0
         self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
         self._shown: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)  # at each rung of a bracket, by trial
         self._half: int | None = None  # Optuna's id of a trial whose sampling was cut short
-        self._waiting = 0  # trials that are enqueued
+        self._waiting = 0  # trials that are enqueued: by a driver that then died, or just now
+        self._give()
         self._take_up()
+
+    def _give(self) -> None:
+        """Put initial points with known results on record, as COMPLETE trials that were not run; those that are not there yet."""
+        there = sum(record.is_given(t) for t in self.study.get_trials(deepcopy=False))
+        for point in [p for p in self.space.search.initial_points if p.values is not None][there:]:
+            kept: dict[str, Any] = {}
+
+            def choose(dimension: Any, keys: dict[str, Any] = point.keys, kept: dict[str, Any] = kept) -> Any:
+                kept[dimension.name] = distribution_of(dimension)
+                return keys[dimension.name]
+
+            trial = self._trial(len(self.study.get_trials(deepcopy=False)), choose)
+            told = optuna.trial.create_trial(
+                params={name: point.keys[name] for name in kept},
+                distributions=kept,
+                values=point.values,
+                user_attrs={"begun": {**record.begun(trial), "given": True}},
+            )
+            self.study.add_trial(told)
+        self.sync()
 
     def _take_up(self) -> None:
         """Go on from what is on record."""
@@ -255,11 +291,12 @@ class Ledger:
         for t in self.study.get_trials(deepcopy=False):
             if t.state is TrialState.WAITING:
                 self._waiting += 1
+            if t.state is TrialState.WAITING or record.is_given(t):
                 continue
             if t.state is TrialState.RUNNING and "begun" not in t.user_attrs:
                 self._half = t._trial_id
                 continue
-            self._count(t.params)
+            self._count(t.params, record.origin_of(t))
             values: list[float] = []
             for step, value in sorted(t.intermediate_values.items()):
                 if step in self.rungs:
@@ -267,13 +304,14 @@ class Ledger:
                     self._shown[self.bracket(t.number), step][t.number] = self.scheduler.shown(values)
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
             if t.state.is_finished():
-                ended.append((t.datetime_complete or datetime.datetime.max, t.number, State(t.state.name)))
+                ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             else:
                 row = self._rows[t.number] = _Row(self._rebuilt(t))
-                row.recall(t, self.folder)
+                row.recall(t, self.folder, self.judge)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 self.interrupted.append(t.number)
-        self.ended += [state for _, _, state in sorted(ended, key=lambda e: e[:2])]
+        for _, number, t in sorted(ended, key=lambda e: e[:2]):
+            self._ended(number, record.origin_of(t), record.result_of(t, self.judge))
 
     def sync(self) -> None:
         """Force what is on record to the disk. Until then it outlives every process, but not a machine that stops."""
@@ -282,30 +320,73 @@ class Ledger:
 
     @property
     def to_run(self) -> int:
-        """Trials that are still to run: those interrupted, and those not begun."""
-        return len(self.interrupted) + max(0, self.space.limits.max_trials - self._begun)
+        """Trials that are still to run: those interrupted, and those not begun, repeats too; at most so many."""
+        first = len(self.interrupted) + max(0, self.space.limits.max_trials - self._begun)
+        return first * self.space.repeats.count + len(self._due)
+
+    @property
+    def total(self) -> int:
+        """Trials that there will be, repeats too; as long as it is not known which configurations are repeated, those that are known."""
+        limit, more = self.space.limits.max_trials, self.space.repeats.count - 1
+        whole = [trials[0][1].state is State.COMPLETE for trials in self._configurations.values()]
+        return limit + more * (sum(whole) if self.scheduler.rungs else limit - whole.count(False))
+
+    @property
+    def more_may_come(self) -> bool:
+        """Whether there is nothing to begin now, but trials that run may leave repeats to begin."""
+        return self.space.repeats.count > 1 and self._going > 0
 
     def _rebuilt(self, t: optuna.trial.FrozenTrial) -> Trial:
-        return self._trial(t.number, lambda dimension: t.params[dimension.name])
+        return self._trial(t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
 
-    def _count(self, params: dict[str, Any]) -> None:
-        """Take note that a trial was begun, in its cell."""
+    def _ended(self, number: int, origin: int | None, result: Result) -> None:
+        """Take note that a trial has ended, and with its last one a configuration."""
+        first, repeats = number if origin is None else origin, self.space.repeats
+        own = self._configurations.setdefault(first, [])
+        own.append((number, result))
+        own.sort(key=lambda t: t[0])
+        self._going -= origin is None
+        self.course.run(result)
+        if origin is None and result.state is State.COMPLETE:
+            self._due += [first] * (repeats.count - 1 - self._repeated[first])
+        results = [r for _, r in own]
+        if settled(results, repeats):
+            self.course.judge(first, merged(results, repeats))
+
+    def _count(self, params: dict[str, Any], origin: int | None = None) -> None:
+        """Take note that a trial was begun, in its cell; or a repeat of one."""
+        if origin is not None:
+            self._repeated[origin] += 1
+            return
         self._begun += 1
+        self._going += 1
         index = cells.cell_of(params, self.space.cells)
         if index is not None:
             self._counts[index] += 1
 
     def next(self) -> Trial | None:
-        """Begin a trial in the cell whose turn it is; None when `limits.max_trials` are begun."""
-        if self._begun >= self.space.limits.max_trials:
+        """Begin a trial: a repeat that is due, else an initial point, else what is sampled in the cell whose turn it is.
+
+        None when `limits.max_trials` configurations are begun; see also `more_may_come`.
+        """
+        origin = self._due.pop(0) if self._due else None
+        if origin is None and self._begun >= self.space.limits.max_trials:
             return None
-        index = cells.next_cell(self.space.cells, self._counts)
-        self.sampler.begin(self.space.cells[index], self._begun, self._counts[index])
+        fixed: dict[str, Any] | None = None
+        if origin is not None:
+            fixed = dict(self.study.get_trials(deepcopy=False)[origin].params)
+        elif self._begun < len(self._points):
+            fixed = self._points[self._begun].keys
+        index = cells.next_cell(self.space.cells, self._counts, fixed)
+        self.sampler.begin(self.space.cells[index], self._begun + self._repeated.total(), self._counts[index])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if fixed is not None and self._half is None and not self._waiting:
+                self.study.enqueue_trial(fixed)  # what it does not fix is sampled
+                self._waiting += 1
             asked = self._ask()
-            trial = self._trial(asked.number, lambda dimension: suggest(asked, dimension))
-        self._count(asked.params)
+            trial = self._trial(asked.number, lambda dimension: suggest(asked, dimension), origin)
+        self._count(asked.params, origin)
         bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
         asked.set_user_attr("begun", record.begun(trial) | bracket)
         self._rows[asked.number] = _Row(trial)
@@ -327,8 +408,8 @@ class Ledger:
         frozen.params, frozen.distributions = {}, {}
         return asked
 
-    def _trial(self, number: int, choose: Callable[[Any], Any]) -> Trial:
-        return assembled(self.space, number, choose)
+    def _trial(self, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
+        return assembled(self.space, number, choose, origin)
 
     def trial(self, number: int) -> Trial:
         """A trial on record, rebuilt from its parameters."""
@@ -349,9 +430,12 @@ class Ledger:
         row = self._rows[number]
         fresh = tuple(r for r in reports if r.step > row.steps)
         for report in fresh:
-            value = report.metrics[self.space.objective.metric]
+            value = math.nan if self.judge.metric is None else report.metrics[self.judge.metric]
             row.steps, row.curve[report.step] = report.step, value
-            if report.step in self.rungs:
+            for name in self.judge.asked[1:]:
+                if name in report.metrics:
+                    row.others.setdefault(name, []).append((report.step, report.metrics[name]))
+            if report.step in self.rungs and row.trial.origin is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it may be there, if the last driver died between this and what comes below
                     self._open[number].report(value, report.step)
@@ -365,7 +449,7 @@ class Ledger:
 
     def _tell(self, number: int, fresh: tuple[Report, ...], **more: Any) -> None:
         """Write how a trial stands, and what it reported since this was written last."""
-        row, metric = self._rows[number], self.space.objective.metric
+        row, metric = self._rows[number], self.judge.metric
         told = {"reports": record.written(fresh, metric), **row.record(), "at": round(self.clock(), 2), **more}
         self._open[number].set_user_attr(f"{record.TOLD}{row.told}", told)
         row.told += 1
@@ -395,24 +479,31 @@ class Ledger:
     def finish(self, number: int, state: State, error: str | None = None, reason: str | None = None) -> Result:
         """Put a trial's end on record. RUNNING writes what is known and leaves it resumable."""
         row, asked = self._rows[number], self._open[number]
-        step, value = rules.best_of(row.curve.items(), self.minimize)
-        if state is State.COMPLETE and value is None:
-            state, error = State.FAIL, error or self._no_value(row)
+        seconds, curve = round(row.seconds, 4), tuple(row.curve.items())
+        cost = costs(seconds, row.trial.shape.workers, dict(row.trial.shape.per_worker))
+        judged = self.judge.judge(state, row.steps, curve, row.others, cost)
+        if state is State.COMPLETE and judged.missing is not None:
+            state, error = State.FAIL, error or self._no_value(row, judged.missing)
+            judged = self.judge.judge(state, row.steps, curve, row.others, cost)
         self._tell(number, (), **{name: why for name, why in (("error", error), ("reason", reason)) if why})
+        for name, broken in self.judge.violations(judged).items() if state in (State.COMPLETE, State.PRUNED) else ():
+            asked.set_constraint(name, broken)
         last = max(row.curve, default=None)
         if state is State.COMPLETE:
-            self.study.tell(asked, value, state=TrialState.COMPLETE)
+            self.study.tell(asked, [v for v in judged.values if v is not None], state=TrialState.COMPLETE)
         elif state is State.PRUNED:
-            if last is not None and last not in self.rungs:
+            if last is not None and last not in self.rungs and self.comparable and row.trial.origin is None:
                 asked.report(row.curve[last], last)
             self.study.tell(asked, state=TrialState.PRUNED)
         elif state is State.FAIL:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.study.tell(asked, state=TrialState.FAIL)
+        told = (judged.step, row.steps, row.best, error, seconds, judged.values, judged.metrics, judged.feasible)
+        result = Result(state, judged.values[0], *told)
         if state is not State.RUNNING:
-            self.ended.append(state)
-        return Result(state, value, step, row.steps, row.best, error, row.seconds)
+            self._ended(number, row.trial.origin, result)
+        return result
 
     def checkpoints(self) -> dict[str, set[str]]:
         """The names of the checkpoints on record of each trial that has ended, by the trial's id."""
@@ -434,16 +525,33 @@ class Ledger:
         ended = self.study._storage.get_trial(self._open[number]._trial_id).datetime_complete
         return ended.timestamp() if ended else time.time()
 
-    def _no_value(self, row: _Row) -> str:
-        metric = self.space.objective.metric
-        if not row.curve:
-            return f"the loop ended without reporting the objective's metric `{metric}`"
-        return f"the objective's metric `{metric}` was NaN in all {row.steps} reports"
+    def _no_value(self, row: _Row, metric: str) -> str:
+        what = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
+        there = any(value == value for _, value in row.others.get(metric, ()))
+        if not row.curve or (metric != self.judge.metric and metric not in row.others):
+            return f"the loop ended without reporting the {what} metric `{metric}`"
+        where = "at its best step" if there else f"in all {row.steps} reports"
+        return f"the {what} metric `{metric}` was NaN {where}"
 
     def results(self) -> dict[int, Result]:
         """How every trial on record stands, by number."""
-        return {t.number: record.result_of(t, self.minimize) for t in self.study.get_trials(deepcopy=False)}
+        known = self.study.get_trials(deepcopy=False)
+        return {t.number: record.result_of(t, self.judge) for t in known if t.state is not TrialState.WAITING}
+
+    def configurations(self) -> Configurations:
+        """The trials, repeats put together."""
+        origins = {t.number: record.origin_of(t) for t in self.study.get_trials(deepcopy=False)}
+        return Configurations.of(((number, origins[number], result) for number, result in self.results().items()), self.space.repeats)
 
     def winner(self) -> int | None:
-        """The number of the best trial; None if no trial has a value."""
-        return rules.winner(self.results().items(), self.minimize)
+        """The number of the best trial, of repeats the best; None if no trial has a value, or there are several objectives."""
+        return self.configurations().winner(self.judge.goals)
+
+    def ranked(self) -> list[int]:
+        """The numbers of the trials that could be exported, the best first: the front, then by the first objective."""
+        front = self.front()
+        return [*front, *(n for n in rules.ranked(self.results().items(), self.judge.goals[0]) if n not in front)]
+
+    def front(self) -> list[int]:
+        """With several objectives the numbers of the trials that no other dominates, see `rules.front`; else none."""
+        return self.configurations().front(self.judge.goals)

@@ -5,6 +5,7 @@ One frozen dataclass a section says it all: pydantic reads its annotations (`che
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,6 +134,16 @@ class Constraint:
     def holds(self, value: float) -> bool:
         """Whether a value meets it; NaN never does."""
         return COMPARISONS[self.sign](value, self.bound)
+
+    def violation(self, value: float) -> float:
+        """By how much a value breaks it, as Optuna wants to know it: 0 or less where it holds, above 0 where it does not."""
+        over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
+        if self.holds(value):
+            return min(over, 0.0)
+        return max(over, sys.float_info.min) if over == over else sys.float_info.max
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}"
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,10 @@ class _Loader:
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
             search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
+            run = sum(point.values is None for point in search.initial_points) if search else 0
+            if limits and 0 < limits.max_trials < run:
+                text = f"{run} points are to be run, more than limits.max_trials, {limits.max_trials}"
+                self.problems.add(self.node("search").value["initial_points"].mark, "search.initial_points", text)
         if not len(self.problems):
             not_yet.refuse(self.root, self.problems)
         if len(self.problems):

@@ -9,20 +9,7 @@ from sweeps.space.checks import Problems
 from sweeps.space.nodes import Node
 
 # `key` for a key that is given, `key=value` for one value of it.
-NOT_YET: tuple[str, ...] = (
-    "objective.1",
-    "objective.metric=seconds",
-    "objective.metric=cpu_seconds",
-    "objective.metric=gpu_seconds",
-    "constraints",
-    "repeats",
-    "search.initial_points",
-    "scheduler.name=pbt",
-    "limits.max_gpu_hours",
-    "limits.target",
-    "limits.patience",
-    "limits.max_failures_in_a_row",
-)
+NOT_YET: tuple[str, ...] = ("scheduler.name=pbt",)
 
 
 def refuse(root: Node, problems: Problems) -> None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.errors import nearest
+from sweeps.resources import COSTS
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.keys import Constraint, Limits, Objective, Repeats, Scheduler, Search
 from sweeps.space.nodes import Mark, Node, scalar
 
 # Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
-ALWAYS = ("seconds", "cpu_seconds", "gpu_seconds")
+ALWAYS = COSTS
 # Algorithms that know what to do with several objectives.
 SEVERAL = ("nsga2", "tpe", "random", "grid", "qmc")
 
@@ -206,6 +207,10 @@ class Searching:
                 self.problems.add(mark, "search.algorithm", f"several objectives need {_or(SEVERAL)}, got {search.algorithm}")
             if limits and limits.target is not None:
                 self.problems.add(self.node("limits").value["target"].mark, "limits.target", "is of one objective, but there are several")
+        elif objectives and objectives[0].metric in COSTS and scheduler and scheduler.name != "none":
+            mark = self.node("scheduler").value["name"].mark
+            text = f"must be none: {objectives[0].metric} is known only when a trial has ended, and {scheduler.name} compares trials before"
+            self.problems.add(mark, "scheduler.name", text)
         given = self.node("scheduler").value
         if scheduler and scheduler.population and limits and 0 < limits.max_trials < scheduler.population and "population" in given:
             text = f"must be at most limits.max_trials, {limits.max_trials}, got {scheduler.population}"

@@ -75,6 +75,8 @@ def line(s: Snapshot) -> str:
         parts.append(f"{s.states['FAIL']} failed")
     if s.best:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
+    if s.front:
+        parts.append(f"a front of {s.front}")
     left = f", {'at most' if s.left.at_most else 'about'} {clock(s.left.seconds)} left" if s.left else ""
     parts += [s.stage, clock(s.seconds)] if s.stage else [clock(s.seconds) + left]
     return " · ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeps.shell import quoted, resume_of, short, typed
 
+COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # So wide a line is where nobody's terminal bounds it: in a pipe or a file.
 UNBOUNDED = 10_000
 BARS = "▁▂▃▄▅▆▇█"
@@ -124,11 +125,16 @@ def summary(result: Any, unexported: bool = False) -> str:
         lines[0] += f" (ended early: {result.reason})"
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
+    if result.front:
+        lines += ["", _front(result.front), "", f"folder  {short(result.dir)}", "", "next:"]
+        lines.append(f"  {typed('sweeps')} export {quoted(result.dir)} --trial {result.front[0]['trial']}")
+        return "\n".join([*lines, *_look(result)])
     if result.best is None:
         return "\n".join([*lines, f"folder  {result.dir}", *(["", "next:", *again] if again else [])])
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{test}"]
+    of = f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)" if "repeats" in best else ""
+    lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{of}{test}"]
     lines += configuration(best["preprocessor"], best["scaling"], best["params"])
     lines += ["", f"folder  {short(result.dir)}"]
     if result.bundle:
@@ -140,16 +146,31 @@ def summary(result: Any, unexported: bool = False) -> str:
         lines += ["", "next:"]
         if unexported:
             lines.append(f"  {typed('sweeps')} export {quoted(result.dir)}    # when what is wrong is mended; nothing is trained again")
-    lines += [*again, f"  {typed('sweeps')} show {quoted(result.dir)}"]
-    uri = result.mlflow["tracking_uri"]
+    return "\n".join([*lines, *again, *_look(result)])
+
+
+def _look(result: Any) -> list[str]:
+    """What to type to look at a sweep."""
+    lines, uri = [f"  {typed('sweeps')} show {quoted(result.dir)}"], result.mlflow["tracking_uri"]
     if uri.startswith("http"):
-        lines.append(f"  open {uri}")
-    else:
-        root = result.dir.parent
-        default = uri == f"sqlite:///{root / 'mlflow.db'}"
-        where = ("" if short(root) == "sweeps-runs" else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
-        lines.append(f"  {typed('sweeps')} ui{where}")
-    return "\n".join(lines)
+        return [*lines, f"  open {uri}"]
+    root = result.dir.parent
+    default = uri == f"sqlite:///{root / 'mlflow.db'}"
+    where = ("" if short(root) == "sweeps-runs" else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
+    return [*lines, f"  {typed('sweeps')} ui{where}"]
+
+
+def _front(front: Sequence[dict[str, Any]]) -> str:
+    """The front of several objectives: each trial, its values and its configuration."""
+    names = list(front[0]["values"])
+    params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
+    rows = []
+    for best in front:
+        own = dict(flat(best["params"]))
+        chain, shape = best["preprocessor"], scaling(best["scaling"])
+        rows.append((best["trial"], *(best["values"][name] for name in names), chain, shape, *(own.get(p, "-") for p in params)))
+    head = ("FRONT", *(name.upper() for name in names), "preprocessor", "scaling", *params)
+    return table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
 
 
 # ---- `ls` and `show`
@@ -179,7 +200,13 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     ended = f" in {clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") else ""
     lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; begun {ago(time.time() - sweep.began)} ago"]
-    facts = [("objective", f"{study.goal} {study.metric}")] if study is not None else []
+    facts = []
+    if study is not None:
+        facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.judge.objectives))]
+        facts += [("constraints", ", ".join(map(str, study.judge.constraints)))] if study.judge.constraints else []
+        facts += [("repeats", f"{study.repeats.count}, judged by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
+        front = [t.id for t in study.front]
+        facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
     best = result.get("best")
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
@@ -199,21 +226,35 @@ def trials(study: Any, running: bool, width: int, most: int | None) -> str:
     """The trials of a record, the best first, with what varies between them."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
+    front, judge = {t.number for t in study.front}, study.judge
+    of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: Any) -> tuple[Any, ...]:
-        value = t.result.value
-        return (t.result.state.name != "COMPLETE", worst if value is None or math.isnan(value) else sign * value, t.number)
+        """The front first, then what is feasible and complete, then by value; repeats with their configuration."""
+        first = t.number if t.origin is None else t.origin
+        r = of_configurations.get(first, t.result)
+        low = not r.feasible or r.state.name != "COMPLETE" or r.given
+        order = (2 * (not r.feasible) + (r.state.name != "COMPLETE")) if low else 0
+        value = worst if r.value is None or math.isnan(r.value) else sign * r.value
+        return (t.number not in front, r.given, order, value, first, t.number)
 
     columns = list(dict.fromkeys(name for t in study.trials for name in t.labels))
+    bounded = [c for c in judge.constraints if c.metric not in {o.metric for o in judge.objectives} and c.metric != "seconds"]
     heads = [name.removeprefix("params.").removeprefix("scaling.") for name in columns]
     rows = []
     for t in sorted(study.trials, key=rank)[:most]:
         state = t.result.state.name
-        state = state if state != "RUNNING" else "running" if running else "INTERRUPTED"
-        value = "-" if t.result.value is None else t.result.value
-        rows.append((t.id, state, value, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
-    head = ("TRIAL", "STATE", study.metric.upper(), "STEPS", "SECONDS", *heads)
-    text = table(head, rows, width, right=(study.metric.upper(), "STEPS", "SECONDS"))
+        state = "GIVEN" if t.result.given else state if state != "RUNNING" else "running" if running else "INTERRUPTED"
+        shown = ["-" if v is None else v for v in t.result.values or (t.result.value,)]
+        shown += [t.result.metrics.get(c.metric, "-") for c in bounded]
+        shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
+        shown += ["-" if t.origin is None else f"{t.origin:04d}"] if study.repeats.count > 1 else []
+        shown += [("*" if t.number in front else "")] if front else []
+        rows.append((t.id, state, *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
+    asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
+    more = ["FEASIBLE"] * bool(judge.constraints) + ["REPEATS"] * (study.repeats.count > 1) + ["FRONT"] * bool(front)
+    head = ("TRIAL", "STATE", *asked, *more, "STEPS", "SECONDS", *heads)
+    text = table(head, rows, width, right=(*asked, "STEPS", "SECONDS"))
     left = len(study.trials) - len(rows)
     return text + (f"\n… and {left} more (--all)" if left else "")
 
@@ -224,12 +265,24 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
     state = r.state.name if r.state.name != "RUNNING" else "running" if running else "INTERRUPTED"
     reason = f" ({t.reason})" if t.reason else ""
     lines = [f"trial {t.id}: {state}{reason} after {r.steps} steps, {r.seconds:.1f} s on {t.attempts} gang{'s' * (t.attempts != 1)}"]
+    if r.given:
+        lines = [f"trial {t.id}: an initial point with a known result, {', '.join(map(said, r.values))}; it was not run"]
     lines += configuration(t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
+    if t.origin is not None:
+        lines += pairs([("repeats", f"trial {t.origin:04d}")])
+    known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
+    lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])
+    if t.result.metrics:
+        spent = {name: t.result.metrics.get(name, 0.0) for name in COSTS}
+        shown = [f"{v:.1f} {name.replace('_', ' ')}" for name, v in spent.items() if v or name != "gpu_seconds"]
+        lines += pairs([("cost", ", ".join(shown))])
     if t.began:
         lines += pairs([("began", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
     if r.value is not None:
-        lines += ["", f"{metric} ({goal}): best {r.value:.6g} at step {r.best_step}"]
+        at = f" at step {r.best_step}" if r.best_step is not None else ""
+        lines += ["", f"{metric} ({goal}): best {r.value:.6g}{at}"]
+    if any(math.isfinite(v) for _, v in t.curve):
         values = [v for _, v in t.curve]
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  {curve(values)}  step {last[0]}: {last[1]:.6g}")

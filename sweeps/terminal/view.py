@@ -176,7 +176,7 @@ def _trials(s: Snapshot, width: int) -> list[Text]:
 
 def _best(s: Snapshot, width: int) -> list[Text]:
     if s.best is None:
-        return [Text("no value yet", "dim")]
+        return [Text(f"a front of {s.front} trial{'s' * (s.front != 1)}" if s.front else "no value yet", "" if s.front else "dim")]
     where = Text(f"trial {s.best.trial}, step {s.best.step}")
     value = Text.assemble((number(s.best.value, 6), "bold green"), f" {clean(s.metric)}")
     return [*flow([value, where], width, 2), *flow(pairs(s.best.configuration), width, 3)]

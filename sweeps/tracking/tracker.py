@@ -19,6 +19,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.resources import COSTS
 from sweeps.space import Space
 from sweeps.tracking import views
 from sweeps.tracking.views import legal
@@ -72,7 +73,11 @@ def parameters(trial: Trial) -> dict[str, str]:
 def settings(space: Space) -> dict[str, str]:
     """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
     told: dict[str, Any] = {"trainer": space.trainer.loop, "data.train": ", ".join(dict.fromkeys(spec.train for spec in space.variants))}
-    told |= {"objective.metric": space.objective.metric, "objective.goal": space.objective.goal}
+    for key in ("metric", "goal"):
+        told[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
+    told |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
+    told |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
+    told |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None}
     told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
     return {name: str(value) for name, value in told.items()}
@@ -113,6 +118,8 @@ class Tracker:
         self.waiting = False  # for a server that does not answer
         self._runs: dict[int, str] = {}
         self._whole: set[int] = set()  # trials of an earlier driver of which the server has the end
+        self._objectives: list[str] = []
+        self._constrained = False
         self._new = False  # the parent run is ours, not that of a sweep that goes on
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
@@ -158,6 +165,10 @@ class Tracker:
 
     def end(self, number: int, result: Result, ended: float) -> None:
         self._say("end", number, result, ended)
+
+    def tag(self, number: int, tags: dict[str, str]) -> None:
+        """Tags of a trial."""
+        self._say("tag", number, tags)
 
     def metrics(self, values: dict[str, float], at: float) -> None:
         """Metrics of the sweep as a whole."""
@@ -279,6 +290,8 @@ class Tracker:
             elif kind == "artifact":
                 self._client.log_text(self.parent, what[1], what[0])
             elif kind == "describe":
+                self._objectives = [objective.metric for objective in what[0].objectives]
+                self._constrained = bool(what[0].constraints)
                 self._permit(self._save_views, what[0])
                 if self._new:  # a parameter cannot be changed
                     params[self.parent] |= {legal(k): v[:PARAM_LENGTH] for k, v in settings(what[0]).items()}
@@ -298,12 +311,19 @@ class Tracker:
                 number, result, ended = what
                 run, at = self._runs[number], int(ended * 1000)
                 tags[run]["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+                if self._constrained:
+                    tags[run]["sweeps.feasible"] = str(result.feasible).lower()
                 if result.error:
                     tags[run]["sweeps.error"] = result.error[-4000:]
                 if result.state is not State.RUNNING:  # it may go on, and a metric cannot be taken back
                     whole = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
+                    whole |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
+                    if len(self._objectives) > 1:
+                        whole |= {f"objective.{legal(o)}": v for o, v in zip(self._objectives, result.values, strict=False)}
                     metrics[run] += [Metric(k, v, at, 0) for k, v in whole.items() if v is not None]
                 ends.append((run, STATUS[result.state], at))
+            elif kind == "tag":
+                tags[self._runs[what[0]]] |= what[1]
             elif kind == "metrics":
                 metrics[self.parent] += [Metric(k, v, int(what[1] * 1000), 0) for k, v in what[0].items()]
             elif kind == "finish":
@@ -366,6 +386,7 @@ class Tracker:
         if trial.number not in self._runs:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
+            tags |= {} if trial.origin is None else {"sweeps.repeats": f"{trial.origin:04d}"}
             mine = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
             found = self._run(mine) if self.waiting else None  # the server went away: it may have made the run and not said so
             if found is None:

@@ -57,7 +57,10 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
     """The trials of a sweep, the best first: its dimensions as columns and as axes; the curves of the objective."""
     columns = {
         column("metrics", OBJECTIVE): 110,  # with the arrow of its order
+        **{column("metrics", f"objective.{legal(o.metric)}"): 110 for o in space.objectives if len(space.objectives) > 1},
         column("tags", "sweeps.state"): _width("sweeps.state"),
+        **({column("tags", "sweeps.feasible"): _width("sweeps.feasible")} if space.constraints else {}),
+        **({column("tags", "sweeps.front"): _width("sweeps.front")} if len(space.objectives) > 1 else {}),
         **{column("params", legal(d.name)): _width(legal(d.name), d) for d in space.dimensions},
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,

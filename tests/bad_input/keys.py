@@ -164,6 +164,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ),
             top(objective=TWO, scheduler="{name: asha, max_t: 9}"),
         ),
+        Case(
+            "a cost as the objective under a scheduler",
+            "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
+            answered(
+                ("6:19: scheduler.name: must be none: seconds is known only when a trial has ended, and asha compares trials before",)
+            ),
+            top(objective="{metric: seconds, goal: minimize}", scheduler="{name: asha, max_t: 9}"),
+        ),
         line(
             "an objective twice",
             "objective: [{metric: a, goal: minimize}, {metric: a, goal: maximize}]",

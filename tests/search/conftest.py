@@ -11,13 +11,23 @@ from sweeps.space import load
 def make_space(tmp_path):
     """A space from the body of its `space:` section."""
 
-    def make(body: str, max_trials: int = 40, algorithm: str = "tpe", seed: int = 3, scheduler: str = "{name: asha, max_t: 9}"):
+    def make(
+        body: str,
+        max_trials: int = 40,
+        algorithm: str = "tpe",
+        seed: int = 3,
+        scheduler: str = "{name: asha, max_t: 9}",
+        objective: str = "{metric: loss, goal: minimize}",
+        points: str = "[]",
+        extra: str = "",
+    ):
         text = f"""\
 name: made
 trainer: xgboost
 data: {{train: "sklearn:iris", label: target, valid: 0.2}}
-objective: {{metric: loss, goal: minimize}}
-search: {{algorithm: {algorithm}, seed: {seed}}}
+objective: {objective}
+search: {{algorithm: {algorithm}, seed: {seed}, initial_points: {points}}}
+{extra}
 scheduler: {scheduler}
 limits: {{max_trials: {max_trials}}}
 space:

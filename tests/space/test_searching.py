@@ -124,6 +124,10 @@ BAD = [
         {"objective": TWO, "scheduler": "{name: asha, max_t: 9}"},
         "scheduler.name: several objectives need none: trials cannot be ranked by one number before they end, got asha",
     ),
+    (
+        {"objective": "{metric: gpu_seconds, goal: minimize}", "scheduler": "{name: asha, max_t: 9}"},
+        "scheduler.name: must be none: gpu_seconds is known only when a trial has ended, and asha compares trials before",
+    ),
     ({"objective": TWO, "search": "{algorithm: gp}"}, "search.algorithm: several objectives need nsga2, tpe, random, grid or qmc, got gp"),
     ({"objective": TWO, "limits": "{max_trials: 9, target: 1}"}, "limits.target: is of one objective, but there are several"),
     ({"constraints": "3"}, 'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}, got 3'),

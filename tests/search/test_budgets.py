@@ -1,0 +1,91 @@
+"""What ends a sweep is a function of what is on record."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.search import rules
+from sweeps.search.budgets import Course, reason
+from sweeps.space.keys import Limits
+from sweeps.trial import Result, State
+
+F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
+VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))
+RESULTS = st.lists(st.builds(lambda s, v, ok: made(s, v, feasible=ok), st.sampled_from([F, C, P]), VALUES, st.booleans()), max_size=25)
+
+
+def made(state: State, value: float | None = None, gpu: float = 0.0, feasible: bool = True) -> Result:
+    return Result(state, value, values=(value,), metrics={"gpu_seconds": gpu}, feasible=feasible)
+
+
+def course(results, minimize: bool = True) -> Course:
+    ran = Course((minimize,))
+    for number, result in enumerate(results):
+        ran.run(result)
+        ran.judge(number, result)
+    return ran
+
+
+@given(RESULTS, st.booleans())
+def test_the_best_so_far_is_the_winner_of_all_that_ended(results, minimize):
+    best = course(results, minimize).best
+    assert (best[0] if best else None) == rules.winner(enumerate(results), minimize)
+
+
+@given(RESULTS, st.integers(1, 6))
+def test_patience_counts_what_ended_since_the_last_better_one(results, patience):
+    ran, idle = course(results), 0
+    for n in range(len(results)):
+        before, now = (rules.winner(enumerate(results[:m]), True) for m in (n, n + 1))
+        if rules.tier(results[n]) is None:
+            continue
+        if now != before and results[n].state is C:
+            idle = 0
+        elif now is not None and results[now].state is C:
+            idle += 1
+    assert ran.idle == idle
+    ends = reason(Limits(patience=patience), ran)
+    assert (ends is not None) == (idle >= patience) and (ends is None or ends.startswith("limits.patience: "))
+
+
+@given(RESULTS, st.integers(1, 4))
+def test_failures_in_a_row_are_the_latest_ones(results, most):
+    tail = len(results) - max((i + 1 for i, r in enumerate(results) if r.state is not F), default=0)
+    ran = course(results)
+    assert ran.failed == tail
+    assert (reason(Limits(max_failures_in_a_row=most), ran) is not None) == (tail >= most)
+
+
+@given(RESULTS, st.floats(-5, 5).map(lambda v: round(v, 1)), st.booleans())
+def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, target, minimize):
+    able = [r.value for r in results if r.state is C and r.feasible and r.value is not None and not math.isnan(r.value)]
+    reached = any(v <= target if minimize else v >= target for v in able)
+    assert (reason(Limits(target=target), course(results, minimize)) is not None) == reached
+
+
+def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
+    ran = course([made(C, 1.0, gpu=1800), made(F, gpu=900), made(P, gpu=600)])
+    assert reason(Limits(max_gpu_hours=1), ran, gpu_seconds=299) is None
+    assert reason(Limits(max_gpu_hours=1), ran, gpu_seconds=300) == "limits.max_gpu_hours: 1 are spent"
+
+
+def test_without_limits_nothing_ends():
+    assert reason(Limits(), course([made(F)] * 50)) is None
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda p: (float(p[0]), float(p[1]))), max_size=20)
+
+
+@given(POINTS, st.tuples(st.booleans(), st.booleans()))
+def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, goals):
+    results = [Result(C, p[0], values=p) for p in points] + [Result(C, 9.0, values=(math.nan, 9.0)), Result(P, 9.0, values=(9.0, 9.0))]
+    dominated = {i for i, a in enumerate(points) for b in points if rules.dominates(b, a, goals)}
+    found = rules.front(enumerate(results), goals)
+    assert found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
+    ran = Course(goals)
+    for number, result in enumerate(results):
+        ran.judge(number, result)
+    assert list(ran.front) == found
