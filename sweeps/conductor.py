@@ -150,6 +150,7 @@ class Conductor:
             self.ledger.interrupted.remove(number)
             self._note(row.trial)
             self._finish(row.trial.id, state, None, reason)
+        self._look_at_budgets()  # it may be that the last driver died of having spent them
 
     def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""

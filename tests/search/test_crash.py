@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -170,6 +171,22 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
         with pytest.raises(StopIteration):
             going.begin()
         assert ledger.results()[3].state is expected and not pool.started
+
+
+def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path):
+    space = make_space(BODY, max_trials=4)
+    space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, target=0.5))
+    scheduler = scheduler_of(space.scheduler)
+    ledger = Ledger(tmp_path, space, scheduler.rungs)
+    done = ledger.next()
+    ledger.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+    ledger.finish(done.number, State.COMPLETE)
+    ledger, pool, deaf = Ledger(tmp_path, space, scheduler.rungs), Pool(), Deaf()
+    going = Conductor(space, ledger, scheduler, pool, deaf, tmp_path, time.time(), lambda: False, lambda s: None, lambda: None)
+    going.settle()
+    assert going.reason.startswith("limits.target")
+    with pytest.raises(StopIteration):
+        going.begin()
 
 
 @pytest.mark.parametrize("seed", range(20))
