@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"these alone: {', '.join(NAMES)}")
     options(parser)
     parser.add_argument("--out", type=Path, default=OUT, help="the report; its samples are kept beside it, as .json")
+    parser.add_argument("--more", action="store_true", help="add to the samples that are kept, of this machine and these versions")
     parser.add_argument("--render", action="store_true", help="run nothing, write the report from the samples")
     given = parser.parse_args(argv)
     if unknown := [name for name in given.workloads if name not in NAMES]:
@@ -39,12 +40,13 @@ def main(argv: list[str] | None = None) -> int:
         if given.render or (given.workloads and workload.name not in given.workloads):
             continue
         command = f"python -m benchmarks {workload.name} --repeats {given.repeats}" + (f" --trials {given.trials}" if given.trials else "")
+        command += " --more" if given.more else ""
         done = record(workload, given.repeats, command, trials=given.trials)
         if not done.samples and workload.name in found and workload.absent() is not None:
             say(f"{workload.name}: {done.problems[0]}; the report keeps what it had")
             continue
         failed |= bool(done.problems and done.samples)
-        found[workload.name] = done
+        found[workload.name] = found[workload.name].joined(done) if given.more and workload.name in found else done
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n")
         given.out.write_text(report(every, found))  # after each, so that a run that is cut short leaves what it has

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace, field
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,27 @@ class Recorded:
     load: float = 0.0
     samples: tuple[Sample, ...] = ()
     problems: tuple[str, ...] = ()
+
+    def joined(self, more: Recorded) -> Recorded:
+        """With the samples of a later run.
+
+        Raises:
+            ValueError: it is of another machine or of other versions.
+        """
+        for fact in self.machine.keys() | more.machine.keys():
+            if fact != "commit" and self.machine.get(fact) != more.machine.get(fact):
+                raise ValueError(f"{self.workload}: {fact} was {self.machine.get(fact)}, and is {more.machine.get(fact)} now")
+        commits = dict.fromkeys(r.machine["commit"] for r in (self, more) if "commit" in r.machine)
+        return replace(
+            self,
+            command=self.command if more.command in self.command.split("; ") else f"{self.command}; {more.command}",
+            date=f"{self.date} and {more.date}",
+            machine={**self.machine, **({"commit": "; ".join(commits)} if commits else {})},
+            seconds=self.seconds + more.seconds,
+            load=max(self.load, more.load),
+            samples=self.samples + more.samples,
+            problems=tuple(dict.fromkeys(self.problems + more.problems)),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

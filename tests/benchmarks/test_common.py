@@ -232,3 +232,14 @@ def test_stacks_in_short():
     text = "\n".join(profiling.summary("driver", raw))
     assert "mlflow 15%" in text and "write (sweeps/tracking.py) 10%" in text and "threading.py) 15%" not in text
     assert "none over 1%" in "\n".join(profiling.summary("pool", ""))
+
+
+def test_a_later_run_of_the_same_machine_adds_its_samples():
+    one = Recorded("small", "bench small", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.5, 0.2, SAMPLES, ("failed",))
+    two = Recorded("small", "bench small --more", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 2.0, 0.1, SAMPLES, ("failed",))
+    both = one.joined(two)
+    assert both.samples == SAMPLES + SAMPLES and both.problems == ("failed",) and (both.seconds, both.load) == (3.5, 0.2)
+    assert both.machine["commit"] == "abc; def" and both.date == "2026-11-20 12:00 and 2026-11-21 12:00"
+    assert both.joined(two).command == both.command == "bench small; bench small --more"
+    with pytest.raises(ValueError, match="small: cores was 2, and is 4 now"):
+        one.joined(Recorded("small", "", "", {"cores": "4", "commit": "def"}, 1.0))
