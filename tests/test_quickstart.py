@@ -104,8 +104,16 @@ def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
         hidden.rename(result["dir"])
 
 
+def group_int(pid: int) -> None:
+    os.killpg(pid, signal.SIGINT)
+
+
+def one_term(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+
+
 # A terminal sends Ctrl-C to every process of the group; Slurm, Kubernetes and systemd end the one they started.
-@pytest.mark.parametrize("send", [lambda pid: os.killpg(pid, signal.SIGINT), lambda pid: os.kill(pid, signal.SIGTERM)], ids=["INT", "TERM"])
+@pytest.mark.parametrize("send", [group_int, pytest.param(one_term, marks=pytest.mark.long)])
 def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send):
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
@@ -130,6 +138,7 @@ def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send
     assert "RUNNING" not in {r.info.status for r in children(client, result)}
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from sweeps.data import fit_chain, stored
 from sweeps.data import preprocess as preprocessing
 from sweeps.data.plain import Encode, Fill, Plain, Scale, same
+from sweeps.data.plainly import plainly
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table
 
 SKLEARN = {
@@ -73,10 +75,19 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 @pytest.fixture(scope="module")
 def chains(local_ray):
     """Each chain as it is, and as it would be if no step were taken over."""
-    plain = {name: fit_chain(chain, table(), "y") for name, chain in ALL.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preprocessing, "plainly", lambda stage, frame: stage)
-        return plain, {name: fit_chain(chain, table(), "y") for name, chain in ALL.items()}
+    plain, fitted = {}, {}
+    for name, chain in ALL.items():
+        stages: list = []
+
+        def noted(stage, frame, stages=stages):
+            stages.append(stage)
+            return plainly(stage, frame)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(preprocessing, "plainly", noted)
+            plain[name] = fit_chain(chain, table(), "y")
+        fitted[name] = dataclasses.replace(plain[name], stages=tuple(stages))
+    return plain, fitted
 
 
 def odd_frame(rows) -> pd.DataFrame:

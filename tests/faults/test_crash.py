@@ -130,6 +130,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [psutil.Process(int(pid)) for pid in noted["pids"]]
 
 
+@pytest.mark.long
 def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint(tmp_path, uri):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)

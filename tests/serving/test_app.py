@@ -50,7 +50,7 @@ def test_odd_rows():
     assert send(app, "/predict", {"columns": {n: [] for n in GOOD}})[1]["predictions"]["prediction"] == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_what_is_asked_together_is_answered_as_alone(sizes):
     bundle = served.bundle()

@@ -22,6 +22,7 @@ def started(tmp_path) -> TrackerApart:
     return TrackerApart(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
 
 
+@pytest.mark.integration
 def test_what_is_said_is_written_in_another_process(tmp_path):
     from mlflow.tracking import MlflowClient
 

@@ -163,7 +163,7 @@ def test_nothing_waits_for_mlflow(tmp_path):
     assert tracker.close()
 
 
-@pytest.mark.integration
+@pytest.mark.long
 def test_a_server_that_comes_late_gets_everything(tmp_path):
     from mlflow.tracking import MlflowClient
 
