@@ -212,13 +212,22 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
 @click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export so many of the best trials.")
+@click.option("--pareto", is_flag=True, help="Of several objectives: export every trial that no other dominates.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Make it a version of this model in MLflow's registry.")
 @click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the version, if it is better on the objective.")
 @click.option("--force", is_flag=True, help="Move the alias in any case.")
 @click.option("--dir", "root", **ROOT)
 def export(
-    sweep: str, trial: str | None, top: int | None, output: Path | None, name: str | None, alias: str | None, force: bool, root: Path
+    sweep: str,
+    trial: str | None,
+    top: int | None,
+    pareto: bool,
+    output: Path | None,
+    name: str | None,
+    alias: str | None,
+    force: bool,
+    root: Path,
 ) -> None:
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
     from sweeps import orchestrator
@@ -226,8 +235,10 @@ def export(
 
     if (alias or force) and not name:
         raise click.UsageError("--alias and --force belong to --register NAME")
+    if alias and pareto:
+        raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
     folder = find(sweep, root)
-    for made in orchestrator.export(folder, trial=trial, top=top, output=output):
+    for made in orchestrator.export(folder, trial=trial, top=top, pareto=pareto, output=output):
         click.echo(made)
         for line in orchestrator.register(folder, made, name, alias, force) if name else ():
             click.echo(line, err=True)

@@ -459,7 +459,7 @@ class _Sweep:
         if front:
             result = dataclasses.replace(result, front=tuple(winner.described(ledger, n) for n in front))
             tracker.tag_parent({"sweeps.front": ", ".join(f"{n:04d}" for n in front)})
-            notes.append("several objectives: nothing is exported before `sweeps export --trial` names one of the front")
+            notes.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
         elif number is not None:
             done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
             result = dataclasses.replace(result, best=done.best, bundle=done.bundle, checkpoint=done.checkpoint)
@@ -502,7 +502,12 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
 
 
 def export(
-    sweep: str | os.PathLike[str], *, trial: str | None = None, top: int | None = None, output: str | os.PathLike[str] | None = None
+    sweep: str | os.PathLike[str],
+    *,
+    trial: str | None = None,
+    top: int | None = None,
+    pareto: bool = False,
+    output: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
     """Write the bundle of a trial of a sweep that ran, or of several.
 
@@ -510,7 +515,8 @@ def export(
         sweep: the sweep's folder.
         trial: the trial's id; the best by default.
         top: so many of the best trials in place of one.
-        output: folder to make; SWEEP/exports/ID by default. With `top` the folder in which each gets one by its id.
+        pareto: the whole front of several objectives in place of one.
+        output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
 
     Returns:
         The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
@@ -529,13 +535,18 @@ def export(
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
     if trial is not None and top is not None:
         raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
+    if pareto and (trial is not None or top is not None):
+        raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
     space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space, ())
-        numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
-        named = Path(output).resolve() if output else None
-        targets = {n: named if named and top is None else (named or folder / "exports") / f"{n:04d}" for n in numbers}
+        if pareto:
+            numbers = winner.front_numbers(ledger)
+        else:
+            numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
+        named, several = Path(output).resolve() if output else None, pareto or top is not None
+        targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
         for target in targets.values():
             if target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))

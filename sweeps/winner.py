@@ -163,7 +163,7 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     known = {f"{n:04d}": n for n in results}
     if trial_id is None and len(ledger.judge.objectives) > 1:
         front = ", ".join(f"{n:04d}" for n in ledger.front()) or "nothing"
-        raise InputError(Problem("--trial", f"is needed, as there are several objectives; on the front: {front}"))
+        raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
     if trial_id is None:
         best = ledger.winner()
         if best is None:
@@ -188,3 +188,27 @@ def best_numbers(ledger: Ledger, count: int) -> list[int]:
     if not found:
         raise InputError(Problem("--top", "no trial of this sweep came to its end with a value and a checkpoint"))
     return found[:count]
+
+
+def front_numbers(ledger: Ledger) -> list[int]:
+    """The numbers of the trials on the front of several objectives, all of which left a checkpoint.
+
+    Raises:
+        InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
+    """
+    if len(ledger.judge.objectives) == 1:
+        one = ledger.judge.objectives[0].metric
+        raise InputError(Problem("--pareto", f"is for several objectives, and there is one, {one}; give --top K"))
+    front, results = ledger.front(), ledger.results()
+    if not front:
+        raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
+    if short := [f"{n:04d}" for n in front if not _saved(ledger, n, results[n])]:
+        trials = f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
+        raise InputError(Problem("--pareto", f"no checkpoint is there of {trials}; --trial exports one of the others"))
+    return front
+
+
+def _saved(ledger: Ledger, number: int, result: Result) -> bool:
+    """Whether the checkpoint of a trial is on record and there; the sweep's folder may have been moved."""
+    kept = result.checkpoint
+    return kept is not None and (ledger.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()

@@ -127,7 +127,7 @@ def summary(result: Any, unexported: bool = False) -> str:
     again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
     if result.front:
         lines += ["", _front(result.front), "", f"folder  {short(result.dir)}", "", "next:"]
-        lines.append(f"  {typed('sweeps')} export {quoted(result.dir)} --trial {result.front[0]['trial']}")
+        lines.append(f"  {typed('sweeps')} export {quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
         return "\n".join([*lines, *_look(result)])
     if result.best is None:
         return "\n".join([*lines, f"folder  {result.dir}", *(["", "next:", *again] if again else [])])

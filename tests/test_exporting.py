@@ -1,0 +1,73 @@
+"""Which trials of a sweep `sweeps export` takes; what a bundle is worth is tested in `tests/bundle`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli, orchestrator
+from sweeps import space as space_file
+from sweeps.errors import InputError
+from sweeps.folder import save_space
+from sweeps.search.study import Ledger
+from sweeps.trial import Checkpoint, Report, State
+from tests.commands import space_of
+
+TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
+# (loss, size) of each trial: 1 and 3 are dominated
+VALUES = ((0.1, 4.0), (0.3, 3.0), (0.2, 2.0), (0.5, 9.0), (0.4, 1.0))
+
+
+def made(tmp_path: Path, objective: str) -> Path:
+    """A sweep that has ended, of a loop without a `load`: what is exported of it are checkpoints."""
+    file = space_of(tmp_path, "plain", limits="max_trials: 5")
+    file.write_text(file.read_text().replace("{metric: loss, goal: minimize}", objective))
+    space = space_file.load(file, ())
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, space, 0.0)
+    ledger = Ledger(folder, space, ())
+    for loss, size in VALUES:
+        trial = ledger.next()
+        assert trial is not None
+        path = folder / "trials" / trial.id / "checkpoint_000001"
+        path.mkdir(parents=True)
+        (path / "state.json").write_text(json.dumps({"loss": loss}))
+        kept = Checkpoint(str(path), 1, 1)
+        ledger.record(trial.number, (Report(1, {"loss": loss, "size": size}, 1.0),), kept, kept, 1, 1.0)
+        ledger.finish(trial.number, State.COMPLETE)
+    return folder
+
+
+def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
+    sweep = made(tmp_path, TWO)
+    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto"], prog_name="sweeps")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0000", "0002", "0004")]
+    losses = [json.loads((sweep / "exports" / name / "state.json").read_text())["loss"] for name in ("0000", "0002", "0004")]
+    assert losses == [0.1, 0.2, 0.4]
+    there = [p.name for p in orchestrator.export(sweep, pareto=True, output=tmp_path / "front")]
+    assert there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
+
+
+def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
+    sweep = made(tmp_path, TWO)
+    shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
+    with pytest.raises(InputError, match=r"--pareto: no checkpoint is there of trial 0002 of the front; --trial exports one of the others"):
+        orchestrator.export(sweep, pareto=True)
+    assert not (sweep / "exports").exists()
+
+
+def test_what_pareto_is_not_for(tmp_path):
+    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):
+        orchestrator.export(sweep, pareto=True)
+    for more in ({"trial": "0"}, {"top": 2}):
+        with pytest.raises(InputError, match="--pareto: names the trials, as --trial and --top do; give one of them"):
+            orchestrator.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
+    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
+    assert done.exit_code == 2 and "--alias names one model" in done.output
