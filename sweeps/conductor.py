@@ -20,6 +20,8 @@ from sweeps.errors import InputError, Problem
 from sweeps.gangs.messages import Past, Progress, Stage, Usage
 from sweeps.pace import Going, Left, ahead, time_left
 from sweeps.search import budgets, rules
+from sweeps.search.cleaner import Cleaner
+from sweeps.search.retention import Rule
 from sweeps.search.study import Ledger
 from sweeps.search.verdicts import Scheduler
 from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
@@ -86,6 +88,7 @@ class Conductor:
     usage: Usage | None = None  # what the pool said last
     asked: Any = None  # resolves to what it says next
     life: Any = None  # fails when the pool's process is lost
+    cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
 
     def __post_init__(self) -> None:
@@ -102,6 +105,12 @@ class Conductor:
         if leading is not None and leading[1].value is not None:
             self._note_best(self.ledger.trial(leading[0]), leading[1].value, leading[1].best_step or 0)
         self._note_leader()
+        if not self.space.checkpoints.all_stay:
+            kept, configurations = self.space.checkpoints, self.ledger.configurations()
+            saved, origins = self.ledger.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
+            known = [(n, origins.get(n), r, saved[n][1]) for n, r in results.items() if r.state is not State.RUNNING]
+            rule = Rule(kept.per_trial, kept.top, kept.max_disk)
+            self.cleaner = Cleaner(self.folder, rule, self.space.repeats, self.ledger.judge.goals, known)
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -294,6 +303,10 @@ class Conductor:
         self._note_leader()
         if state is State.RUNNING:
             return
+        if self.cleaner is not None:
+            self.ledger.sync()  # a machine that stops must not go on from a checkpoint that is gone
+            latest = self.ledger.standing(begun.trial.number).checkpoint
+            self.cleaner.ended((begun.trial.number, begun.trial.origin, result, Path(latest.path).name if latest else None))
         if rules.hopeless(course.ended[self.forgiven :]):
             self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
         else:
@@ -310,6 +323,8 @@ class Conductor:
         for trial in list(self.running):
             self._finish(trial, State.RUNNING, None)
         self.ledger.sync()
+        if self.cleaner is not None:
+            self.cleaner.close()
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """How the sweep stands now; `stage` says what is going on other than trials."""

@@ -474,6 +474,10 @@ class _Sweep:
             error = SweepFailed(f"{failed}; the first, {trial}:\n{text}\n\nfolder  {self.folder}")
         elif conductor.reason != "interrupted":
             error = SweepFailed(f"no trial came to a value ({conductor.reason or 'none was run'}); folder  {self.folder}")
+        if conductor.cleaner is not None:
+            freed = conductor.cleaner.freed.to_json()
+            result = dataclasses.replace(result, freed=freed)
+            tracker.metrics({f"checkpoints.freed.{name}": freed[name] for name in ("checkpoints", "bytes")}, time.time())
         seconds = round(time.time() - self.began, 2)
         result = dataclasses.replace(result, notes=tuple(notes), seconds=seconds)
         tracker.metrics({**{f"trials.{state}": n for state, n in counts.items()}, "fits": fits, "seconds": seconds}, time.time())

@@ -24,6 +24,8 @@ class SweepResult:
         seconds: wall time.
         reason: why the sweep ended before its last trial; None if it did not.
         notes: what the user should know besides, a line each.
+        freed: where checkpoints are bounded, what this driver of the sweep has deleted: `checkpoints`, of how many `trials`, `bytes`; and
+            the bytes that are `left`.
     """
 
     sweep: str
@@ -38,6 +40,7 @@ class SweepResult:
     reason: str | None = None
     notes: tuple[str, ...] = ()
     front: tuple[dict[str, Any], ...] = ()
+    freed: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -45,7 +48,7 @@ class SweepResult:
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
             shown[key] = str(shown[key]) if shown[key] else None
-        for key in ("checkpoint", "reason", "notes", "front"):
+        for key in ("checkpoint", "reason", "notes", "front", "freed"):
             if not shown[key]:
                 del shown[key]
         return shown

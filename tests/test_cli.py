@@ -54,6 +54,12 @@ def test_the_schema_is_json_of_the_keys_a_file_may_have():
     assert done.exit_code == 0 and {"data", "objective", "space"} <= set(json.loads(done.stdout)["properties"])
 
 
+def test_what_was_freed_is_shown():
+    freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
+    assert "freed 5.2 GB: 12 checkpoints of 9 trials; 1.1 GB left" in terminal.summary(result(freed=freed))
+    assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)
+
+
 def test_what_to_type_next_can_be_pasted():
     text = terminal.summary(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text

@@ -35,6 +35,7 @@ SECTION_KEYS = {
     "scheduler": keys.Scheduler,
     "repeats": keys.Repeats,
     "limits": keys.Limits,
+    "checkpoints": keys.Checkpoints,
 }
 FIELDS = [(section, field) for section, model in SECTION_KEYS.items() for field in dataclasses.fields(model)]
 

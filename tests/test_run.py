@@ -40,8 +40,12 @@ def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
     import sklearn.datasets
 
     file = space_of(tmp_path, "plain", extra=', load: "tests.user_loops:load"')
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes",))
+    bound = "checkpoints={per_trial: 1, top: 1}"
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes", bound))
     assert result.bundle is not None and result.checkpoint is None
+    left = {folder.name: len(list(folder.glob("checkpoint_*"))) for folder in (result.dir / "trials").iterdir()}
+    assert {name for name, n in left.items() if n} == {result.best["trial"]} and sum(left.values()) == 1
+    assert result.freed is not None and result.freed["trials"] >= 3 and result.freed["left"] > 0
     rows = sklearn.datasets.load_diabetes(as_frame=True).data
     assert (sweeps.load_bundle(result.bundle).model_output(rows) == result.best["value"]).all()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from sweeps.search import rules
+from sweeps.search.repeats import Configurations, settled
+from sweeps.trial import State
 
 
 @dataclass(frozen=True)
@@ -12,7 +16,7 @@ class Held:
 
     Attributes:
         number: the trial's.
-        ended: it came to its end, so no resume goes on from it.
+        ended: it is over, see `Standing`; so no resume goes on from it.
         files: each checkpoint's name -> its bytes.
         best: the name of the one that an export takes; None if there is none.
         latest: the name of the one that going on takes; None if there is none.
@@ -40,15 +44,50 @@ class Rule:
     max_disk: int | None = None
 
 
-def droppable(held: Iterable[Held], ranked: Sequence[int], rule: Rule) -> list[tuple[int, str]]:
-    """The checkpoints that may be deleted, in the order in which they should be.
+@dataclass(frozen=True)
+class Standing:
+    """How the trials of a sweep stand, as far as their checkpoints are concerned.
 
-    A trial that has not ended keeps all it has: it runs, or a resume goes on from it. The best trial keeps its best, whatever the rule.
-    So `max_disk` may be passed all the same.
+    Attributes:
+        over: numbers of the trials that have ended, with all repeats of their configuration. Until then it may still win by any of them.
+        ranked: those of them that left a checkpoint and could be exported, the best first.
+        needed: those of them whose best checkpoint is what the sweep is about: the winner's, or the whole front's.
+    """
+
+    over: frozenset[int]
+    ranked: tuple[int, ...]
+    needed: frozenset[int]
+
+
+def standing(trials: Configurations, goals: Sequence[bool]) -> Standing:
+    """How trials stand.
+
+    Whoever wins in the end is `needed` now, or is not over yet: what is over keeps its value, and what comes can only go before it.
 
     Args:
-        held: of every trial.
-        ranked: numbers of the trials that could win, the best first.
+        trials: all of a sweep; those that run count as not there.
+        goals: for each objective whether smaller is better.
+    """
+    ended = {first: [(n, r) for n, r in own if r.state is not State.RUNNING] for first, own in trials.trials.items()}
+    whole = {first: own for first, own in ended.items() if own and own[0][0] == first and settled([r for _, r in own], trials.repeats)}
+    done = Configurations(whole, trials.repeats)
+    results = {n: r for own in whole.values() for n, r in own}
+    best = done.winner(goals)
+    first = done.front(goals) if best is None else [best]
+    saved = [n for n in (*first, *rules.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
+    ranked = tuple(dict.fromkeys(saved))
+    return Standing(frozenset(results), ranked, frozenset(ranked[:1]) | set(first))
+
+
+def droppable(held: Iterable[Held], ranked: Sequence[int], needed: Collection[int], rule: Rule) -> list[tuple[int, str]]:
+    """The checkpoints that may be deleted, in the order in which they should be.
+
+    A trial that is not over keeps all it has: it runs, a resume goes on from it, or its repeats do. What is needed keeps its best, whatever
+    the rule. So `max_disk` may be passed all the same.
+
+    Args:
+        held: of every trial that holds anything.
+        ranked, needed: see `Standing`.
         rule: what to keep.
 
     Returns:
@@ -60,24 +99,26 @@ def droppable(held: Iterable[Held], ranked: Sequence[int], rule: Rule) -> list[t
     ended = sorted((h for h in held if h.ended), key=lambda h: (place.get(h.number, len(place)), h.number), reverse=True)
     gone: list[tuple[int, str]] = []
     left = {h.number: dict(h.files) for h in held}
+    total = sum(sum(files.values()) for files in left.values())
 
     def drop(number: int, name: str) -> None:
+        nonlocal total
         gone.append((number, name))
-        del left[number][name]
+        total -= left[number].pop(name)
 
     for h in ended:
         wanted = {h.best} if rule.per_trial == 1 and h.best is not None else {h.best, h.latest}
         for name in sorted(set(h.files) - wanted):
             drop(h.number, name)
-    kept = set(ranked[: max(1, rule.top)]) if rule.top is not None else {h.number for h in ended}
+    kept = {*ranked[: rule.top], *needed} if rule.top is not None else {h.number for h in ended}
     for h in ended:
         if h.number not in kept:
             for name in sorted(left[h.number]):
                 drop(h.number, name)
     if rule.max_disk is not None:
         for h in ended:
-            spared = h.best if ranked and h.number == ranked[0] else None
+            spared = h.best if h.number in needed else None
             for name in sorted(left[h.number], key=lambda n: (n == h.best, n)):
-                if name != spared and sum(sum(files.values()) for files in left.values()) > rule.max_disk:
+                if name != spared and total > rule.max_disk:
                     drop(h.number, name)
     return gone

@@ -513,6 +513,12 @@ class Ledger:
             if t.state.is_finished() and "begun" in t.user_attrs
         }
 
+    def saved(self) -> dict[int, tuple[str | None, str | None]]:
+        """The names of the best and the latest checkpoint on record of each trial, by number; None for one that is not there."""
+        known = {t.number: record.so_far(t) for t in self.study.get_trials(deepcopy=False)}
+        name = lambda told, which: Path(told[which]["path"]).name if told.get(which) else None  # noqa: E731
+        return {number: (name(told, "best"), name(told, "checkpoint")) for number, told in known.items()}
+
     def data_of(self, fingerprint: str) -> str:
         """The fingerprint of the data that the sweep was begun with: this one, if it is being begun."""
         known = self.study.user_attrs.get("data")

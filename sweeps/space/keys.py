@@ -246,6 +246,26 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Checkpoints:
+    """Which checkpoints are kept of trials that have ended; see `sweeps.search.retention.Rule`.
+
+    Attributes:
+        per_trial: 1, a trial's best; 2, its latest too.
+        top: so many trials keep any; None for all.
+        max_disk: bytes for all trials together; None for no bound.
+    """
+
+    per_trial: Annotated[int, BeforeValidator(values.one_or_two)] = 2
+    top: AtLeast1 | None = None
+    max_disk: Annotated[int | None, BeforeValidator(values.size)] = None
+
+    @property
+    def all_stay(self) -> bool:
+        """Whether nothing is to be deleted."""
+        return self == Checkpoints()
+
+
+@dataclass(frozen=True)
 class LoopKeys:
     """`trainer:` as a mapping."""
 

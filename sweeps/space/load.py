@@ -32,7 +32,7 @@ from sweeps.space.spec import Space
 from sweeps.space.templates import dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
-TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "space")
+TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints", "space")
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 # Of the data of a sweep: each is looked at before it runs.
@@ -146,6 +146,7 @@ class _Loader:
         said = Searching(self.root, self.at, self.problems)
         objectives, constraints = said.objectives(), said.constraints()
         search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
+        checkpoints = said.checkpoints(scheduler)
         said.together(objectives, search, scheduler, limits)
         before = len(self.problems)
         sections = reader.space(self.node("space"))
@@ -165,7 +166,7 @@ class _Loader:
             not_yet.refuse(self.root, self.problems)
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert trainer and data and objectives and search and scheduler and repeats and limits
+        assert trainer and data and objectives and search and scheduler and repeats and limits and checkpoints
         limits = replace(limits, max_trials=limits.max_trials or cells)
         if scheduler.population is not None:
             scheduler = replace(scheduler, population=min(scheduler.population, limits.max_trials))
@@ -182,6 +183,7 @@ class _Loader:
             scheduler=scheduler,
             repeats=repeats,
             limits=limits,
+            checkpoints=checkpoints,
             sections=sections,
             dimensions=reader.dimensions,
             cells=tuple(walks.cells_of(sections)),

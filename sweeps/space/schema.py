@@ -35,6 +35,8 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
     ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},
     ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
     ("data", "rows"): _SHARE,
+    ("checkpoints", "per_trial"): {"enum": [1, 2]},
+    ("checkpoints", "max_disk"): {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"},
 }
 
 
@@ -56,9 +58,10 @@ def schema() -> Schema:
         "scheduler": _scheduler(),
         "repeats": {"anyOf": [{"type": "integer", "minimum": 1}, sections["repeats"]]},
         "limits": sections["limits"],
+        "checkpoints": _section("checkpoints", keys.Checkpoints),
         "space": _space(),
     }
-    may_be_empty = {"search", "scheduler", "limits", "space", "repeats", "constraints"}
+    may_be_empty = {"search", "scheduler", "limits", "space", "repeats", "constraints", "checkpoints"}
     return {
         "$schema": DRAFT,
         "title": "sweeps: a space file",

@@ -1,4 +1,4 @@
-"""The sections that say how a space is searched: objective, constraints, search, scheduler, repeats and limits."""
+"""The sections that say how a space is searched: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeps.errors import nearest
 from sweeps.resources import COSTS
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.conditions import COMPARISONS
-from sweeps.space.keys import Constraint, Limits, Objective, Repeats, Scheduler, Search
+from sweeps.space.keys import Checkpoints, Constraint, Limits, Objective, Repeats, Scheduler, Search
 from sweeps.space.nodes import Mark, Node, scalar
 
 # Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
@@ -192,6 +192,13 @@ class Searching:
 
     def limits(self) -> Limits | None:
         return check(Limits, self.node("limits"), "limits", self.at("limits"), self.problems)
+
+    def checkpoints(self, scheduler: Scheduler | None) -> Checkpoints | None:
+        """What is kept of them; under PBT, whose trials go on from those of others, that is its own affair."""
+        found = check(Checkpoints, self.node("checkpoints"), "checkpoints", self.at("checkpoints"), self.problems)
+        if found and not found.all_stay and scheduler and scheduler.name == "pbt":
+            self.problems.add(self.at("checkpoints"), "checkpoints", "is not for pbt, whose trials go on from the checkpoints of others")
+        return found
 
     def together(
         self, objectives: tuple[Objective, ...], search: Search | None, scheduler: Scheduler | None, limits: Limits | None

@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.resources import Shape
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
-from sweeps.space.keys import Constraint, DataSpec, Limits, Objective, Repeats, Scheduler, Search, TrainerSpec, variant_of
+from sweeps.space.keys import Checkpoints, Constraint, DataSpec, Limits, Objective, Repeats, Scheduler, Search, TrainerSpec, variant_of
 from sweeps.space.steps import Step
 from sweeps.space.templates import Template, children, dimensions, fill
 from sweeps.space.walks import any_key, ways
@@ -35,6 +35,7 @@ class Space:
         scheduler: what stops a trial early.
         repeats: how often each configuration is trained.
         limits: what may be spent.
+        checkpoints: which are kept.
         sections: the templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them that of `data`, with the
             keys that are tuned there, if any are.
         dimensions: all of them in the order of the file, nested ones after the one they stand in.
@@ -57,6 +58,7 @@ class Space:
     scheduler: Scheduler
     repeats: Repeats
     limits: Limits
+    checkpoints: Checkpoints
     sections: dict[str, Template]
     dimensions: tuple[Dimension, ...]
     cells: tuple[dict[str, Any], ...]

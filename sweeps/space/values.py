@@ -8,6 +8,9 @@ from typing import Any
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
 
 def seconds(value: Any) -> float:
     """A duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
@@ -81,4 +84,22 @@ def share(value: Any) -> float:
 def plain_scalar(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         raise ValueError("must be one value of the column")
+    return value
+
+
+def size(value: Any) -> int:
+    """`10GB` as bytes.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    found = _SIZE.match(value.strip().upper()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("must be a size such as 500MB or 10GB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def one_or_two(value: Any) -> int:
+    if isinstance(value, bool) or value not in (1, 2) or not isinstance(value, int):
+        raise ValueError("must be 1 (a trial's best) or 2 (its latest too)")
     return value

@@ -123,6 +123,8 @@ def summary(result: Any, unexported: bool = False) -> str:
     lines = [f"{result.sweep}: {counts} in {clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
+    if result.freed is not None:
+        lines.append(_freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
     if result.front:
@@ -147,6 +149,13 @@ def summary(result: Any, unexported: bool = False) -> str:
         if unexported:
             lines.append(f"  {typed('sweeps')} export {quoted(result.dir)}    # when what is wrong is mended; nothing is trained again")
     return "\n".join([*lines, *again, *_look(result)])
+
+
+def _freed(freed: dict[str, int]) -> str:
+    """What was deleted of checkpoints."""
+    from sweeps.plan.text import size
+
+    return f"freed {size(freed['bytes'])}: {freed['checkpoints']} checkpoints of {freed['trials']} trials; {size(freed['left'])} left"
 
 
 def _look(result: Any) -> list[str]:

@@ -232,6 +232,35 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be at least 1, got 0"),
         line("no GPU-hours", "limits: {max_trials: 4, max_gpu_hours: 0}", "4:40: limits.max_gpu_hours: must be a number above 0, got 0"),
     ),
+    "Checkpoints": (
+        line(
+            "three of a trial",
+            "checkpoints: {per_trial: 3}",
+            "6:26: checkpoints.per_trial: must be 1 (a trial's best) or 2 (its latest too), got 3",
+        ),
+        line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be at least 1, got 0"),
+        line(
+            "a size without a unit",
+            "checkpoints: {max_disk: 10}",
+            "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10",
+        ),
+        line(
+            "a unit that is not known",
+            "checkpoints: {max_disk: 10GiB}",
+            "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10GiB",
+        ),
+        line("an unknown key", "checkpoints: {disk: 10GB}", "6:15: checkpoints.disk: unknown key; did you mean `max_disk`?"),
+        line(
+            "a number alone",
+            "checkpoints: 5",
+            "6:14: checkpoints: must be a mapping with keys per_trial, top, max_disk, got 5",
+        ),
+        line(
+            "a grid",
+            "checkpoints: {top: {grid: [1, 2]}}",
+            "6:21: checkpoints.top: a grid under checkpoints; only what stands under `space:` is tuned",
+        ),
+    ),
     "Variants of the data": (
         line(
             "a range of files",

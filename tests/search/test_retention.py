@@ -3,7 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.retention import Held, Rule, droppable
+from sweeps.search.repeats import Configurations
+from sweeps.search.retention import Held, Rule, Standing, droppable, standing
+from sweeps.space.keys import Repeats
+from sweeps.trial import Checkpoint, Result, State
 
 
 @st.composite
@@ -14,7 +17,8 @@ def sweeps(draw):
         names = st.none() | (st.sampled_from(sorted(files)) if files else st.none())
         held.append(Held(number, draw(st.booleans()), files, draw(names), draw(names)))
     ended = [h.number for h in held if h.ended]
-    return held, draw(st.permutations(ended))[: draw(st.integers(0, 6))]
+    ranked = draw(st.permutations(ended))[: draw(st.integers(0, 6))]
+    return held, ranked, set(ranked[: draw(st.integers(min(1, len(ranked)), len(ranked)))])
 
 
 RULES = st.builds(Rule, st.sampled_from([1, 2]), st.none() | st.integers(0, 4), st.none() | st.integers(0, 400))
@@ -26,46 +30,44 @@ def left_of(held, gone):
 
 @given(sweeps(), RULES)
 def test_what_a_resume_a_running_trial_or_the_best_needs_stays(sweep, rule):
-    held, ranked = sweep
-    gone = droppable(held, ranked, rule)
+    held, ranked, needed = sweep
+    gone = droppable(held, ranked, needed, rule)
     left = left_of(held, gone)
     assert len(gone) == len(set(gone))
     for h in held:
         if not h.ended:
             assert left[h.number] == h.files
-        elif ranked and h.number == ranked[0] and h.best is not None:
+        elif h.number in needed and h.best is not None:
             assert h.best in left[h.number]
 
 
 @given(sweeps(), RULES)
 def test_the_rule_is_kept(sweep, rule):
-    held, ranked = sweep
-    left = left_of(held, droppable(held, ranked, rule))
+    held, ranked, needed = sweep
+    left = left_of(held, droppable(held, ranked, needed, rule))
     ended = [h for h in held if h.ended]
     for h in ended:
         assert set(left[h.number]) <= {h.best, h.latest}
         if rule.per_trial == 1 and h.best is not None:
             assert set(left[h.number]) <= {h.best}
     if rule.top is not None:
-        assert {h.number for h in ended if left[h.number]} <= set(ranked[: max(1, rule.top)])
+        assert {h.number for h in ended if left[h.number]} <= {*ranked[: rule.top], *needed}
     if rule.max_disk is not None and sum(sum(files.values()) for files in left.values()) > rule.max_disk:
-        assert not [
-            h.number for h in ended if left[h.number] and not (ranked and h.number == ranked[0] and set(left[h.number]) == {h.best})
-        ]
+        assert not [h.number for h in ended if left[h.number] and not (h.number in needed and set(left[h.number]) == {h.best})]
 
 
 @given(sweeps(), RULES)
 def test_a_second_time_there_is_nothing_to_do(sweep, rule):
-    held, ranked = sweep
-    left = left_of(held, droppable(held, ranked, rule))
-    assert droppable([Held(h.number, h.ended, left[h.number], h.best, h.latest) for h in held], ranked, rule) == []
+    held, ranked, needed = sweep
+    left = left_of(held, droppable(held, ranked, needed, rule))
+    assert droppable([Held(h.number, h.ended, left[h.number], h.best, h.latest) for h in held], ranked, needed, rule) == []
 
 
 @given(sweeps(), st.integers(0, 400))
 def test_no_more_goes_than_the_disk_asks_for_and_the_worst_first(sweep, most):
-    held, ranked = sweep
-    plain = droppable(held, ranked, Rule(2))
-    gone = droppable(held, ranked, Rule(2, max_disk=most))
+    held, ranked, needed = sweep
+    plain = droppable(held, ranked, needed, Rule(2))
+    gone = droppable(held, ranked, needed, Rule(2, max_disk=most))
     assert gone[: len(plain)] == plain
     if len(gone) > len(plain):
         before = left_of(held, gone[:-1])
@@ -73,3 +75,66 @@ def test_no_more_goes_than_the_disk_asks_for_and_the_worst_first(sweep, most):
         place = {n: i for i, n in enumerate(ranked)}
         order = [place.get(n, len(ranked)) for n, _ in gone[len(plain) :]]
         assert order == sorted(order, reverse=True)
+
+
+# ---- who is needed
+
+ENDS = st.sampled_from([State.COMPLETE, State.COMPLETE, State.PRUNED, State.FAIL])
+VALUES = st.none() | st.sampled_from([0.0, 1.0, 2.0, 3.0])
+
+
+@st.composite
+def courses(draw):
+    """Trials in the order in which they end: a configuration's repeats after its first, and only if that came to its end."""
+    count, goals = draw(st.integers(1, 3)), draw(st.sampled_from([(True,), (False,), (True, False)]))
+    aggregate = draw(st.sampled_from(["mean", "median", "min", "max"]))
+    waiting, course, number = [(None, n) for n in range(draw(st.integers(1, 6)))], [], 6
+    while waiting:
+        origin, n = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
+        state = draw(ENDS)
+        values = tuple(draw(VALUES) for _ in goals)
+        if state is State.COMPLETE:
+            values = tuple(0.0 if v is None else v for v in values)
+        saved = Checkpoint(f"trials/{n:04d}/best", 1, 1) if draw(st.integers(0, 9)) else None
+        course.append((n, origin, Result(state, values[0], 1, 1, saved, values=values, feasible=draw(st.booleans()))))
+        if origin is None and state is State.COMPLETE:
+            for _ in range(count - 1):
+                number += 1
+                waiting.append((n, number))
+    return course, Repeats(count, aggregate), goals
+
+
+@given(courses(), st.sampled_from([Rule(1, 1), Rule(1, 2), Rule(1, max_disk=0), Rule(2, 1, 3)]))
+def test_whoever_wins_in_the_end_has_its_checkpoint_whenever_they_were_deleted(course, rule):
+    course, repeats, goals = course
+    running = Result(State.RUNNING)
+    left = {n: {"best": 1, "last": 1} for n, _, _ in course}
+    for done in range(len(course) + 1):
+        told = [(n, origin, r if i < done else running) for i, (n, origin, r) in enumerate(course)]
+        now = standing(Configurations.of(told, repeats), goals)
+        assert now == standing(Configurations.of(told[:done], repeats), goals), "what runs counts as not there"
+        for n, name in droppable([Held(n, n in now.over, left[n], "best", "last") for n in left], now.ranked, now.needed, rule):
+            del left[n][name]
+        assert all(len(left[n]) == 2 for n, _, r in told if r.state is State.RUNNING)
+    final = Configurations.of(course, repeats)
+    best = final.winner(goals)
+    for n in final.front(goals) if best is None else [best]:
+        assert "best" in left[n]
+
+
+def test_repeats_that_are_still_to_come_may_turn_it_round():
+    of = lambda value, n: Result(State.COMPLETE, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,))  # noqa: E731
+    trials = [(0, None, of(0.1, 0)), (1, None, of(0.5, 1)), (2, 1, of(0.3, 2))]
+    now = standing(Configurations.of(trials, Repeats(2)), (True,))
+    assert now == Standing(frozenset({1, 2}), (2, 1), frozenset({2})), "trial 0 leads, but its repeat has not ended"
+    now = standing(Configurations.of([*trials, (3, 0, of(0.9, 3))], Repeats(2)), (True,))
+    assert now.needed == {2} and now.over == {0, 1, 2, 3}
+
+
+def test_the_whole_front_is_needed():
+    of = lambda n, *values: (n, None, Result(State.COMPLETE, values[0], 1, 1, Checkpoint(f"{n}/c", 1, 1), values=values))  # noqa: E731
+    trials = [of(0, 1.0, 3.0), of(1, 2.0, 2.0), of(2, 3.0, 3.0), of(3, 3.0, 1.0)]
+    now = standing(Configurations.of(trials, Repeats()), (True, True))
+    assert now.needed == {0, 1, 3} and now.ranked[:3] == (0, 1, 3)
+    held = [Held(n, True, {"c": 1}, "c", "c") for n in range(4)]
+    assert droppable(held, now.ranked, now.needed, Rule(1, top=1, max_disk=0)) == [(2, "c")]

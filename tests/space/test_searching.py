@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load, not_yet
 from sweeps.space.checks import Problems
-from sweeps.space.keys import Search
+from sweeps.space.keys import Checkpoints, Search
 from sweeps.space.points import Points
 from sweeps.space.searching import ALWAYS, DEFAULTS, NEEDED, OPTIONS, SCHEDULERS
 from sweeps.space.yaml12 import parse
@@ -67,6 +67,10 @@ class TestWhatIsTaken:
         found = load(write(top(limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, max_failures_in_a_row: 3}"))).limits
         assert (found.max_gpu_hours, found.target, found.patience, found.max_failures_in_a_row) == (2.5, 0.1, 5, 3)
 
+    def test_checkpoints(self, write) -> None:
+        assert load(write(top())).checkpoints == Checkpoints(2, None, None)
+        assert load(write(top(checkpoints="{per_trial: 1, top: 5, max_disk: 1.5GB}"))).checkpoints == Checkpoints(1, 5, 1_500_000_000)
+
     @pytest.mark.parametrize(
         ("yaml", "scheduler"),
         [
@@ -113,6 +117,10 @@ class TestWhatIsTaken:
 
 
 BAD = [
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 4}", "checkpoints": "{top: 5}"},
+        "checkpoints: is not for pbt, whose trials go on from the checkpoints of others",
+    ),
     ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
     ({"objective": "[{metric: a, goal: min}]"}, "objective.0.goal: must be minimize or maximize, got min"),
     ({"objective": "[{metric: a}]"}, "objective.0.goal: is required; give minimize or maximize"),
