@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from sweeps.search import budgets, rules
 from sweeps.search.cleaner import Cleaner
 from sweeps.search.retention import Rule
 from sweeps.search.study import Ledger
-from sweeps.search.verdicts import Scheduler
+from sweeps.search.verdicts import Pbt, Scheduler
 from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
 from sweeps.space import Space
 from sweeps.tracking import Tracker
@@ -90,6 +90,7 @@ class Conductor:
     life: Any = None  # fails when the pool's process is lost
     cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
+    population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
@@ -122,6 +123,11 @@ class Conductor:
         Raises:
             StopIteration: the sweep begins no more trials.
         """
+        if isinstance(self.scheduler, Pbt):
+            self.population = self._population() if self.population is None else self.population
+            if not self.population:
+                raise StopIteration
+            return self.population.popleft()
         if not self.reason and self.ledger.interrupted:
             row = self.ledger.standing(self.ledger.interrupted.popleft())
             self._begin(row.trial, _past(row))
@@ -134,6 +140,23 @@ class Conductor:
         self._begin(trial)
         return trial.id
 
+    def _population(self) -> deque[str]:
+        """Begin all members at once, as they take turns; those that go on first, and of these first who is furthest behind."""
+        begun: deque[str] = deque()
+        waiting = [self.ledger.standing(number) for number in sorted(self.ledger.interrupted)] if not self.reason else []
+        for row in waiting:
+            kept = row.checkpoint.step if row.checkpoint else 0
+            if kept == row.steps and kept in self.scheduler.rungs and kept > row.decided:  # the last driver could not decide it
+                self._perturb(row, kept)
+        for row in sorted(waiting, key=lambda r: (r.decided, r.trial.number)):
+            self.ledger.interrupted.remove(row.trial.number)
+            self._begin(row.trial, _past(row))
+            begun.append(row.trial.id)
+        while not self.reason and (trial := self.ledger.next()) is not None:
+            self._begin(trial)
+            begun.append(trial.id)
+        return begun
+
     def _begin(self, trial: Trial, past: Past | None = None) -> None:
         self._note(trial)
         folder = self.folder / "trials" / trial.id
@@ -142,7 +165,7 @@ class Conductor:
         self.ledger.sync()  # while the trial is on its way
 
     def _note(self, trial: Trial) -> None:
-        self.tracker.begin(trial, time.time())
+        self.tracker.begin(self.ledger.as_begun(trial.number), time.time())
         self.running[trial.id] = _Running(trial, time.time() - self.began, configuration(trial))
         self.at_once = max(self.at_once, len(self.running))
 
@@ -178,16 +201,49 @@ class Conductor:
                     self._note_best(running.trial, value, report.step)
         if progress.state is not None:
             if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
-                self.refuse(InputError(Problem("objective.metric", progress.refused)))
+                self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error)
             return Verdict.STOP
         if progress.rung is None:
             return Verdict.CONTINUE
+        if isinstance(self.scheduler, Pbt):
+            return self._milestone(trial, progress.rung)
         verdict = self._verdict(number, progress.rung)
         self.pool.answer.remote(trial, progress.rung, verdict is Verdict.CONTINUE)
         if verdict is Verdict.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
         return verdict
+
+    def _milestone(self, trial: str, step: int) -> Verdict:
+        """A member of PBT's population has come to a milestone, and goes on as it is or with what it takes over."""
+        row = self.ledger.standing(self.running[trial].trial.number)
+        if step <= row.decided:  # it was lost beyond it
+            self.pool.answer.remote(trial, step, True)
+            return Verdict.CONTINUE
+        if row.checkpoint is None or row.checkpoint.step != step:
+            error = f"pbt needs a checkpoint with the report of every milestone; trial {trial} reported none at step {step}"
+            if not self.ledger.course.ended:  # every other trial would fail of it as well
+                self.refuse(InputError(Problem("scheduler.name", error)))
+                return Verdict.CONTINUE
+            self.pool.answer.remote(trial, step, False)
+            self._finish(trial, State.FAIL, error)
+            return Verdict.STOP
+        if self._perturb(row, step):
+            self.running[trial].trial, self.running[trial].shown = row.trial, configuration(row.trial)
+            self.pool.renew.remote(row.trial, step, _past(row))
+        else:
+            self.pool.answer.remote(trial, step, True)
+        self.ledger.sync()
+        return Verdict.CONTINUE
+
+    def _perturb(self, row: Any, step: int) -> bool:
+        """Decide a milestone of a member; whether it takes over from another."""
+        assert isinstance(self.scheduler, Pbt)
+        if (taken := self.ledger.perturb(row.trial.number, step, self.scheduler)) is None:
+            return False
+        self.tracker.reports(row.trial.number, (Report(taken.origin, taken.metrics, taken.time),))
+        self.tracker.tag(row.trial.number, {"sweeps.pbt": row.trial.lineage})
+        return True
 
     def _verdict(self, number: int, rung: int) -> Verdict:
         """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
@@ -269,7 +325,7 @@ class Conductor:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
             row = self.ledger.standing(running.trial.number)
-            past = _past(row, lost=max(1, row.attempts))
+            past = _past(row, lost=1 if isinstance(self.scheduler, Pbt) else max(1, row.attempts))  # PBT's attempts are no losses
             self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
 
     def _look_at_pool(self) -> None:

@@ -120,11 +120,15 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
     if not (more or overrides):
         return space, roots
-    return space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base), roots
+    changed = space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base)
+    if changed.scheduler != space.scheduler:
+        rule = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
+        raise InputError(Problem("limits.max_trials", f"{rule}, got {changed.limits.max_trials}"))
+    return changed, roots
 
 
 def _alike(space: Space, other: Space) -> bool:
-    """Whether two spaces are the same but for their limits, of which PBT's population has a bound, and for how they are written."""
+    """Whether two spaces are the same but for their limits, which PBT's population follows, and for how they are written."""
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
     population = replace(other.scheduler, population=space.scheduler.population)
     return replace(other, scheduler=population, **shared) == space

@@ -312,7 +312,8 @@ class _Sweep:
         job = job_of(space, joined.roots)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
         pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.ours)
-        at_once = space.limits.max_concurrent_trials or concurrency(space.shapes, joined.total, space.limits.max_trials)
+        room = concurrency(space.shapes, joined.total, space.limits.max_trials)
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
         if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
             pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
         keeper = prepared.start(joined.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})), here)
@@ -501,6 +502,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         asked=judge.asked,
         max_t=scheduler.max_t,
         rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
+        milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
         trial_timeout=space.limits.trial_timeout,
     )
 

@@ -90,6 +90,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     """
     from sweeps import listing
     from sweeps.search import record
+    from sweeps.search.record import in_short
     from sweeps.search.study import assembled
 
     folder = Path(sweep).resolve()
@@ -97,6 +98,9 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     study = record.read(folder)
     recorded: Recorded = listing.trial_of(study, trial)
     assert study is not None
+    if recorded.lineage:
+        said = f"trial {recorded.id} took over from others under pbt ({in_short(recorded.lineage)}), and cannot be trained alone"
+        raise InputError(Problem("trial", said))
     wanted = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
     chatter.set_environment()
     with contextlib.ExitStack() as held:

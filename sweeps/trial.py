@@ -85,6 +85,7 @@ class Trial:
         labels: each dimension's name and its value in short, for people and for MLflow; those that are active.
         data: what is tuned of the data, see `sweeps.space.Space.variant`; {} where nothing is.
         origin: the number of the trial whose configuration this one repeats with another seed; None for a configuration's first.
+        lineage: whose checkpoints it has taken over under PBT, as `0003 at 8, 0001 at 12`; "" for a trial that is its own.
     """
 
     number: int
@@ -96,6 +97,7 @@ class Trial:
     labels: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
     origin: int | None = None
+    lineage: str = ""
 
     @property
     def chain(self) -> str:
@@ -155,6 +157,7 @@ class Current:
         check: up to 32 prepared rows of `valid`, without the label. A bundle is written only if it answers for
             their raw counterparts what `note_checkpoint` was told the model in training answers.
         asked: every metric that objectives and constraints name, but for costs.
+        milestones: steps whose report has to carry a checkpoint; none but under PBT.
     """
 
     trial: str
@@ -169,6 +172,7 @@ class Current:
     check: pd.DataFrame | None
     checkpoint_interval: float = 10.0
     asked: tuple[str, ...] = ()
+    milestones: range = range(0)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
 
@@ -191,14 +195,14 @@ class Current:
         return self._kept[name]
 
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
-        """Whether a report should carry a checkpoint: it is the last one, or the last checkpoint is some seconds old.
+        """Whether a report should carry a checkpoint: it is the last one or a milestone, or the last checkpoint is some seconds old.
 
         Args:
             step: the step about to be reported, 1 for the first.
             last: the loop ends after it.
         """
         now = time.monotonic()
-        if not (last or step == self.max_t or now - self._last_checkpoint >= self.checkpoint_interval):
+        if not (last or step == self.max_t or step in self.milestones or now - self._last_checkpoint >= self.checkpoint_interval):
             return False
         self._last_checkpoint = now
         return True

@@ -140,3 +140,23 @@ def slow(config):
     for step in range(_start() + 1, 6):
         time.sleep(0.07)
         _report(step, config["x"] + 1 / step)
+
+
+def falls(config):
+    """Falls by x a step, six steps, from where its checkpoint stands."""
+    import ray.train
+
+    step, loss = 0, 10.0
+    if (checkpoint := ray.train.get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            state = json.loads(Path(folder, "state.json").read_text())
+        step, loss = state["step"], state["loss"]
+    for at in range(step + 1, 7):
+        loss -= config["x"]
+        _report(at, loss)
+
+
+def forgets(config):
+    """Saves checkpoints, and begins anew all the same."""
+    for step in range(1, 7):
+        _report(step, config["x"] + 1 / step)

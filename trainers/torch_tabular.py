@@ -228,7 +228,10 @@ def train_func(config: dict[str, Any]) -> None:
     model = ray.train.torch.prepare_model(network)
     optimizer = _optimizer(model, params)
     if latest:
+        own = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
         optimizer.load_state_dict(latest["optimizer"])
+        for group, mine in zip(optimizer.param_groups, own, strict=True):  # under PBT the state is another trial's
+            group.update(mine)
 
     for epoch in range(done + 1, params.epochs + 1):
         torch.manual_seed(_seed(cur.seed, epoch, rank))  # an epoch's draws follow from its number, so that a resumed trial repeats them

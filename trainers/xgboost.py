@@ -176,7 +176,7 @@ def train_func(config: dict[str, Any]) -> None:
     stretch = _stretch(params, train.num_row())
     # Not `xgb.train`: it counts rounds from 0 again when it goes on from a model, and the seed of a round is its number.
     for step in range(done + 1, rounds + 1):
-        if stretch and (step - 1) % stretch == 0 and step > done + 1:
+        if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
         metrics = _metrics(booster.eval_set(evals, step - 1))
@@ -187,7 +187,7 @@ def train_func(config: dict[str, Any]) -> None:
                 require_metric(name, metrics, "a metric of objective and constraints")
         # where costs alone are asked for, the best is that by the trainer's own first metric, which falls
         best.see(booster, step, metrics[cur.metric or next(name for name in metrics if name.startswith("valid-"))])
-        resumable = not stretch or step % stretch == 0 or step in (rounds, cur.max_t)
+        resumable = not stretch or step % stretch == 0 or step in (rounds, cur.max_t) or step in cur.milestones
         if saves and resumable and cur.checkpoint_due(step, last=step == rounds):
             with tempfile.TemporaryDirectory() as folder:
                 best.save(booster, step, Path(folder))

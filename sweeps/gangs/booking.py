@@ -38,7 +38,7 @@ class Book:
     rung: int | None = None
     state: State | None = None
     error: str | None = None
-    refused: str | None = None
+    refused: tuple[str, str] | None = None
     _stored: dict[str, None] = field(default_factory=dict)  # paths of checkpoints on disk, in order
     _named: set[str] = field(default_factory=set)  # those that the record may name
     _told: set[str] = field(default_factory=set)  # those that it names once it has what was heard last
@@ -110,6 +110,10 @@ class Book:
             return float("inf")
         return value if self.minimize else -value
 
+    def together_at(self, step: int) -> bool:
+        """Whether every rank has come to a step, with its part of a checkpoint there."""
+        return all(self._steps.get(rank, 0) >= step for rank in range(self.workers))
+
     def waits_at(self, step: int) -> None:
         """Rank 0 has come to a rung that is not decided yet."""
         self.rung = step
@@ -121,7 +125,7 @@ class Book:
         self.rung = self._heard_rung = None
         return True
 
-    def finish(self, state: State, error: str | None = None, refused: str | None = None) -> None:
+    def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
         """The trial is over; the first end that is booked counts."""
         if self.state is None:
             self.state, self.error, self.refused = state, error, refused

@@ -128,6 +128,11 @@ class Leases:
             self._granted.pop(ticket, None)
             self._serve_line()
 
+    @property
+    def in_line(self) -> bool:
+        """Whether somebody waits."""
+        return any(not got.done() for _, got in self._line)
+
     def release(self, gang: Gang) -> None:
         """The gang is free for the next trial."""
         if gang.gone is None and gang.phase is Phase.BUSY:

@@ -23,6 +23,7 @@ class Job:
         max_t: the step at which a trial ends; None for no bound.
         rungs: the steps at which the loop waits for a verdict.
         trial_timeout: seconds that a trial may take on its gangs; None for no bound.
+        milestones: the rungs of PBT: every rank has its checkpoint there when the driver is asked, and trials give way to each other.
     """
 
     sweep: str
@@ -35,6 +36,7 @@ class Job:
     rungs: frozenset[int] | range
     trial_timeout: float | None = None
     asked: tuple[str, ...] = ()
+    milestones: range = range(0)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Ended:
     """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
 
     `broken` says why the rank can run no other trial after it; `reports` counts those of the attempt;
-    `refused` what is wrong with the space file, if that is why it failed.
+    `refused` a key of the space file and what is wrong with it, if that is why it failed.
     """
 
     rank: int
@@ -123,7 +125,7 @@ class Ended:
     error: str | None = None
     broken: str | None = None
     reports: int = 0
-    refused: str | None = None
+    refused: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class Progress:
         rung: a step whose verdict the loop waits for; None if it does not wait.
         state: set when the trial has ended; RUNNING if it was interrupted.
         error: the traceback of a FAIL.
-        refused: what is wrong with the space file, if that is why it failed.
+        refused: a key of the space file and what is wrong with it, if that is why it failed.
         attempts: gangs it has been started on.
         seconds: spent on gangs so far.
     """
@@ -148,7 +150,7 @@ class Progress:
     rung: int | None = None
     state: State | None = None
     error: str | None = None
-    refused: str | None = None
+    refused: tuple[str, str] | None = None
     attempts: int = 1
     seconds: float = 0.0
 

@@ -59,6 +59,7 @@ class _Run:
         self.stopped = False  # the driver has booked its end (at a rung) before its ranks came to theirs
         self.seconds, self.began = 0.0, None
         self.lost = 0  # gangs that died under it
+        self.again = False  # its ranks are being stopped at a milestone, for another attempt to go on from there
         self.task: asyncio.Task | None = None
         self.changed = asyncio.Event()
 
@@ -68,7 +69,7 @@ class _Run:
         """Seconds on gangs, up to now."""
         return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
 
-    def finish(self, state: State, error: str | None = None, refused: str | None = None) -> None:
+    def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
         self.book.finish(state, error, refused)
         self.changed.set()
 
@@ -129,10 +130,19 @@ class _Pool:
             run.task = self.spawn(self._drive(run))
 
     async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
-        """The driver's verdict on a rung, for all ranks that wait there."""
+        """The driver's verdict on a rung, for all ranks that wait there. At a milestone a trial gives way to who is in line."""
         run = self.runs.get(trial_id)
         if run is not None and run.book.answered(step) and not run.verdicts[step].done():
-            run.verdicts[step].set_result(go_on)
+            run.again = go_on and step in self.job.milestones and self.leases.in_line
+            run.verdicts[step].set_result(go_on and not run.again)
+
+    async def renew(self, trial: Trial, step: int, past: Past) -> None:
+        """A trial that waits at a milestone goes on with other parameters, from the checkpoint that it is given."""
+        run = self.runs.get(trial.id)
+        if run is not None and run.book.answered(step) and not run.verdicts[step].done():
+            run.trial, run.again = trial, True
+            run.book.recall(past)
+            run.verdicts[step].set_result(False)
 
     async def forget(self, trial_id: str) -> None:
         """The trial's end is on record; ranks that are still at it are stopped at their next rung."""
@@ -255,7 +265,8 @@ class _Pool:
             run.verdicts[step] = asyncio.get_running_loop().create_future()
             if run.stopped:
                 run.verdicts[step].set_result(False)
-        if news.rank == 0 and not run.verdicts[step].done():
+        come = run.book.together_at(step) if self.job.milestones else news.rank == 0
+        if come and not run.verdicts[step].done():
             run.book.waits_at(step)
             run.changed.set()
         return await asyncio.shield(run.verdicts[step])
@@ -299,6 +310,9 @@ class _Pool:
                 finally:
                     if run.began is not None:
                         run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
+                again, run.again = run.again, False
+                if ended is not None and again and ended.state is State.PRUNED:
+                    continue
                 if ended is not None:
                     run.finish(ended.state, ended.error, ended.refused)
                     break

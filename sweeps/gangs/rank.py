@@ -42,6 +42,14 @@ class Stopped(BaseException):
 class MetricMissing(ValueError):
     """A trial's first report has not the objective's metric: the space file names one that the loop does not report."""
 
+    place = "objective.metric"
+
+
+class NotTakenUp(ValueError):
+    """Under PBT, a loop does not go on from the checkpoint that it was given."""
+
+    place = "scheduler.name"
+
 
 class TrialSession:
     """The trial at hand, as the loop of one rank sees it through `ray.train`."""
@@ -66,13 +74,17 @@ class TrialSession:
 
         Raises:
             Stopped: the trial ends at this step.
-            ValueError: rank 0 did not report the objective's metric.
+            ValueError: rank 0 did not report the objective's metric, or the loop began anew under PBT.
         """
         if self.stopped:  # a loop with a bare `except:` has swallowed it
             raise Stopped
         if self._resumed is None:
             self._resumed = ray.get(self.pool.resumed.remote(self.order.trial.id, self.rank, self._asked))
             self.step = self.order.checkpoint.step if self._resumed and self.order.checkpoint else 0
+            if self.job.milestones and not self._resumed:
+                raise NotTakenUp(
+                    "pbt needs a loop that goes on from its checkpoint; this one did not ask `ray.train.get_checkpoint()` for it"
+                )
         self.step += 1
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
@@ -235,6 +247,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             threads=threads(),
             check=store.check,
             asked=job.asked,
+            milestones=job.milestones,
             _kept=store.kept,
         )
         teller.session = session
@@ -299,7 +312,8 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
         pass
     except (Exception, SystemExit) as e:
         if not session.stopped:
-            return Ended(session.rank, State.FAIL, trace(e), refused=str(e) if isinstance(e, MetricMissing) else None)
+            refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
+            return Ended(session.rank, State.FAIL, trace(e), refused=refused)
     finally:
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.

@@ -21,6 +21,36 @@ from sweeps.trial import Checkpoint, Report, Result, State, Trial
 JOURNAL = "study.journal"
 # The attributes that hold what was told of a trial, each with a number behind this.
 TOLD = "told."
+# What of these holds a decision of PBT.
+TAKEN = "pbt"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A perturbation of PBT, on record.
+
+    Attributes:
+        step: the milestone at which a member took over from another.
+        donor: the other's id.
+        origin: the step of the checkpoint that it was given; it goes on from there.
+        keys: what each dimension is from then on.
+        params, labels: see `sweeps.trial.Trial`.
+        time: seconds since the epoch.
+    """
+
+    step: int
+    donor: str
+    origin: int
+    keys: dict[str, Any]
+    params: dict[str, Any]
+    labels: dict[str, Any]
+    time: float
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers among the parameters that PBT changes, as MLflow has them by step."""
+        numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
+        return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
 
 @dataclass(frozen=True)
@@ -41,6 +71,7 @@ class Recorded:
         began, ended: local time; `ended` is None while it has not.
         keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
         origin: the number of the trial whose configuration it repeats; None for a configuration's first.
+        lineage: the perturbations of PBT, see `Taken`. `params`, `labels` and `keys` are those after the last.
     """
 
     number: int
@@ -59,6 +90,7 @@ class Recorded:
     keys: dict[str, Any] = field(default_factory=dict)
     bracket: int | None = None
     origin: int | None = None
+    lineage: tuple[Taken, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What `show --json` prints of it."""
@@ -69,6 +101,8 @@ class Recorded:
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
+        if self.lineage:
+            shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
         return shown | {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
 
 
@@ -155,16 +189,21 @@ def so_far(t: FrozenTrial) -> dict[str, Any]:
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """The reports on record, by step."""
+    """The reports on record, by step; those that the trial made itself."""
     lead = lambda value: {} if metric is None else {metric: value}  # noqa: E731
     return tuple(Report(step, {**lead(value), **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """(step, value) of further metrics in the reports on record, by name; those that were reported."""
-    kept = [(step, rest) for chunk in told(t) for step, _, _, rest in chunk["reports"]]
-    found = {name: [(int(step), float(rest[name])) for step, rest in kept if name in rest] for name in names}
-    return {name: curve for name, curve in found.items() if curve}
+    """(step, value) of further metrics in the reports on record, by name; those that were reported. See `curve_of`."""
+    wanted, found = set(names), dict[str, list[tuple[int, float]]]()
+    for chunk in told(t):
+        for step, _, _, rest in chunk["reports"]:
+            for name in wanted & rest.keys():
+                found.setdefault(name, []).append((int(step), float(rest[name])))
+        if TAKEN in chunk and "donor" in chunk[TAKEN]:
+            found = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[TAKEN]["others"].items()}
+    return found
 
 
 def is_given(t: FrozenTrial) -> bool:
@@ -178,8 +217,35 @@ def origin_of(t: FrozenTrial) -> int | None:
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
-    """(step, value) of the reports on record."""
-    return tuple((int(step), float(value)) for chunk in told(t) for step, _, value, _ in chunk["reports"])
+    """(step, value) of the reports on record. A trial that took over from another under PBT has the other's up to there: its model's."""
+    curve: list[tuple[int, float]] = []
+    for chunk in told(t):
+        curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
+        if TAKEN in chunk and "donor" in chunk[TAKEN]:
+            curve = [(int(step), float(value)) for step, value in chunk[TAKEN]["curve"]]
+    return tuple(curve)
+
+
+def decided_of(t: FrozenTrial) -> int:
+    """The last milestone of PBT that was decided for a trial; 0 before the first."""
+    return max((chunk[TAKEN]["step"] for chunk in told(t) if TAKEN in chunk), default=0)
+
+
+def lineage_of(t: FrozenTrial) -> tuple[Taken, ...]:
+    """The perturbations of a trial under PBT, in order."""
+    found = [chunk[TAKEN] for chunk in told(t) if TAKEN in chunk and "donor" in chunk[TAKEN]]
+    return tuple(Taken(**{name: kept[name] for name in Taken.__dataclass_fields__}) for kept in found)
+
+
+def keys_of(t: FrozenTrial) -> dict[str, Any]:
+    """What each dimension of a trial is now."""
+    lineage = lineage_of(t)
+    return dict(lineage[-1].keys if lineage else t.params)
+
+
+def in_short(lineage: Iterable[Taken]) -> str:
+    """Whose checkpoints a trial has taken over; see `sweeps.trial.Trial.lineage`."""
+    return ", ".join(f"{taken.donor} at {taken.step}" for taken in lineage)
 
 
 def checkpoints_of(t: FrozenTrial) -> set[str]:
@@ -250,22 +316,23 @@ def _study(folder: Path) -> Any:
 
 
 def _recorded(t: FrozenTrial, judge: Judge) -> Recorded:
-    first, last = t.user_attrs["begun"], so_far(t)
+    first, last, lineage = t.user_attrs["begun"], so_far(t), lineage_of(t)
     return Recorded(
         number=t.number,
         id=first["id"],
         seed=first["seed"],
         preprocessor=first["preprocessor"],
         scaling=first["scaling"],
-        params=first["params"],
-        labels=first["labels"],
+        params=lineage[-1].params if lineage else first["params"],
+        labels=lineage[-1].labels if lineage else first["labels"],
         result=result_of(t, judge),
         curve=curve_of(t),
         attempts=last.get("attempts", 0),
         reason=last.get("reason"),
         began=t.datetime_start,
         ended=t.datetime_complete,
-        keys=dict(t.params),
+        keys=keys_of(t),
+        lineage=lineage,
         bracket=first.get("bracket"),
         origin=first.get("origin"),
     )

@@ -13,6 +13,7 @@ import datetime
 import json
 import math
 import os
+import shutil
 import time
 import warnings
 from collections import Counter, defaultdict, deque
@@ -26,13 +27,13 @@ from optuna.storages.journal._file import BaseJournalFileLock
 from optuna.trial import TrialState
 
 from sweeps.resources import costs, shape_of
-from sweeps.search import cells, record, rules, storage
+from sweeps.search import cells, population, record, rules, storage
 from sweeps.search.budgets import Course
 from sweeps.search.judging import Judge
-from sweeps.search.record import JOURNAL
+from sweeps.search.record import JOURNAL, Taken
 from sweeps.search.repeats import Configurations, merged, settled
 from sweeps.search.sampler import CellSampler, distribution_of, seed_of, suggest
-from sweeps.search.verdicts import scheduler_of
+from sweeps.search.verdicts import Pbt, scheduler_of
 from sweeps.space import Space
 from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
 
@@ -115,10 +116,14 @@ class _Row:
         steps: of its last report.
         checkpoint, best, attempts, seconds: see `sweeps.gangs.messages.Progress`.
         told: how often it was written.
+        keys: what each dimension is now.
+        lineage, decided: the perturbations of PBT, and the last milestone that was decided.
     """
 
-    def __init__(self, trial: Trial):
-        self.trial = trial
+    def __init__(self, trial: Trial, keys: dict[str, Any]):
+        self.trial, self.keys = trial, keys
+        self.lineage: tuple[Taken, ...] = ()
+        self.decided = 0
         self.curve: dict[int, float] = {}
         self.others: dict[str, list[tuple[int, float]]] = {}
         self.steps = 0
@@ -140,6 +145,7 @@ class _Row:
         self.steps, self.told = max(self.curve, default=0), len(record.told(t))
         self.checkpoint, self.best = found("checkpoint"), found("best")
         self.attempts, self.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
+        self.lineage, self.decided = record.lineage_of(t), record.decided_of(t)
 
     def record(self) -> dict[str, Any]:
         as_dict = lambda c: dataclasses.asdict(c) if c else None  # noqa: E731
@@ -166,7 +172,10 @@ class OnRecord:
     url: str | None = dataclasses.field(default=None, repr=False)
 
     def __call__(self, whole: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
-        """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end."""
+        """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end.
+
+        Under PBT a trial is told as it was begun, and how it was perturbed is among its reports.
+        """
         if self.url is not None:
             storage.remember(self.url)
         judge = Judge.of(self.space)
@@ -174,7 +183,10 @@ class OnRecord:
             if t.number not in whole:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
                 trial = assembled(self.space, t.number, lambda dimension, t=t: t.params[dimension.name], record.origin_of(t))  # type: ignore[misc]
-                yield trial, begin, record.reports_of(t, judge.metric), record.result_of(t, judge), end
+                lineage = record.lineage_of(t)
+                trial = dataclasses.replace(trial, lineage=record.in_short(lineage))
+                reports = *record.reports_of(t, judge.metric), *(Report(taken.origin, taken.metrics, taken.time) for taken in lineage)
+                yield trial, begin, reports, record.result_of(t, judge), end
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
@@ -306,7 +318,7 @@ class Ledger:
             if t.state.is_finished():
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             else:
-                row = self._rows[t.number] = _Row(self._rebuilt(t))
+                row = self._rows[t.number] = _Row(self._rebuilt(t), record.keys_of(t))
                 row.recall(t, self.folder, self.judge)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 self.interrupted.append(t.number)
@@ -337,7 +349,9 @@ class Ledger:
         return self.space.repeats.count > 1 and self._going > 0
 
     def _rebuilt(self, t: optuna.trial.FrozenTrial) -> Trial:
-        return self._trial(t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
+        keys = record.keys_of(t)
+        trial = self._trial(t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
+        return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
 
     def _ended(self, number: int, origin: int | None, result: Result) -> None:
         """Take note that a trial has ended, and with its last one a configuration."""
@@ -389,7 +403,7 @@ class Ledger:
         self._count(asked.params, origin)
         bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
         asked.set_user_attr("begun", record.begun(trial) | bracket)
-        self._rows[asked.number] = _Row(trial)
+        self._rows[asked.number] = _Row(trial, dict(asked.params))
         self._open[asked.number] = asked
         return trial
 
@@ -475,6 +489,86 @@ class Ledger:
         own = self.scheduler.own(values, self.minimize) if step in curve else math.nan
         others = [v for n, v in self._shown[bracket, step].items() if n != number]
         return self.scheduler.verdict(others, own, self.minimize, step, bracket)
+
+    def as_begun(self, number: int) -> Trial:
+        """A trial with the parameters that it began with, which PBT may have changed."""
+        row = self._rows[number]
+        if not row.lineage:
+            return row.trial
+        began = self.study._storage.get_trial(self._open[number]._trial_id).params
+        return dataclasses.replace(self._trial(number, lambda dimension: began[dimension.name]), lineage=row.trial.lineage)
+
+    def perturb(self, number: int, step: int, pbt: Pbt) -> Taken | None:
+        """Decide a milestone of PBT: None if the trial goes on as it is, else what it takes over, which its row holds then.
+
+        What it is given is a copy of the donor's checkpoint, among its own. It has the donor's curve up to there, as its model has.
+        """
+        row, seed = self._rows[number], self.space.search.seed
+        draw = population.chance(seed, number, step)
+        known = self._shown[self.bracket(number), step]
+        members = [population.Member(n, v, self._gives(n, step, pbt.max_t)) for n, v in known.items() if self._one_population(n, number)]
+        donor = population.donor(number, members, self.minimize, pbt.fraction, draw)
+        other = None if donor is None else self._rows[donor]
+        keys: dict[str, Any] = {}
+
+        def choose(dimension: Any) -> Any:
+            assert other is not None
+            if population.perturbed(dimension):
+                key = population.explored(dimension, other.keys.get(dimension.name), pbt.resample, draw)
+            else:
+                key = row.keys[dimension.name]
+            keys[dimension.name] = key
+            return key
+
+        if other is None or (trial := self._perturbed(row.trial, choose)) is None:
+            row.decided = step
+            self._tell(number, (), **{record.TAKEN: {"step": step}})
+            return None
+        given = other.checkpoint
+        assert given is not None
+        name = f"checkpoint_{given.step:06d}_of_{other.trial.id}"
+        copy = self._copied(Path(given.path), self.folder / "trials" / row.trial.id / name)
+        taken = Taken(step, other.trial.id, given.step, keys, trial.params, trial.labels, time.time())
+        row.decided, row.keys, row.lineage = step, keys, (*row.lineage, taken)
+        row.trial = dataclasses.replace(trial, lineage=record.in_short(row.lineage))
+        row.checkpoint = row.best = Checkpoint(str(copy), given.step, given.best_step)
+        row.curve = {s: v for s, v in sorted(other.curve.items()) if s <= given.step}
+        row.others = {metric: [(s, v) for s, v in curve if s <= given.step] for metric, curve in other.others.items()}
+        row.steps = given.step
+        more = {"curve": list(row.curve.items()), "others": row.others}
+        self._tell(number, (), **{record.TAKEN: dataclasses.asdict(taken) | more})
+        return taken
+
+    def _gives(self, number: int, step: int, max_t: int | None) -> bool:
+        """Whether a trial that still trains has a checkpoint of a milestone or a later step, from which something is left to train."""
+        row = self._rows.get(number)
+        if row is None or number in self._configurations or row.checkpoint is None:
+            return False
+        return row.checkpoint.step >= step and (max_t is None or row.checkpoint.step < max_t) and Path(row.checkpoint.path).is_dir()
+
+    def _one_population(self, a: int, b: int) -> bool:
+        """Whether two trials differ in nothing that PBT leaves alone, but for the workers they run on."""
+        first, second = self.trial(a), self.trial(b)
+        grids = [{d.name: t.labels.get(d.name) for d in self.space.dimensions if d.is_grid} for t in (first, second)]
+        scaling = [{name: v for name, v in g.items() if not name.startswith("scaling.")} for g in grids]
+        return first.preprocessor == second.preprocessor and first.data == second.data and scaling[0] == scaling[1]
+
+    def _perturbed(self, trial: Trial, choose: Callable[[Any], Any]) -> Trial | None:
+        """The trial with other parameters; None if a condition would have them change more than `params`."""
+        try:
+            new = self._trial(trial.number, choose)
+        except KeyError:
+            return None
+        return new if (new.preprocessor, new.data, new.shape) == (trial.preprocessor, trial.data, trial.shape) else None
+
+    def _copied(self, source: Path, target: Path) -> Path:
+        """Copy a checkpoint, so that what bears the name is whole."""
+        part = target.with_name(f"{target.name}.part")
+        for there in (part, target):  # an earlier driver's, which died before it put this on record
+            shutil.rmtree(there, ignore_errors=True)
+        shutil.copytree(source, part)
+        part.rename(target)
+        return target
 
     def finish(self, number: int, state: State, error: str | None = None, reason: str | None = None) -> Result:
         """Put a trial's end on record. RUNNING writes what is known and leaves it resumable."""

@@ -179,6 +179,31 @@ class Median:
         return Verdict.STOP if (value > middle if minimize else value < middle) else Verdict.CONTINUE
 
 
+@dataclass(frozen=True)
+class Pbt(_Latest):
+    """Population Based Training: stops nobody. At a milestone a member may take over from another, see `population`.
+
+    Attributes:
+        max_t: the step at which a trial ends; None for no bound.
+        interval: steps between two milestones.
+        fraction: this part of the members at a milestone, the worst, takes over from as many of the best.
+        resample: the probability with which a parameter is drawn anew.
+    """
+
+    max_t: int | None = None
+    interval: int = 1
+    fraction: float = 0.25
+    resample: float = 0.25
+
+    @property
+    def rungs(self) -> range:
+        """The milestones."""
+        return range(self.interval, self.max_t or sys.maxsize, self.interval)
+
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+        return Verdict.CONTINUE
+
+
 def scheduler_of(spec: Any) -> Scheduler:
     """The scheduler that a space's `scheduler` section asks for."""
     match spec.name:
@@ -188,4 +213,6 @@ def scheduler_of(spec: Any) -> Scheduler:
             return Hyperband(spec.max_t, spec.grace_period, spec.reduction_factor, spec.brackets)
         case "median":
             return Median(spec.max_t, spec.grace_period, spec.min_trials)
+        case "pbt":
+            return Pbt(spec.max_t, spec.perturbation_interval, spec.quantile_fraction, spec.resample_probability)
     return NoScheduler(spec.max_t)

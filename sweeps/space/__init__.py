@@ -10,7 +10,6 @@ spec, labels                the Space; readable keys for options
 tunable, chains, sections   what stands under `space:`: dimensions anywhere, chains of steps, the sections
 data                        `data:`, and what of it is tuned
 searching, points           how it is searched; configurations to begin with
-not_yet                     what may be asked for and is refused as yet
 load                        all of it, and every problem at once
 schema                      the same for editors, as JSON Schema
 """

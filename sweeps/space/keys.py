@@ -190,7 +190,7 @@ class Scheduler:
         perturbation_interval: reports between two perturbations of PBT.
         quantile_fraction: this part of PBT's population, the worst, takes over from as many of the best.
         resample_probability: with which PBT draws a parameter anew in place of changing it a little.
-        population: trials that PBT trains side by side.
+        population: trials that PBT trains side by side: `limits.max_trials`.
     """
 
     name: Literal["none", "asha", "hyperband", "median", "pbt"] = "none"

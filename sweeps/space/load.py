@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from sweeps import refs
 from sweeps.errors import InputError, nearest
-from sweeps.space import not_yet, walks
+from sweeps.space import walks
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.data import DataSection, whole
 from sweeps.space.domains import DOMAINS, Dimension
@@ -147,7 +147,9 @@ class _Loader:
         objectives, constraints = said.objectives(), said.constraints()
         search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
         checkpoints = said.checkpoints(scheduler)
-        said.together(objectives, search, scheduler, limits)
+        said.together(objectives, search, scheduler, repeats, limits)
+        if scheduler and scheduler.population and limits and not limits.max_trials:
+            limits = replace(limits, max_trials=scheduler.population)
         before = len(self.problems)
         sections = reader.space(self.node("space"))
         if tuned and all(map(whole, tuned.values())):
@@ -157,19 +159,20 @@ class _Loader:
         reader.whens.conclude(surroundings(sections))
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
+            if scheduler and scheduler.name == "pbt" and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
+                text = "pbt changes what is sampled of `params`, and nothing there is"
+                self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
             search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
             run = sum(point.values is None for point in search.initial_points) if search else 0
             if limits and 0 < limits.max_trials < run:
                 text = f"{run} points are to be run, more than limits.max_trials, {limits.max_trials}"
                 self.problems.add(self.node("search").value["initial_points"].mark, "search.initial_points", text)
-        if not len(self.problems):
-            not_yet.refuse(self.root, self.problems)
         if len(self.problems):
             raise InputError(self.problems.sorted())
         assert trainer and data and objectives and search and scheduler and repeats and limits and checkpoints
         limits = replace(limits, max_trials=limits.max_trials or cells)
-        if scheduler.population is not None:
-            scheduler = replace(scheduler, population=min(scheduler.population, limits.max_trials))
+        if scheduler.name == "pbt":
+            scheduler = replace(scheduler, population=limits.max_trials)
         return Space(
             name=name,
             path=path,

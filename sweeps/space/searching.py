@@ -76,7 +76,7 @@ NEEDED: Mapping[str, Mapping[str, str]] = {
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "hyperband": {"brackets": 3},
     "median": {"min_trials": 5},
-    "pbt": {"quantile_fraction": 0.25, "resample_probability": 0.25, "population": 8},
+    "pbt": {"quantile_fraction": 0.25, "resample_probability": 0.25},
 }
 
 _COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
@@ -201,7 +201,12 @@ class Searching:
         return found
 
     def together(
-        self, objectives: tuple[Objective, ...], search: Search | None, scheduler: Scheduler | None, limits: Limits | None
+        self,
+        objectives: tuple[Objective, ...],
+        search: Search | None,
+        scheduler: Scheduler | None,
+        repeats: Repeats | None,
+        limits: Limits | None,
     ) -> None:
         """Note what the sections say against each other."""
         if len(objectives) > 1:
@@ -218,10 +223,21 @@ class Searching:
             mark = self.node("scheduler").value["name"].mark
             text = f"must be none: {objectives[0].metric} is known only when a trial has ended, and {scheduler.name} compares trials before"
             self.problems.add(mark, "scheduler.name", text)
-        given = self.node("scheduler").value
-        if scheduler and scheduler.population and limits and 0 < limits.max_trials < scheduler.population and "population" in given:
-            text = f"must be at most limits.max_trials, {limits.max_trials}, got {scheduler.population}"
+        if scheduler and scheduler.name == "pbt":
+            self._population(scheduler, repeats, limits)
+
+    def _population(self, scheduler: Scheduler, repeats: Repeats | None, limits: Limits | None) -> None:
+        """Note what PBT's population is not to stand beside."""
+        given, size = self.node("scheduler").value, scheduler.population or (limits.max_trials if limits else 0)
+        if scheduler.population and limits and limits.max_trials not in (0, scheduler.population):
+            text = f"must be limits.max_trials, {limits.max_trials}, as pbt trains its population and no other trials; got {size}"
             self.problems.add(given["population"].mark, "scheduler.population", text)
+        elif limits and limits.max_concurrent_trials is not None and limits.max_concurrent_trials < size:
+            text = f"must be at least the population of pbt, {size}, whose members take turns; got {limits.max_concurrent_trials}"
+            self.problems.add(self.node("limits").value["max_concurrent_trials"].mark, "limits.max_concurrent_trials", text)
+        if repeats and repeats.count > 1:
+            text = f"must be 1 under pbt, whose members change their parameters as they train; got {repeats.count}"
+            self.problems.add(self.at("repeats"), "repeats.count", text)
 
 
 def _or(words: Any) -> str:

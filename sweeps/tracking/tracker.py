@@ -303,6 +303,7 @@ class Tracker:
                     self._permit(functools.partial(self._client.update_run, self._runs[trial.number], status="RUNNING"))
                 run = self._child(trial, began)
                 params[run] |= {legal(k): v for k, v in parameters(trial).items()}
+                tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
             elif kind == "reports":
                 run = self._runs[what[0]]
                 for report in what[1]:

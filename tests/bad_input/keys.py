@@ -199,6 +199,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:1: scheduler.perturbation_interval: is required by pbt: the reports between two perturbations",
         ),
         line(
+            "a population of PBT beside more trials",
+            "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
+            "6:62: scheduler.population: must be limits.max_trials, 4, as pbt trains its population and no other trials; got 6",
+        ),
+        line(
             "an option of another algorithm",
             "search: {algorithm: tpe, options: {popsize: 8}}",
             "6:36: search.options.popsize: unknown option of tpe; it is one of cmaes",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load, not_yet
+from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load
 from sweeps.space.checks import Problems
 from sweeps.space.keys import Checkpoints, Search
 from sweeps.space.points import Points
@@ -30,13 +30,6 @@ def top(**changes: str | None) -> str:
     return "".join(f"{key}: {value}\n" for key, value in (HEAD | changes).items() if value is not None)
 
 
-@pytest.fixture
-def able(monkeypatch) -> None:
-    """As if the engine had learnt everything."""
-    monkeypatch.setattr(not_yet, "NOT_YET", ())
-
-
-@pytest.mark.usefixtures("able")
 class TestWhatIsTaken:
     def test_several_objectives(self, write) -> None:
         space = load(write(top(objective=TWO)))
@@ -78,8 +71,8 @@ class TestWhatIsTaken:
             ("{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}", Scheduler("hyperband", 81, 1, 4, brackets=2)),
             ("{name: median, grace_period: 3}", Scheduler("median", None, 3, min_trials=5)),
             (
-                "{name: pbt, perturbation_interval: 4, population: 6}",
-                Scheduler("pbt", perturbation_interval=4, quantile_fraction=0.25, resample_probability=0.25, population=6),
+                "{name: pbt, perturbation_interval: 4, population: 20}",
+                Scheduler("pbt", perturbation_interval=4, quantile_fraction=0.25, resample_probability=0.25, population=20),
             ),
             ("{name: asha, max_t: 9}", Scheduler("asha", 9)),
             ("{name: none, max_t: 9}", Scheduler("none", 9)),
@@ -163,7 +156,19 @@ BAD = [
     ({"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"}, "scheduler.perturbation_interval: must be at most max_t, 2, got 3"),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
-        "scheduler.population: must be at most limits.max_trials, 20, got 30",
+        "scheduler.population: must be limits.max_trials, 20, as pbt trains its population and no other trials; got 30",
+    ),
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 3}", "limits": "{max_trials: 20, max_concurrent_trials: 4}"},
+        "limits.max_concurrent_trials: must be at least the population of pbt, 20, whose members take turns; got 4",
+    ),
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 3}", "repeats": "2"},
+        "repeats.count: must be 1 under pbt, whose members change their parameters as they train; got 2",
+    ),
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 3}", "space": "{params: {eta: {grid: [0, 1]}}}"},
+        "scheduler.name: pbt changes what is sampled of `params`, and nothing there is",
     ),
     ({"search": "{options: {n_startup: 3}}"}, "search.options.n_startup: unknown option of tpe; did you mean `n_startup_trials`?"),
     ({"search": "{options: {popsize: 3}}"}, "search.options.popsize: unknown option of tpe; it is one of cmaes"),
@@ -195,7 +200,6 @@ BAD = [
 ]
 
 
-@pytest.mark.usefixtures("able")
 @pytest.mark.parametrize(("changes", "piece"), BAD, ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(BAD)])
 def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
     (found,) = lines(top(**changes))
@@ -220,17 +224,16 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("entry", not_yet.NOT_YET)
-def test_what_the_engine_does_not_do_is_refused_in_one_line(lines, entry: str) -> None:
-    """An entry that goes takes its test with it."""
-    (found,) = lines(top(**ASKED[entry]))
-    assert "not there yet" in found and entry.partition("=")[0].partition(".1")[0] in found and found[0].isdigit()
-
-
 @pytest.mark.parametrize("entry", ASKED)
-def test_what_is_asked_for_is_taken_or_refused_by_name(write, lines, entry: str) -> None:
-    if entry not in not_yet.NOT_YET:
-        assert load(write(top(**ASKED[entry])))
+def test_what_is_asked_for_is_taken(write, entry: str) -> None:
+    assert load(write(top(**ASKED[entry])))
+
+
+def test_a_population_is_all_trials_that_there_are(write) -> None:
+    pbt = "{name: pbt, perturbation_interval: 3%s}"
+    assert load(write(top(scheduler=pbt % ""))).scheduler.population == 20
+    space = load(write(top(scheduler=pbt % ", population: 6", limits="{max_concurrent_trials: 6}")))
+    assert space.limits.max_trials == space.scheduler.population == 6
 
 
 def test_the_tables_name_what_there_is() -> None:

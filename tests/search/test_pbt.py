@@ -1,0 +1,227 @@
+"""A population on record: the conductor and the ledger with a pool that hands out turns, and drivers that die."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweeps.conductor import Conductor
+from sweeps.gangs.messages import Past, Progress
+from sweeps.search import record
+from sweeps.search.study import JOURNAL, Ledger, OnRecord
+from sweeps.search.verdicts import scheduler_of
+from sweeps.trial import Checkpoint, Report, State, Trial, Verdict
+from tests.search.test_crash import Deaf, Killed, dying
+
+BODY = """
+preprocessor: {grid: [StandardScaler, MinMaxScaler]}
+params: {eta: {loguniform: [1e-3, 1.0]}, n: {randint: [1, 20]}, kind: {choice: [a, b]}, drop: {uniform: [0, 1], when: {params.kind: b}}}
+"""
+MEMBERS, MAX_T, EVERY = 6, 12, 3
+PBT = f"{{name: pbt, max_t: {MAX_T}, perturbation_interval: {EVERY}, quantile_fraction: 0.34}}"
+
+
+class Pool(Deaf):
+    """One slot, which its trials have in turns: whoever was answered goes to the end of the line."""
+
+    def __init__(self) -> None:
+        self.line: deque[tuple[Trial, Past]] = deque()
+        self.now: tuple[Trial, Past] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
+        return type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
+
+    def _start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
+        self.line.append((trial, past or Past()))
+
+    def _answer(self, trial: str, step: int, go_on: bool) -> None:
+        assert self.now is not None and self.now[0].id == trial
+        if go_on:
+            self.line.append(self.now)
+
+    def _renew(self, trial: Trial, step: int, past: Past) -> None:
+        assert past.checkpoint is not None and Path(past.checkpoint.path).parent.name == trial.id and past.checkpoint.step >= step
+        self.line.append((trial, past))
+
+
+class Told(Deaf):
+    """What MLflow is told."""
+
+    def __init__(self) -> None:
+        self.began: dict[int, Trial] = {}
+        self.tags: dict[int, dict[str, str]] = {}
+        self.told: dict[int, list[Report]] = {}
+
+    def begin(self, trial: Trial, at: float) -> None:
+        self.began[trial.number] = trial
+
+    def tag(self, number: int, tags: dict[str, str]) -> None:
+        self.tags[number] = tags
+
+    def reports(self, number: int, reports: tuple[Report, ...]) -> None:
+        self.told.setdefault(number, []).extend(reports)
+
+
+def conduct(space: Any, folder: Path, pool: Any, told: Any) -> Conductor:
+    scheduler, deaf = scheduler_of(space.scheduler), lambda *more: None
+    ledger = Ledger(folder, space, scheduler.rungs)
+    return Conductor(space, ledger, scheduler, pool, told, folder, time.time() - ledger.spent, lambda: False, deaf, lambda: None)
+
+
+def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Conductor:
+    """One driver, to the end of the sweep. A loop's state is a number that each step makes smaller by what its parameters are worth."""
+    pool = Pool()
+    going = conduct(space, folder, pool, told or Told())
+    going.settle()
+    known = set()
+    while True:
+        try:
+            known.add(going.begin())
+        except StopIteration:
+            break
+    while pool.line and going.refused is None:
+        trial, past = pool.now = pool.line.popleft()
+        assert trial.id in known
+        kept, attempts = past.checkpoint, past.attempts + 1
+        state = float(Path(kept.path, "state").read_text()) if kept else 9.0
+        for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
+            state -= trial.params["eta"] * trial.params["n"] / (2 if trial.params["kind"] == "a" else 3 + trial.params["drop"])
+            fresh = None
+            if saves and step % EVERY == 0:
+                path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
+                path.mkdir(exist_ok=True)
+                (path / "state").write_text(repr(state))
+                kept = fresh = Checkpoint(str(path), step, step)
+            rung = step if step in going.scheduler.rungs else None
+            news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
+            pool.now = trial, Past(attempts, (), kept)
+            verdict = going.hear(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
+            if rung is not None or verdict is Verdict.STOP:
+                break
+        else:
+            going.hear(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
+    return going
+
+
+def outcome(ledger: Ledger) -> list[Any]:
+    """What a sweep came to, without times."""
+    found: list[Any] = [ledger.winner(), [(r.state, r.value, r.best_step, r.steps) for r in ledger.results().values()]]
+    for t in ledger.study.get_trials(deepcopy=False):
+        lineage = [(x.step, x.donor, x.origin, x.keys, x.params) for x in record.lineage_of(t)]
+        found.append((t.number, t.params, t.intermediate_values, record.curve_of(t), lineage, record.decided_of(t)))
+    return found
+
+
+@pytest.fixture
+def space(make_space):
+    return make_space(BODY, max_trials=MEMBERS, scheduler=PBT)
+
+
+@pytest.fixture
+def undisturbed(space, tmp_path):
+    (tmp_path / "whole").mkdir()
+    told = Told()
+    return drive(space, tmp_path / "whole", told), told
+
+
+def test_the_worst_take_over_and_only_params_change(space, undisturbed):
+    going, told = undisturbed
+    ledger = going.ledger
+    assert {r.state for r in ledger.results().values()} == {State.COMPLETE}
+    recorded = record.read(ledger.folder)
+    perturbed = [t for t in recorded.trials if t.lineage]
+    assert perturbed and len({t.preprocessor for t in recorded.trials}) == 2
+    for t in recorded.trials:
+        began, now = told.began[t.number], ledger.trial(t.number)
+        assert (now.preprocessor, now.data, now.shape, now.seed) == (began.preprocessor, began.data, began.shape, began.seed)
+        assert now.params == t.params and t.preprocessor == began.chain
+        assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (now.params["kind"] == "b")
+    for t in perturbed:
+        donors = [recorded.trials[int(x.donor)] for x in t.lineage]
+        assert all(d.preprocessor == t.preprocessor and d.number != t.number for d in donors)
+        assert all(EVERY <= x.step <= x.origin < MAX_T for x in t.lineage)
+        assert told.tags[t.number] == {"sweeps.pbt": ", ".join(f"{x.donor} at {x.step}" for x in t.lineage)}
+        steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
+        assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [(x.origin, x.params["eta"]) for x in t.lineage]
+        assert steps[-1].metrics["pbt.params.n"] == t.params["n"] and "pbt.params.kind" not in steps[-1].metrics
+        assert t.to_json()["lineage"][0]["donor"] == t.lineage[0].donor
+        assert [step for step, _ in t.curve] == list(range(1, MAX_T + 1)), "the model's whole curve"
+
+
+def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
+    going, told = undisturbed
+    for trial, _, reports, _, _ in OnRecord(going.ledger.folder, space)():
+        assert trial.params == told.began[trial.number].params
+        assert trial.lineage == told.tags.get(trial.number, {}).get("sweeps.pbt", "")
+        by_time = lambda r: (r.time, r.step, len(r.metrics))  # noqa: E731
+        assert sorted(reports, key=by_time) == sorted(told.told[trial.number], key=by_time)
+
+
+def test_the_copy_is_the_members_own(undisturbed):
+    """What the donor does with its checkpoint later does not matter."""
+    ledger = undisturbed[0].ledger
+    for t in record.read(ledger.folder).trials:
+        for taken in t.lineage:
+            copy = ledger.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
+            assert (copy / "state").is_file() and not copy.is_symlink()
+
+
+@pytest.mark.timeout(120)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, undisturbed, tmp_path, data):
+    expected = outcome(undisturbed[0].ledger)
+    records = (tmp_path / "whole" / JOURNAL).read_bytes().count(b"\n")
+    folder = tmp_path / "cut"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for _ in range(data.draw(st.integers(1, 4))):
+        with pytest.MonkeyPatch.context() as patch:
+            dying(patch, data.draw(st.integers(1, records)), data.draw(st.floats(0, 1)))
+            try:
+                drive(space, folder)
+            except Killed:
+                continue
+            break
+    assert outcome(drive(space, folder).ledger) == expected
+
+
+def test_a_loop_without_checkpoints_is_refused_at_the_first_milestone(space, tmp_path):
+    going = drive(space, tmp_path, saves=False)
+    said = "scheduler.name: pbt needs a checkpoint with the report of every milestone; trial 0000 reported none at step 3"
+    assert str(going.refused) == said and not going.ledger.course.ended
+
+
+def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
+    pool = Pool()
+    going = conduct(space, tmp_path, pool, Told())
+    for _ in range(2):
+        going.begin()
+    going.hear("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
+    reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
+    pool.now = pool.line[1]
+    assert going.hear("0001", Progress(reports, rung=3)) is Verdict.STOP
+    assert going.refused is None and "reported none at step 3" in going.ledger.results()[1].error
+
+
+def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
+    going = drive(space, tmp_path)
+    before = (tmp_path / JOURNAL).read_bytes()
+    member = going.ledger.standing(1)
+    going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
+    going.pool.now = member.trial, Past()
+    assert going._milestone("0001", EVERY) is Verdict.CONTINUE
+    assert (tmp_path / JOURNAL).read_bytes() == before
+
+
+def test_the_record_is_json(undisturbed):
+    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].ledger.folder).trials)

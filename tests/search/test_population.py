@@ -1,0 +1,117 @@
+"""Who takes over from whom, and with which parameters."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.search.population import Member, chance, donor, drawn, explored
+from sweeps.space.domains import Dimension, Option, build
+
+values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
+members = st.lists(values, min_size=1, max_size=12).map(lambda found: [Member(i, v) for i, v in enumerate(found)])
+DIMENSIONS = [
+    build("params.a", "uniform", [-1, 3]),
+    build("params.b", "quniform", [0.2, 1.4, 0.1]),
+    build("params.c", "loguniform", [1e-4, 1e-1]),
+    build("params.d", "qloguniform", [2, 64, 2]),
+    build("params.e", "randint", [-3, 9]),
+    build("params.f", "qrandint", [0, 40, 5]),
+    build("params.g", "lograndint", [1, 100]),
+    build("params.h", "randn", [5, 2]),
+    build("params.i", "qrandn", [0, 3, 0.5]),
+    Dimension("params.j", "choice", tuple(Option(key, key) for key in ("a", None, 3, True))),
+    Dimension("params.k", "choice", (Option("alone", 1),)),
+]
+dimensions = st.sampled_from(DIMENSIONS)
+
+
+@given(members, st.booleans(), st.floats(0.01, 0.5), st.integers(0, 99))
+def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fraction, seed):
+    taken = {m.number: donor(m.number, known, minimize, fraction, random.Random(seed)) for m in known}
+    takers = [number for number, found in taken.items() if found is not None]
+    size = min(math.ceil(len(known) * fraction), len(known) // 2)
+    assert len(takers) <= size
+    value = {m.number: m.value for m in known}
+    for number in takers:
+        theirs, own = value[taken[number]], value[number]
+        assert math.isnan(own) or (theirs < own if minimize else theirs > own)
+        better = sum(v < theirs if minimize else v > theirs for v in value.values())
+        assert better < size and not math.isnan(theirs)
+        worse = sum(math.isnan(v) or (v > own if minimize else v < own) for v in value.values())
+        assert math.isnan(own) or worse < size
+
+
+@given(members, st.booleans(), st.integers(0, 99))
+def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, seed):
+    mixed = list(known)
+    random.Random(seed).shuffle(mixed)
+    for m in known:
+        assert donor(m.number, known, minimize, 0.25, chance(seed, 1, 2)) == donor(m.number, mixed, minimize, 0.25, chance(seed, 1, 2))
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=12, unique=True), st.data())
+def test_who_has_nothing_to_give_gives_nothing(found, data):
+    gives = [data.draw(st.booleans()) for _ in found]
+    known = [Member(i, v, g) for i, (v, g) in enumerate(zip(found, gives, strict=True))]
+    worst = max(known, key=lambda m: m.value)
+    taken = donor(worst.number, known, True, 0.5, random.Random(1))
+    assert taken is None or gives[taken]
+    best = min(known, key=lambda m: m.value)
+    assert (donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number) == best.gives
+
+
+def test_the_first_to_come_and_equals_go_on_as_they_are():
+    assert donor(0, [Member(0, math.nan)], True, 0.5, random.Random(1)) is None
+    for number in range(3):
+        assert donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1)) is None
+    assert donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
+
+
+@given(dimensions, st.integers(0, 10**6), st.floats(0, 1))
+def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
+    draw = random.Random(seed)
+    key = drawn(dimension, draw)
+    for _ in range(12):  # up to the bounds and along them
+        key = explored(dimension, key, resample, draw)
+        value = dimension.value(key)
+        if dimension.options:
+            assert value in [option.value for option in dimension.options]
+            continue
+        assert type(value) is (int if dimension.is_integer else float) and math.isfinite(value)
+        assert type(key) is (int if dimension.is_integer else float)
+        if dimension.lower is not None:
+            assert dimension.lower <= key <= dimension.highest and dimension.lower <= value <= dimension.highest
+        else:
+            assert 0 < key < 1
+        if dimension.q is not None:
+            assert abs(value / dimension.q - round(value / dimension.q)) < 1e-9
+
+
+@given(dimensions, st.integers(0, 10**6))
+def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
+    draw = random.Random(seed)
+    key = drawn(dimension, draw)
+    old, new = dimension.value(key), dimension.value(explored(dimension, key, 0.0, draw))
+    if dimension.options:
+        order = [option.value for option in dimension.options]
+        assert abs(order.index(new) - order.index(old)) == (len(order) > 1)
+    elif new in (dimension.lower, dimension.highest) or (dimension.mean is not None and abs(new - dimension.mean) > 5 * dimension.sd):
+        pass  # it was cut off at a bound
+    elif dimension.is_integer or dimension.q is not None:
+        step = dimension.q or 1
+        assert step - 1e-9 <= abs(new - old) <= max(step, 0.2 * abs(old) + step / 2) + 1e-9
+    else:
+        assert new == pytest.approx(0.8 * old, rel=1e-6, abs=1e-7) or new == pytest.approx(1.2 * old, rel=1e-6, abs=1e-7)
+
+
+@given(dimensions, st.integers(0, 10**6))
+def test_the_same_chance_gives_the_same_and_what_is_missing_is_drawn(dimension, seed):
+    key = drawn(dimension, random.Random(seed))
+    first, again = (explored(dimension, key, 0.25, chance(7, seed, 4)) for _ in range(2))
+    assert first == again
+    assert dimension.value(explored(dimension, None, 0.0, random.Random(seed))) is not Ellipsis
