@@ -288,11 +288,22 @@ def predict(bundle: Path, source: str, output: str | None, workers: int) -> None
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 for any free one.")
 @click.option("--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Of a request; a larger one gets 413.")
 @click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request; likewise.")
-def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int) -> None:
-    """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict. Needs no Ray."""
-    from sweeps.serving.server import serve as serve_bundle
+@click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this one alone]")
+@click.option("--address", default=None, help="A Ray cluster's address, for the replicas; by default a Ray of their own.")
+def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, replicas: int | None, address: str | None) -> None:
+    """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict. Needs no Ray, unless by several replicas or on a cluster."""
 
-    serve_bundle(bundle, host, port, lambda line: click.echo(line, err=True), max_bytes, max_rows)
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    if replicas is None and address is None:
+        from sweeps.serving import server
+
+        server.serve(bundle, host, port, say, max_bytes, max_rows)
+    else:
+        from sweeps.serving import replicas as under_ray
+
+        under_ray.serve(bundle, host, port, say, max_bytes, max_rows, replicas or 1, address)
 
 
 @main.command("ls")

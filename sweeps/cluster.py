@@ -33,6 +33,7 @@ DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", "
 ANSWER_WITHIN = 60.0
 SPARE_CPUS = 1
 LOOK_EVERY = 1.0
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,14 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
     if ray.is_initialized():
         yield _joined(False, roots)
         return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
         if address:
             reach(address)
-            shipped = environment(space, roots, Path(stage))
-            try:
-                ray.init(address=address, runtime_env=shipped, **quiet)
-            except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
-                why = _in_a_line(e)
-                raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {why}")) from e
+            join(address, environment(space, roots, Path(stage)))
         else:
             cpus = int(machine.detect()["CPU"]) + SPARE_CPUS
             # "local": not one that RAY_ADDRESS or `ray start` offers
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
@@ -176,6 +171,24 @@ def reach(address: str) -> None:
             raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {e}")) from e
 
 
+def join(address: str, shipped: dict[str, Any]) -> None:
+    """Connect to a cluster.
+
+    Args:
+        shipped: Ray's runtime environment.
+
+    Raises:
+        InputError: it cannot be joined.
+    """
+    import ray
+
+    try:
+        ray.init(address=address, runtime_env=shipped, **QUIET)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
+        why = _in_a_line(e)
+        raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {why}")) from e
+
+
 def _in_a_line(error: Exception) -> str:
     """Why Ray did not join. Its text on two versions has a paragraph, the cluster's and this process's under each other."""
     lines = [line.strip() for line in str(error.__cause__ or error).strip().splitlines() if line.strip()]
@@ -206,8 +219,13 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
             f"the code beside the space file is {size / 2**20:.0f} MB, more than {MOST_BYTES >> 20} MB can be shipped; move it to a folder"
         )
         raise InputError(Problem("--address", f"{text} of its own, or install it on the cluster"))
+    return {"working_dir": str(stage), **own_code()}
+
+
+def own_code() -> dict[str, Any]:
+    """The part of a runtime environment that brings sweeps itself."""
     own = [str(file.parent) for name in ("sweeps", "trainers") if (file := refs.source_of(name)) is not None]
-    return {"working_dir": str(stage), "py_modules": own, "excludes": ["__pycache__"]}
+    return {"py_modules": own, "excludes": ["__pycache__"]}
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
@@ -250,25 +268,34 @@ def check_storage(folder: Path) -> None:
     Raises:
         InputError: naming each node that does not.
     """
+    if problems := unseen(folder.parent, who_sees(folder / ORIGIN)):
+        raise InputError(problems)
+
+
+def who_sees(file: Path) -> dict[str, bool | None]:
+    """By the address of each node: whether it sees this file, and the same; None if it did not answer.
+
+    Raises:
+        InputError: a node cannot run the shipped code.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    expected = (folder / ORIGIN).read_bytes()
+    expected = file.read_bytes()
     asked = {}
     look = ray.remote(num_cpus=0, max_retries=0)(_sees)
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[look.options(scheduling_strategy=there).remote(str(folder / ORIGIN), expected)] = node["NodeManagerAddress"]
+            asked[look.options(scheduling_strategy=there).remote(str(file), expected)] = node["NodeManagerAddress"]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
     seen: dict[str, bool | None] = {asked[ref]: None for ref in silent}
     for ref in answered:
         try:
             seen[asked[ref]] = ray.get(ref)
         except ray.exceptions.RayError as e:
-            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the shipped code: {_last_line(e)}")) from e
-    if problems := unseen(folder, seen):
-        raise InputError(problems)
+            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the shipped code: {last_line(e)}")) from e
+    return seen
 
 
 def _sees(file: str, expected: bytes) -> bool:
@@ -279,19 +306,19 @@ def _sees(file: str, expected: bytes) -> bool:
         return False
 
 
-def unseen(folder: Path, seen: dict[str, bool | None]) -> list[Problem]:
+def unseen(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
     """What is wrong with the storage, from whether each node sees the folder; None for one that did not answer."""
     problems = []
     for node, there in seen.items():
         if there is None:
             problems.append(Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s"))
         elif not there:
-            text = f"{folder.parent} is not the same folder on node {node}; with --address it must lie on storage that every node shares"
-            problems.append(Problem("--dir", text))
+            text = f"{shared} is not the same folder on node {node}; with --address it must lie on storage that every node shares"
+            problems.append(Problem(place, text))
     return problems
 
 
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
 
 

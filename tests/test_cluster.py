@@ -20,6 +20,7 @@ from sweeps import cluster
 from sweeps.errors import InputError
 from sweeps.space import load
 from tests.commands import command
+from tests.serving.slow import exported, post, rows, started
 from tests.waiting import wait_until
 
 LOOP = """\
@@ -92,8 +93,9 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
 
 
 def test_a_node_without_the_folder_is_named(tmp_path):
-    problems = cluster.unseen(tmp_path / "one", {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
+    problems = cluster.unseen(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
     assert [p.place for p in problems] == ["--dir", "--address"]
+    assert cluster.unseen(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
     assert f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text and "every node shares" in problems[0].text
     assert "10.0.0.3 did not answer" in problems[1].text
 
@@ -181,3 +183,26 @@ def test_a_cluster_that_wants_a_token_refuses_who_has_none(two_nodes, project, t
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2 and err.startswith("--address: ") and "Traceback" not in err, err
     assert not list((tmp_path / "runs").glob("shipped*"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_bundle_is_served_on_a_cluster_which_is_left_as_it_was(two_nodes, tmp_path, monkeypatch):
+    address, token = two_nodes
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+
+    def refused(*options: object) -> str:
+        process = command("serve", path, "--address", address, "--port", free_port(), *options)
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == 2, err
+        return err
+
+    with exported(tmp_path, "cluster") as (path, kept):
+        process, url = started(path, "--address", address, "--replicas", "2", "--port", str(free_port()))
+        assert [row["probability_yes"] for row in post(url, rows(kept["raw"]))] == pytest.approx(kept["expected"], rel=1e-12)
+        assert refused().startswith("--address: Ray Serve runs on this cluster already")
+        assert len(post(url, rows(kept["raw"]))) == 6
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, process.stderr.read()
+        # which also says that no Serve was found there
+        assert refused("--replicas", "9") == "--replicas: 9: each takes a CPU, and the cluster has 4\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pydantic_core
 from fastapi import FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
@@ -27,9 +27,14 @@ PATHS = ("/predict", "/health", "/schema", "/metrics")
 
 
 class Metrics:
-    """What Prometheus is told, in a registry of its own."""
+    """What Prometheus is told, in a registry of its own.
 
-    def __init__(self) -> None:
+    Args:
+        replica: one of several that answer at one address; every series names it, so that what each was asked adds up.
+    """
+
+    def __init__(self, replica: str | None = None) -> None:
+        self.replica = replica
         self.registry = CollectorRegistry()
         where: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("sweeps_requests", "Requests answered.", ["path", "status"], **where)
@@ -37,6 +42,13 @@ class Metrics:
         self.rows = Counter("sweeps_rows", "Rows predicted.", **where)
         self.batch = Histogram("sweeps_batch_rows", "Rows that the model was asked at once.", buckets=[4**i for i in range(8)], **where)
         self.working = Gauge("sweeps_requests_in_flight", "Requests to /predict that are not answered yet.", **where)
+
+    def collect(self) -> Iterator[Metric]:
+        """For `generate_latest`."""
+        for family in self.registry.collect():
+            if self.replica is not None:
+                family.samples = [s._replace(labels={"replica": self.replica, **s.labels}) for s in family.samples]
+            yield family
 
 
 def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
@@ -64,15 +76,16 @@ def _plain(values: np.ndarray) -> list[Any]:
     return values.tolist()
 
 
-def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = checks.MAX_ROWS) -> FastAPI:
+def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = checks.MAX_ROWS, replica: str | None = None) -> FastAPI:
     """The application that serves a bundle.
 
     Args:
         bundle: loaded.
         max_bytes: of a request's body; a larger one is answered 413.
         max_rows: of a request; likewise.
+        replica: its name, if several answer at one address.
     """
-    metrics, manifest = Metrics(), bundle.manifest
+    metrics, manifest = Metrics(replica), bundle.manifest
 
     def answered(batch: list[Rows]) -> list[bytes]:
         metrics.batch.observe(sum(rows.count for rows in batch))
@@ -140,7 +153,7 @@ def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = 
 
     @app.get("/metrics", summary="For Prometheus")
     async def told() -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     return app
 

@@ -36,19 +36,24 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], max_by
     from sweeps.bundle import load_bundle
 
     app = make_app(load_bundle(bundle), max_bytes, max_rows)
-    with _listening(host, port) as listener:
+    with listening(host, port) as listener:
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         server = uvicorn.Server(config)
         real = listener.getsockname()[1]
-        shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
-        say(f"serving {bundle} at http://{shown}:{real} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
+        say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
         # uvicorn, when it has drained, raises the signal again that ended it: that is how it should end, so nothing more happens
         signal.signal(signal.SIGTERM, lambda *_: None)
         with contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def url_of(host: str, port: int) -> str:
+    """Where a server is reached that listens on `host`."""
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"
+
+
+def listening(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
     Raises:

@@ -2,71 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
-import sys
 import threading
 import urllib.error
-import urllib.request
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
-import made
-
-from sweeps.bundle import export
 from tests.commands import command
+from tests.serving.slow import exported, post, rows, started
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
 
-SLOW = """
-
-def load_slow(folder):
-    import os, time
-    model = load(folder)
-    def predict(features):
-        if len(features) == 3:
-            open(os.environ["SWEEPS_TEST_BEGUN"], "w").close()
-            while not os.path.exists(os.environ["SWEEPS_TEST_GO"]):
-                time.sleep(0.01)
-        return Model.predict(model, features)
-    model.predict = predict
-    return model
-"""
-
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served")
-    with pytest.MonkeyPatch.context() as patch:
-        kept = made.ingredients(folder, patch, "served")
-        module = folder / "model_served.py"
-        module.write_text(module.read_text() + SLOW)
-        kept["load"] = "model_served:load_slow"
-        yield export(folder / "bundle", **kept), kept
-
-
-def started(bundle: Path, *options: str):
-    """The process, and the address that it prints."""
-    process = command("serve", bundle, "--port", "0", *options)
-    line = process.stderr.readline()
-    assert line.startswith(f"serving {bundle} at http://"), line + process.stderr.read()
-    return process, line.split(" at ")[1].split(" ")[0]
-
-
-def rows(frame: pd.DataFrame) -> bytes:
-    return json.dumps({"records": json.loads(frame.to_json(orient="records", double_precision=15))}).encode()
-
-
-def post(url: str, body: bytes):
-    request = urllib.request.Request(f"{url}/predict", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())["predictions"]
+    with exported(tmp_path_factory.mktemp("served"), "served") as found:
+        yield found
 
 
 def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monkeypatch):

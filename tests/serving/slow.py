@@ -1,0 +1,62 @@
+"""A bundle on disk whose model can be held up, and a server of it as a user starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import urllib.request
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
+import made
+
+from sweeps.bundle import export
+from tests.commands import command
+
+SLOW = """
+
+def load_slow(folder):
+    import os, time
+    model = load(folder)
+    def predict(features):
+        if len(features) == 3:
+            open(os.environ["SWEEPS_TEST_BEGUN"], "w").close()
+            while not os.path.exists(os.environ["SWEEPS_TEST_GO"]):
+                time.sleep(0.01)
+        return Model.predict(model, features)
+    model.predict = predict
+    return model
+"""
+
+
+@contextlib.contextmanager
+def exported(folder: Path, tag: str):
+    """A bundle, and the arguments of its export."""
+    with pytest.MonkeyPatch.context() as patch:
+        kept = made.ingredients(folder, patch, tag)
+        module = folder / f"model_{tag}.py"
+        module.write_text(module.read_text() + SLOW)
+        kept["load"] = f"model_{tag}:load_slow"
+        yield export(folder / "bundle", **kept), kept
+
+
+def started(bundle: Path, *options: str):
+    """The process, and the address that it prints."""
+    process = command("serve", bundle, "--port", "0", *options)
+    line = process.stderr.readline()
+    assert line.startswith(f"serving {bundle} at http://"), line + process.stderr.read()
+    return process, line.split(" at ")[1].split(" ")[0]
+
+
+def rows(frame: pd.DataFrame) -> bytes:
+    return json.dumps({"records": json.loads(frame.to_json(orient="records", double_precision=15))}).encode()
+
+
+def post(url: str, body: bytes):
+    request = urllib.request.Request(f"{url}/predict", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())["predictions"]
