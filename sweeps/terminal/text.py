@@ -84,8 +84,9 @@ def curve(values: Sequence[float], size: int = CURVE) -> str:
     if not finite:
         return ""
     picked = values if len(values) <= size else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
-    low, spread = min(finite), (max(finite) - min(finite)) or 1.0
-    return "".join(BARS[min(7, int((v - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
+    low = min(finite) / 2  # of halves the difference is never infinite
+    spread = max(finite) / 2 - low or 1.0
+    return "".join(BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
 
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
