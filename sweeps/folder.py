@@ -51,7 +51,7 @@ def save_space(folder: Path, space: Space, began: float, **more: str | None) -> 
         more: what else a driver that takes it up must know; never a password.
     """
     (folder / "space.yaml").write_text(space.text)
-    origin: dict[str, Any] = {"base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
+    origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
     write(folder / ORIGIN, json.dumps(origin | more | _limits(space), indent=2) + "\n")
 
 
@@ -88,7 +88,13 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     for root in (cwd, base):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    return space_file.load(folder / "space.yaml", overrides, base=base), (base, cwd)
+    return _loaded(folder, overrides, base), (base, cwd)
+
+
+def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
+    """The space of a sweep's folder; where the file says no name, with that of the file as it was called."""
+    space = space_file.load(folder / "space.yaml", overrides, base=base)
+    return replace(space, name=saved_origin(folder).get("name", space.name))
 
 
 def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
@@ -120,7 +126,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
     if not (more or overrides):
         return space, roots
-    changed = space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base)
+    changed = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base)
     if changed.scheduler != space.scheduler:
         rule = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
         raise InputError(Problem("limits.max_trials", f"{rule}, got {changed.limits.max_trials}"))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sweeps import InputError
-from sweeps.folder import new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
+from sweeps.folder import ORIGIN, new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
 from sweeps.space import known_fits, load
 
 SPACE = """\
@@ -101,3 +102,20 @@ def test_a_uri_is_kept_without_its_password():
     assert without_password("https://me:s3:cr@et@host/path") == "https://me@host/path"
     for uri in ("sqlite:////tmp/a:b@c.db", "http://host:5000", "databricks", "./mlruns"):
         assert without_password(uri) == uri
+
+
+def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_path):
+    from sweeps.search.study import Ledger
+
+    file = tmp_path / "task.yaml"
+    lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")
+    file.write_text("\n".join(("trainer: xgboost", *lines, "limits: {max_trials: 2}", "space: {params: {eta: {uniform: [0, 1]}}}")))
+    space = load(file)
+    folder = new_folder(tmp_path, space.name, 0.0)
+    save_space(folder, space, 0.0)
+    Ledger(folder, space, ()).next()
+    assert saved_space(folder)[0].name == taken_up(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
+    assert len(Ledger(folder, saved_space(folder)[0], ()).results()) == 1
+    origin = json.loads((folder / ORIGIN).read_text())
+    (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before
+    assert len(Ledger(folder, saved_space(folder)[0], ()).results()) == 1

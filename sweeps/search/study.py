@@ -247,7 +247,9 @@ class Ledger:
                 journal = (folder / JOURNAL).resolve()
                 cut_torn_tail(journal)
                 self._journal: _Journal | None = _Journal(str(journal), lock_obj=_NoLock())
-                kept, name = optuna.storages.JournalStorage(self._journal), space.name
+                kept = optuna.storages.JournalStorage(self._journal)
+                there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
+                name = there[0].study_name if there else space.name
             else:
                 self._journal, kept, name = None, storage.connect(place[0]), place[1]
             self.study = optuna.create_study(
