@@ -144,7 +144,6 @@ class _Forward(logging.Handler):
 
 def main() -> None:
     """Write what the driver says, until it closes or is gone."""
-    os.nice(NICE)
     for one in (signal.SIGINT, signal.SIGTERM):  # meant for the driver, which ends its sweep gently and has more to say then
         signal.signal(one, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
@@ -158,6 +157,9 @@ def main() -> None:
     chatter.set_environment()
     logging.basicConfig(handlers=[_Forward(say)], level=logging.WARNING)
     logging.captureWarnings(True)
+    import mlflow.tracking  # noqa: F401 - before it is put behind: a short sweep would wait for it
+
+    os.nice(NICE)
     pipe = sys.stdin.buffer
     given = pickle.load(pipe)
     tracker = _Worker(*given, say=say)
