@@ -203,7 +203,8 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
     from sweeps.space import load
 
     there = machine.detect() if resources is None else machine.parse_resources(resources)
-    made = plan_space(load(file, tuple(overrides)), there, free=free_at(root))
+    memory = machine.memory() if resources is None else None
+    made = plan_space(load(file, tuple(overrides)), there, free=free_at(root), memory=memory)
     width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
     click.echo(json.dumps(made.to_json()) if as_json else render(made, width, "--resources" if resources else "this machine"))
 

@@ -19,6 +19,7 @@ import psutil
 from sweeps import leftovers, machine, refs
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN
+from sweeps.resources import parked_cpus
 from sweeps.shell import resume_of
 from sweeps.space import Space
 from sweeps.space.spec import references
@@ -32,6 +33,8 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", "sweeps-runs", "mlru
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 SPARE_CPUS = 1
+# Ray ends idle processes above this number of theirs, by default its CPUs: then each chain that is fitted starts them anew.
+IDLE_PROCESSES = 8
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
@@ -45,15 +48,27 @@ class Joined:
         roots: folders in which the workers look for the user's modules; none where the code was shipped to them.
         nodes: the resources of each node.
         total: the resources of all nodes.
+        parked: CPUs that ours counts beyond those there are.
 
-    Ours counts one CPU more than there are, which `nodes` and `total` leave out: the tasks of a fit find room there while gangs hold all
-    others. Who computes when is the pool's account alone.
+    Of ours `nodes` and `total` are what there is. It counts one CPU more, where the tasks of a fit find room while gangs hold all others,
+    and those on which idle gangs stay. Who computes when is the pool's account alone.
     """
 
     ours: bool
     roots: tuple[str, ...]
     nodes: tuple[dict[str, float], ...]
     total: dict[str, float]
+    parked: int = 0
+
+    @property
+    def room(self) -> dict[str, float] | None:
+        """What gangs may hold together, idle ones as well, see `sweeps.gangs.account.decide`; None where that is what there is."""
+        return {**self.total, "CPU": self.total["CPU"] + self.parked} if self.ours else None
+
+    @property
+    def cpus(self) -> float | None:
+        """On how many CPUs Ray Data may run its tasks at once; None where Ray counts no more than there are."""
+        return self.total["CPU"] if self.ours else None
 
 
 @contextlib.contextmanager
@@ -74,21 +89,24 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
     if ray.is_initialized():
         yield _joined(False, roots)
         return
+    parked = 0
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
         if address:
             reach(address)
             join(address, environment(space, roots, Path(stage)))
         else:
-            cpus = int(machine.detect()["CPU"]) + SPARE_CPUS
+            cpus = int(machine.detect()["CPU"])
+            parked = parked_cpus(cpus, machine.memory())
+            os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             # "local": not one that RAY_ADDRESS or `ray start` offers
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
+            ray.init(address="local", num_cpus=cpus + SPARE_CPUS + parked, include_dashboard=False, **QUIET)
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
     try:
         if address:
             check_storage(folder)
-        yield _joined(address is None, () if address else roots)
+        yield _joined(address is None, () if address else roots, parked)
     except BaseException:
         session = None  # its logs may tell why
         raise
@@ -143,15 +161,15 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _joined(ours: bool, roots: Iterable[Path]) -> Joined:
+def _joined(ours: bool, roots: Iterable[Path], parked: int = 0) -> Joined:
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
     total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
     if ours:
-        total["CPU"] -= SPARE_CPUS
-        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS} for node in nodes)
-    return Joined(ours, tuple(map(str, roots)), nodes, total)
+        total["CPU"] -= SPARE_CPUS + parked
+        nodes = tuple({**node, "CPU": node["CPU"] - SPARE_CPUS - parked} for node in nodes)
+    return Joined(ours, tuple(map(str, roots)), nodes, total, parked)
 
 
 def reach(address: str) -> None:

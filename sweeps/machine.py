@@ -76,6 +76,15 @@ def cpus(cgroup: Path) -> int:
     return int(min(filter(None, limits), default=everything))
 
 
+def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes of memory: the container's limit where it has one, else the machine's."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    for name in ("memory/memory.limit_in_bytes", "memory.max"):
+        with contextlib.suppress(OSError, ValueError):  # `max` is no limit
+            limits.append(float((cgroup / name).read_text()))
+    return min(limits)
+
+
 def _quota(cgroup: Path) -> float | None:
     """CPUs that a container's quota comes to; None without one."""
     quota, period = cgroup / "cpu" / "cpu.cfs_quota_us", cgroup / "cpu" / "cpu.cfs_period_us"

@@ -311,12 +311,13 @@ class _Sweep:
         here = cluster.at_driver()
         job = job_of(space, joined.roots)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
-        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.ours)
+        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
         room = concurrency(space.shapes, joined.total, space.limits.max_trials)
         at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
         if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
             pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
-        keeper = prepared.start(joined.roots, self.folder, tuple(sorted({shape.workers for shape in space.shapes})), here)
+        workers = tuple(sorted({shape.workers for shape in space.shapes}))
+        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here)
         try:
             self._say("reading the data")
             facts = self._ask(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))

@@ -127,7 +127,7 @@ def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, re
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.ours)
-    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), here)
+    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here)
     try:
         facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
         if fingerprint is not None and facts.fingerprint != fingerprint:

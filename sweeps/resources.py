@@ -8,6 +8,9 @@ from typing import Any
 
 # Ray rounds resources to 1/10000; a sum of fractions must not be refused for its last bit.
 EPSILON = 1e-6
+# Idle gangs stay, with their processes, while others work: as many CPUs of them as there are, within these bounds.
+MOST_PARKED = 8
+MEMORY_A_PARKED_CPU = 2 * 2**30
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,8 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
     """`max_concurrent_trials: auto`: as many as fit of the smallest shape, no more than there are trials."""
     return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
+
+
+def parked_cpus(cpus: int, memory: float) -> int:
+    """How many CPUs idle gangs may hold beyond those there are, on a machine with so much memory, in bytes."""
+    return max(0, int(min(cpus, MOST_PARKED, memory // MEMORY_A_PARKED_CPU - cpus)))

@@ -10,6 +10,8 @@ from tests.commands import end_all
 from tests.waiting import wait_until
 
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+# Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts them anew
+os.environ.setdefault("RAY_num_workers_soft_limit", "8")
 
 
 @pytest.fixture(scope="session")

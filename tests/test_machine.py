@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.machine import cpus, detect, gpus, parse_resources
+from sweeps.machine import cpus, detect, gpus, memory, parse_resources
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,19 @@ def test_this_machine_has_the_cpus_that_ray_would_find(monkeypatch):
     assert detect()["CPU"] == utils.get_num_cpus()
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3, "disk": 1}')
     assert detect() | {"GPU": 0} == {"CPU": 3, "GPU": 0, "disk": 1}
+
+
+def test_memory_is_the_containers_where_it_has_a_limit(tmp_path):
+    whole = memory(tmp_path)
+    assert whole > 2**28
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory(tmp_path) == whole
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert memory(tmp_path) == 2**20
+    (tmp_path / "memory.max").unlink()
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("2097152\n")
+    assert memory(tmp_path) == 2**21
 
 
 @pytest.mark.parametrize("visible, count", [(None, 2), ("", 0), ("NoDevFiles", 0), ("1", 1), ("0,1,2", 2)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -44,6 +45,13 @@ def test_quickstart_prints_one_object_and_nothing_else(quickstart):
     assert result["fits"] == 2
     assert result["best"]["value"] < 0.3 and result["best"]["test"] < 0.4
     assert Path(result["bundle"]).is_dir() and Path(result["dir"]).parent == root
+
+
+def test_quickstart_starts_no_gang_twice(quickstart):
+    """Two gangs of one and one of two: an idle one stays while those of the other shape work."""
+    _, result, _ = quickstart
+    logs = [log.read_text() for log in Path(result["dir"]).glob("trials/*/logs/rank-0.log")]
+    assert len(logs) == 16 and {gang for log in logs for gang in re.findall(r"on (gang-\d+)", log)} <= {"gang-001", "gang-002", "gang-003"}
 
 
 def test_quickstart_is_in_mlflow_as_it_happened(quickstart):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.resources import at_once, concurrency, fits, minus, shape_of
+from sweeps.resources import at_once, concurrency, fits, minus, parked_cpus, shape_of
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 
@@ -48,3 +48,8 @@ def test_a_part_of_a_gpu_lies_on_one_gpu():
     assert at_once(of(0.25, 3), {"CPU": 8, "GPU": 2}) == 2
     assert at_once(of(1 / 3), {"CPU": 8, "GPU": 1}) == 3
     assert at_once(of(2), {"CPU": 8, "GPU": 4}) == 2
+
+
+@pytest.mark.parametrize("cpus, memory, parked", [(2, 24e9, 2), (64, 1e12, 8), (2, 8e9, 1), (2, 4e9, 0), (16, 24e9, 0), (2, 1e300, 2)])
+def test_idle_gangs_stay_where_there_is_memory_for_their_processes(cpus, memory, parked):
+    assert parked_cpus(cpus, memory) == parked

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.data import ExecutionResources
 
 from sweeps.data.load import Splits
 from sweeps.data.preprocess import Fitted, data_key, fit_chain
@@ -102,12 +103,16 @@ class _Keeper:
         roots: folders of the user's modules.
         folder: the sweep's.
         workers: every number of workers that a trial can have.
+        cpus: on which Ray Data may run its tasks, where Ray counts more than there are.
     """
 
-    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...]):
+    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...], cpus: float | None = None):
         self.shelf, self.workers = Shelf(Path(folder)), workers
         sys.path[:0] = [r for r in roots if r not in sys.path]
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        if cpus is not None:
+            context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
         self.variants: Variants
         self.prepared: dict[str, dict[str, Any]] = {}
         self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
@@ -203,6 +208,6 @@ class _Keeper:
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
 
 
-def start(roots: tuple[str, ...], folder: Path, workers: tuple[int, ...], where: Any = "DEFAULT") -> Any:
+def start(roots: tuple[str, ...], folder: Path, workers: tuple[int, ...], cpus: float | None = None, where: Any = "DEFAULT") -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
-    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers)
+    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus)

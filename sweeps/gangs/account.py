@@ -89,7 +89,7 @@ def decide(
     gangs: Sequence[GangState],
     granted: Sequence[Mapping[str, float]],
     line: Sequence[Request],
-    spare: bool = False,
+    room: Mapping[str, float] | None = None,
 ) -> Action:
     """The next thing to do. Ask again after doing it.
 
@@ -100,8 +100,9 @@ def decide(
         gangs: every gang that holds resources.
         granted: what running fits hold.
         line: the requests, first come first.
-        spare: Ray counts a CPU more than there are, on which the tasks of a fit find room. Then an idle gang, which computes nothing,
-            lends its CPUs to a fit, and need not be closed for one; else Ray would not start the fit's tasks while gangs hold every CPU.
+        room: what all gangs may hold together, where Ray counts more CPUs than there are and one more for the tasks of a fit. Then an idle
+            gang, which computes nothing, lends its CPUs to a fit or to another gang, and is closed only when there is no room any more.
+            None where Ray counts what there is: then gangs and fits hold no more than that together.
     """
     if not line:
         return Wait()
@@ -110,17 +111,17 @@ def decide(
         return Refuse(head)
     idle = sorted((g for g in gangs if g.phase is Phase.IDLE), key=lambda g: g.used)
     at_work = [*(g.shape.total for g in gangs if g.phase is Phase.BUSY), *granted]
-    if spare and not fits(head.need, minus(cluster, at_work)):
+    if room is not None and not fits(head.need, minus(cluster, at_work)):
         return Wait()  # what idle gangs hold may be lent
-    if spare and head.shape is None:
+    if room is not None and head.shape is None:
         return Start(head)
     if same := [g for g in idle if g.shape == head.shape]:
         # the one that has this data, else the one used last: it has the warmest caches
         return Reuse(head, max(same, key=lambda g: (head.key in g.keys, g.used)).id)
-    tasks = [] if spare else granted
-    if fits(head.need, minus(cluster, [*(g.shape.total for g in gangs), *tasks])):
+    room, tasks = (cluster, granted) if room is None else (room, [])
+    if fits(head.need, minus(room, [*(g.shape.total for g in gangs), *tasks])):
         return Start(head)
-    coming = minus(cluster, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *tasks])
+    coming = minus(room, [*(g.shape.total for g in gangs if g.phase is not Phase.CLOSING), *tasks])
     short = {name for name, amount in head.need.items() if amount > coming.get(name, 0.0) + EPSILON}
     helping = [g for g in idle if any(g.shape.total.get(name) for name in short)]
     return Evict(helping[0].id) if helping else Wait()

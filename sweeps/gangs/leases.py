@@ -91,13 +91,15 @@ class Leases:
         job: what the gangs run.
         cluster: all resources there are.
         storage: folder for what Ray Train writes.
-        spare: see `account.decide`.
+        room: see `account.decide`.
         spawn: runs a coroutine in the background.
         threads: for what blocks.
     """
 
-    def __init__(self, job: Job, cluster: dict[str, float], storage: str, spare: bool, spawn: Any, threads: ThreadPoolExecutor):
-        self.job, self.cluster, self.storage, self.spare, self.spawn, self.threads = job, cluster, storage, spare, spawn, threads
+    def __init__(
+        self, job: Job, cluster: dict[str, float], storage: str, room: dict[str, float] | None, spawn: Any, threads: ThreadPoolExecutor
+    ):
+        self.job, self.cluster, self.storage, self.room, self.spawn, self.threads = job, cluster, storage, room, spawn, threads
         self.gangs: dict[str, Gang] = {}
         self._line: list[tuple[Request, asyncio.Future]] = []
         self._granted: dict[int, dict[str, float]] = {}
@@ -187,7 +189,7 @@ class Leases:
         while True:
             self._line = [(r, f) for r, f in self._line if not f.done()]
             states = [GangState(g.id, g.shape, g.phase, g.used, frozenset(k for k, _ in g.kept)) for g in self.gangs.values()]
-            match account.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line], self.spare):
+            match account.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line], self.room):
                 case Reuse(_, gang_id):
                     gang = self.gangs[gang_id]
                     gang.phase, gang.used = Phase.BUSY, next(self._count)

@@ -78,13 +78,19 @@ class _Pool:
     """See the module. An asyncio actor: every method runs on one event loop, and none blocks it."""
 
     def __init__(
-        self, job: Job, cluster: dict[str, float], storage: str, max_failures: int, environment: dict[str, str], spare: bool = False
+        self,
+        job: Job,
+        cluster: dict[str, float],
+        storage: str,
+        max_failures: int,
+        environment: dict[str, str],
+        room: dict[str, float] | None = None,
     ):
         os.environ.update(environment)
         self.job, self.max_failures = job, max_failures
         self.spawn = Background()
         self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
-        self.leases = Leases(job, cluster, storage, spare, self.spawn, self.threads)
+        self.leases = Leases(job, cluster, storage, room, self.spawn, self.threads)
         self.labels = Labels()
         self.keeper: Any = None
         self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other

@@ -25,7 +25,7 @@ class Gangs:
     Attributes:
         started: how many; None where it is not known beforehand.
         bound: whether it is certain that there will be no more.
-        beside: whether the shapes fit side by side, so that no gang is closed to make room for one of another shape.
+        beside: whether all of them stay, so that none is closed to make room for one of another shape.
     """
 
     started: int | None
@@ -33,7 +33,14 @@ class Gangs:
     beside: bool
 
 
-def gangs(space: Space, shapes: Sequence[Expected], lengths: Sequence[int], cluster: Mapping[str, float], limit: int) -> Gangs:
+def gangs(
+    space: Space,
+    shapes: Sequence[Expected],
+    lengths: Sequence[int],
+    cluster: Mapping[str, float],
+    limit: int,
+    room: Mapping[str, float] | None = None,
+) -> Gangs:
     """Gangs that a sweep starts, if no worker dies.
 
     Args:
@@ -42,13 +49,14 @@ def gangs(space: Space, shapes: Sequence[Expected], lengths: Sequence[int], clus
         lengths: steps that the first trials take, for the order in which they end; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
+        room: see `sweeps.gangs.account.decide`.
     """
     wanted = [(e.shape, min(limit, e.most, max(1, at_once(e.shape, cluster)))) for e in shapes if e.most]
     together: dict[str, float] = {}
     for shape, number in wanted:
         for name, amount in shape.total.items():
             together[name] = together.get(name, 0.0) + amount * number
-    if len(wanted) == 1 or fits(together, cluster):
+    if len(wanted) == 1 or fits(together, room or cluster):
         return Gangs(sum(number for _, number in wanted), True, True)
     trials = space.limits.max_trials
     if any(e.least != e.most for e in shapes) or trials * limit > SIMULATED:
@@ -56,10 +64,12 @@ def gangs(space: Space, shapes: Sequence[Expected], lengths: Sequence[int], clus
     open_ = {dim.name for dim in space.dimensions if not dim.is_grid}
     of_cell = [shapes_of(pinned(space.sections.get("scaling", {}), cell, open_), space.trainer.backend)[0] for cell in space.cells]
     order = [of_cell[i] for i in itertools.islice(itertools.chain.from_iterable(rounds(space.cells)), trials)]
-    return Gangs(simulate(order, lengths, cluster, limit), False, False)
+    return Gangs(simulate(order, lengths, cluster, limit, room), False, False)
 
 
-def simulate(order: Sequence[Shape], lengths: Sequence[int], cluster: Mapping[str, float], limit: int) -> int:
+def simulate(
+    order: Sequence[Shape], lengths: Sequence[int], cluster: Mapping[str, float], limit: int, room: Mapping[str, float] | None = None
+) -> int:
     """How many gangs the pool's account starts for trials of these shapes, one begun as soon as another ends.
 
     Args:
@@ -67,6 +77,7 @@ def simulate(order: Sequence[Shape], lengths: Sequence[int], cluster: Mapping[st
         lengths: how long each takes; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
+        room: see `sweeps.gangs.account.decide`.
     """
     gangs: dict[str, GangState] = {}
     line: list[Request] = []
@@ -76,7 +87,7 @@ def simulate(order: Sequence[Shape], lengths: Sequence[int], cluster: Mapping[st
         while begun < len(order) and len(line) + len(running) < limit:
             line.append(Request(begun, order[begun].total, order[begun]))
             begun += 1
-        match account.decide(cluster, list(gangs.values()), (), line):
+        match account.decide(cluster, list(gangs.values()), (), line, room):
             case Reuse(_, name):
                 pass
             case Start():

@@ -14,7 +14,7 @@ from sweeps.plan.disk import Disk, Table, disk
 from sweeps.plan.gangs import Gangs, gangs
 from sweeps.plan.room import PLENTY, never_fits
 from sweeps.plan.steps import Steps, lengths, steps
-from sweeps.resources import at_once, concurrency
+from sweeps.resources import at_once, concurrency, parked_cpus
 from sweeps.search.cells import Cell
 from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Dimension, Space
@@ -102,7 +102,9 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     return ends | ({} if dim.q in (None, 1) else {"q": dim.q})
 
 
-def plan(space: Space, resources: Mapping[str, float], table: Table | None = None, free: int | None = None) -> Plan:
+def plan(
+    space: Space, resources: Mapping[str, float], table: Table | None = None, free: int | None = None, memory: float | None = None
+) -> Plan:
     """What a sweep of this space will come to on a machine.
 
     Args:
@@ -110,6 +112,7 @@ def plan(space: Space, resources: Mapping[str, float], table: Table | None = Non
         resources: the machine's, such as `{"CPU": 8, "GPU": 2}`.
         table: what is known of the data, for the disk; None for what the space file tells.
         free: bytes free where the sweep's folder will be.
+        memory: the machine's, in bytes; enough by default.
 
     Raises:
         InputError: a shape needs more than there is.
@@ -123,6 +126,8 @@ def plan(space: Space, resources: Mapping[str, float], table: Table | None = Non
     room = concurrency(space.shapes, cluster, trials)
     limit = min(space.limits.max_concurrent_trials or room, trials)
     scheduler = scheduler_of(space.scheduler)
+    parked = parked_cpus(int(cluster.get("CPU", 0)), PLENTY if memory is None else memory)
+    stay = cluster | {"CPU": cluster.get("CPU", 0.0) + parked}
     return Plan(
         space=space,
         resources=dict(resources),
@@ -132,7 +137,7 @@ def plan(space: Space, resources: Mapping[str, float], table: Table | None = Non
         side_by_side=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
         at_once=limit,
         room=room,
-        gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit),
+        gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit, stay),
         variants=variants(space),
         fits=fits(space, counts),
         steps=steps(scheduler, trials, min(limit, room), space.search.seed),

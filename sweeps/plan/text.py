@@ -171,10 +171,10 @@ def _at_once(plan: Plan) -> str:
 def _gangs(plan: Plan) -> str:
     gangs = plan.gangs
     if gangs.started is None:
-        return "not known: shapes do not fit side by side, and one makes room for another"
+        return "not known: idle ones of all shapes do not fit, and one makes room for another"
     if gangs.beside:
         return f"{gangs.started} at most, kept warm from trial to trial"
-    return f"about {gangs.started} started: shapes do not fit side by side, and one makes room for another"
+    return f"about {gangs.started} started: idle ones of all shapes do not fit, and one makes room for another"
 
 
 def _data(plan: Plan) -> list[str]:

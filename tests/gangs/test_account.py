@@ -60,11 +60,23 @@ requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from([1.0, 2.0
 def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
     fit, trial = Request(0, {"CPU": 1.0}), Request(1, shape(2).total, shape(2))
     idle = GangState("a", shape(2), Phase.IDLE)
-    assert decide({"CPU": 2.0}, [idle], [], [fit, trial], spare=True) == Start(fit)
-    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial], spare=True) == Wait()
-    assert decide({"CPU": 2.0}, [idle], [], [trial], spare=True) == Reuse(trial, "a")
+    room = {"CPU": 2.0}
+    assert decide({"CPU": 2.0}, [idle], [], [fit, trial], room) == Start(fit)
+    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial], room) == Wait()
+    assert decide({"CPU": 2.0}, [idle], [], [trial], room) == Reuse(trial, "a")
     busy = GangState("a", shape(2), Phase.BUSY)
-    assert decide({"CPU": 2.0}, [busy], [], [fit], spare=True) == Wait()
+    assert decide({"CPU": 2.0}, [busy], [], [fit], room) == Wait()
+
+
+def test_where_there_is_room_an_idle_gang_stays_while_another_shape_works():
+    one, two = Request(0, shape(1).total, shape(1)), Request(1, shape(2).total, shape(2))
+    idle, busy = GangState("two", shape(2), Phase.IDLE, 1), GangState("one", shape(1), Phase.BUSY, 2)
+    assert decide({"CPU": 2.0}, [idle], [], [one], {"CPU": 4.0}) == Start(one)
+    assert decide({"CPU": 2.0}, [idle, busy], [], [two], {"CPU": 4.0}) == Wait()  # who computes at once has no more than there is
+    assert decide({"CPU": 2.0}, [idle, GangState("one", shape(1), Phase.IDLE, 2)], [], [two], {"CPU": 4.0}) == Reuse(two, "two")
+    other = Request(2, shape(1, 2).total, shape(1, 2))
+    full = [idle, GangState("one", shape(1), Phase.IDLE, 2), GangState("1", shape(1), Phase.IDLE, 3)]
+    assert decide({"CPU": 2.0}, full, [], [other], {"CPU": 4.0}) == Evict("two")
 
 
 def test_the_gang_that_has_the_data_is_preferred():
@@ -75,8 +87,8 @@ def test_the_gang_that_has_the_data_is_preferred():
 
 
 @settings(max_examples=400)
-@given(requests, st.randoms(use_true_random=False), st.booleans())
-def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, spare):
+@given(requests, st.randoms(use_true_random=False), st.sampled_from([None, CLUSTER, {**CLUSTER, "CPU": 7.0}]))
+def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, room):
     """Plays a pool: requests come, gangs work and close at random moments, and everyone is served at last."""
     line = [Request(i, w.total, w) if isinstance(w, Shape) else Request(i, {"CPU": w}) for i, w in enumerate(wanted)]
     coming, waiting = list(line), []
@@ -86,7 +98,7 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, spare):
     clock = 0
     while len(served) < len(line):
         while True:
-            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting, spare)
+            action = decide(CLUSTER, list(gangs.values()), list(granted.values()), waiting, room)
             clock += 1
             if isinstance(action, Reuse):
                 assert gangs[action.gang].phase is Phase.IDLE and gangs[action.gang].shape == action.request.shape
@@ -109,8 +121,8 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, spare):
             work = {name: sum(g.shape.total.get(name, 0) for g in gangs.values() if g.phase is Phase.BUSY) for name in CLUSTER}
             fitting = sum(g["CPU"] for g in granted.values())
             work["CPU"] += fitting
-            held["CPU"] += 0 if spare else fitting
-            assert fits(held, CLUSTER) and fits(work, CLUSTER), "over-committed"
+            held["CPU"] += 0 if room else fitting
+            assert fits(held, room or CLUSTER) and fits(work, CLUSTER), "over-committed"
         events = [("end", g) for g in gangs.values() if g.phase is not Phase.IDLE] + [("fit", i) for i in granted]
         if coming:
             events.append(("come", None))

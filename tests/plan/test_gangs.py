@@ -20,12 +20,13 @@ def test_shapes_that_fit_side_by_side_are_never_closed(make):
     body = "scaling: {num_workers: {grid: [1, 2]}}"
     limited = make(body, limits="max_concurrent_trials: 2")
     assert plan(limited, {"CPU": 6.0}).gangs == Gangs(4, True, True)
-    made = plan(limited, {"CPU": 2.0}).gangs
+    assert plan(limited, {"CPU": 2.0}).gangs == Gangs(3, True, True)  # idle ones stay while others work
+    made = plan(limited, {"CPU": 2.0}, memory=4e9).gangs  # not where memory is short
     assert made.started > 4 and not made.beside
 
 
 def test_shapes_that_the_search_chooses_are_not_reckoned(make):
-    assert plan(make("scaling: {num_workers: {choice: [1, 2]}}"), {"CPU": 2.0}).gangs == Gangs(None, False, False)
+    assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).gangs == Gangs(None, False, False)
 
 
 def test_a_gang_makes_room_for_another():
@@ -34,6 +35,7 @@ def test_a_gang_makes_room_for_another():
     assert simulate([two] * 5, [3, 1], {"CPU": 2.0}, 2) == 1
     assert simulate([one, two] * 3, [1], {"CPU": 2.0}, 1) == 6
     assert simulate([one, one, two, two, one, one], [1], {"CPU": 2.0}, 2) == 5
+    assert simulate([one, one, two, two, one, one], [1], {"CPU": 2.0}, 2, {"CPU": 4.0}) == 3
 
 
 orders = st.lists(st.integers(1, 4), min_size=1, max_size=20)

@@ -59,8 +59,7 @@ shapes      1 worker × 1 CPU   8 trials  2 side by side
             2 workers × 1 CPU  8 trials  1 side by side
 
 at once     2 trials: as many as fit of the smallest shape
-gangs       about 8 started: shapes do not fit side by side, and one makes room
-            for another
+gangs       3 at most, kept warm from trial to trial
 fits        2 preprocessors, each fitted once
 steps       125 at least, 800 at most; about 300 simulated with random values
             asha compares trials at 5, 15, 45 and ends them at 50"""
