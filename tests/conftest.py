@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from sweeps.tracking import Tracker
 from tests.commands import end_all
 from tests.waiting import wait_until
 
@@ -33,8 +34,12 @@ def local_ray(_ray_ends):
 
 
 @pytest.fixture
-def clean_ray(local_ray):
-    """The shared Ray; after the test every CPU must be free again, and no placement group left."""
+def clean_ray(local_ray, monkeypatch):
+    """The shared Ray; after the test every CPU must be free again, and no placement group left.
+
+    A sweep in this process writes to MLflow by a thread: a process of its own for that, as commands have it, takes three seconds to start.
+    """
+    monkeypatch.setattr("sweeps.tracking.TrackerApart", lambda *given: Tracker(*given[:-1]))
     yield local_ray
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()

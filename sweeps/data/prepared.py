@@ -184,12 +184,13 @@ class _Keeper:
             fitted = fit_chain(steps, splits.train, label)
         train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
         valid = fitted.transform(splits.valid.to_pandas())
-        # From pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects.
-        whole = (ray.put(ray.data.from_pandas(valid)),)
+        # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
+        # `from_pandas` a task would be run for each, to learn its schema.
+        whole = (ray.put(ray.data.from_blocks([valid])),)
         shards = {}
         for workers in self.workers:
             parts = [part.to_pandas() for part in equal_parts(train, workers)]
-            shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": whole}
+            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": whole}
         self.shelf.put(key, fitted)
         check = valid.head(CHECK_ROWS)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())

@@ -33,8 +33,8 @@ def _settled_dtype(values: pd.Series) -> Any:
 def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitted:
     """Fit steps, one after the other, on the train split.
 
-    Ray's preprocessors are fitted through Ray Data, which must run and needs a free CPU; others in this process. Without a
-    step nothing is fitted, and Ray is not touched.
+    All are fitted in this process, but a preprocessor of the user's for Ray Data: that runs tasks, which need a free CPU. Ray must run
+    for Ray's preprocessors. Without a step nothing is fitted, and Ray is not touched.
 
     Args:
         steps: each selects from the columns that the ones before it left.

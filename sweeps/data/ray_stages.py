@@ -1,4 +1,4 @@
-"""Ray Data's preprocessors as stages of a chain, fitted through Ray Data.
+"""Ray Data's preprocessors as stages of a chain.
 
 Left alone they raise on missing values in encoders and on columns without a value, give dtypes that depend on which rows
 they see, and write lists that no model reads. What is done about it stands beside each.
@@ -31,7 +31,8 @@ NUMERIC = (
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
-# Ray Data works block by block
+OWN = "ray.data.preprocessors."
+# Aggregations are made block by block
 ROWS_PER_BLOCK = 100_000
 
 
@@ -129,7 +130,7 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
 
 
 def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> RayStage:
-    """Fit a preprocessor of Ray Data, through Ray Data, on some columns of a frame."""
+    """Fit a preprocessor of Ray Data on some columns of a frame, by its own aggregations."""
     given = _arguments(name, params, inputs)
     if "columns" in inspect.signature(kind).parameters:
         given["columns"] = list(inputs)
@@ -141,7 +142,7 @@ def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...],
             _fit_robust(made, part)
         elif made.fit_status() != made.FitStatus.NOT_FITTABLE:
             with quiet():
-                made = made.fit(_dataset(part))
+                made = made.fit(_rows(part) if kind.__module__.startswith(OWN) else ray_dataset(part))
         if name == "SimpleImputer":
             _fill_empty(made, part)
         outputs = _outputs(made, name, part, inputs, params)
@@ -156,13 +157,24 @@ def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...],
     return RayStage(made, name, inputs, outputs, expanded)
 
 
-def _dataset(part: pd.DataFrame) -> Any:
+def ray_dataset(part: pd.DataFrame) -> Any:
+    """A frame as a Ray Dataset: a preprocessor of the user's may ask anything of it."""
     import ray.data
 
+    return ray.data.from_arrow(_blocks(part))
+
+
+def _rows(part: pd.DataFrame) -> Any:
+    from sweeps.data.at_hand import AtHand
+
+    return AtHand(_blocks(part))
+
+
+def _blocks(part: pd.DataFrame) -> list[pa.Table]:
     table = pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None)
     blocks = max(1, round(table.num_rows / ROWS_PER_BLOCK))
     each = -(-table.num_rows // blocks)
-    return ray.data.from_arrow([table.slice(start, each) for start in range(0, max(1, table.num_rows), each)])
+    return [table.slice(start, each) for start in range(0, max(1, table.num_rows), each)]
 
 
 def _arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
@@ -206,7 +218,7 @@ def _outputs(made: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], 
         return (made.output_column,)
     if "output_columns" in params:
         return tuple(params["output_columns"])
-    if type(made).__module__.startswith("ray.data.preprocessors."):
+    if type(made).__module__.startswith(OWN):
         return inputs
     return tuple(str(n) for n in made.transform_batch(part.copy()).columns)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ray.data.preprocessor import Preprocessor
 
 from sweeps.data import data_key, fit_chain
 from sweeps.errors import InputError
@@ -71,6 +72,21 @@ class Means:
 
     def transform(self, X):
         return X[["i"]] - self.mean
+
+
+class Counted(Preprocessor):
+    """Asks of a Dataset what Ray's own do not."""
+
+    def __init__(self, columns):
+        super().__init__()
+        self.columns = columns
+
+    def _fit(self, dataset):
+        self.stats_ = {"rows": dataset.count()}
+        return self
+
+    def _transform_pandas(self, df):
+        return df / self.stats_["rows"]
 
 
 CHAINS = {
@@ -193,6 +209,21 @@ class TestEveryChain:
             expected = fitted[name].transform(raw)
             for other in (as_text, as_arrow, as_object):
                 pd.testing.assert_frame_equal(fitted[name].transform(other), expected)
+
+    def test_rays_preprocessors_learn_from_rows_at_hand_what_ray_data_would_teach_them(self, local_ray, monkeypatch):
+        from sweeps.data import ray_stages
+
+        monkeypatch.setattr(ray_stages, "ROWS_PER_BLOCK", 40)
+        learnt = ("scalers", "impute", "impute most frequent", "one-hot", "ordinal lists", "multi-hot", "bins", "words")
+        at_hand = {name: fit_chain(CHAINS[name], table(), "y") for name in learnt}
+        monkeypatch.setattr(ray_stages, "_rows", ray_stages.ray_dataset)
+        for name in learnt:
+            by_ray = fit_chain(CHAINS[name], table(), "y")
+            pd.testing.assert_frame_equal(at_hand[name].transform(table().to_pandas()), by_ray.transform(table().to_pandas()), rtol=1e-14)
+
+    def test_a_preprocessor_of_ones_own_for_ray_data_is_given_a_dataset(self, local_ray):
+        fitted = fit_chain([step(f"{HERE}:Counted", ("i",))], table(), "y")
+        assert np.allclose(fitted.transform(table().to_pandas())["i"], table().to_pandas()["i"] / 120)
 
     def test_fitting_twice_and_in_blocks_gives_the_same_bits(self, local_ray, monkeypatch):
         monkeypatch.setattr("sweeps.data.ray_stages.ROWS_PER_BLOCK", 40)
