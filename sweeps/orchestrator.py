@@ -389,7 +389,7 @@ class _Sweep:
         from ray import tune
 
         from sweeps.runner import Runner
-        from sweeps.search.adapters import Clock, StudySearcher, VerdictScheduler
+        from sweeps.search.adapters import StudySearcher, VerdictScheduler
 
         limits = self.space.limits
         conductor.settle()
@@ -408,7 +408,6 @@ class _Sweep:
                 name="tune",
                 storage_path=str(self.folder),
                 verbose=0,
-                callbacks=[Clock(conductor)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=limits.max_failures),
             ),

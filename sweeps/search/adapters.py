@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -66,11 +65,17 @@ class StudySearcher(Searcher):
 
 
 class VerdictScheduler(FIFOScheduler):
-    """Passes news to the conductor and its verdict to Tune."""
+    """Passes news and the time to the conductor, in the driver's own thread, and its verdict to Tune."""
 
     def __init__(self, conductor: Conductor):
         super().__init__()
         self._conductor = conductor
+
+    def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> Any:
+        """Asked once in every round of Tune's loop."""
+        # Not by a callback: to count one, Tune imports every logger that it knows, MLflow's too, which takes seconds
+        self._conductor.tick()
+        return super().choose_trial_to_run(tune_controller, **more)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
         verdict = self._conductor.hear(trial.config["trial"], result["progress"])
@@ -82,13 +87,3 @@ class VerdictScheduler(FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A runner died; Tune starts another if it may."""
-
-
-class Clock(tune.Callback):
-    """Gives the conductor the time, in the driver's own thread."""
-
-    def __init__(self, conductor: Conductor):
-        self._conductor = conductor
-
-    def on_step_begin(self, iteration: int, trials: list, **info: Any) -> None:
-        self._conductor.tick()
