@@ -34,11 +34,15 @@ def local_ray(_ray_ends):
 
 
 @pytest.fixture
-def clean_ray(local_ray, monkeypatch):
+def clean_ray(local_ray, monkeypatch, tmp_path_factory):
     """The shared Ray; after the test every CPU must be free again, and no placement group left.
 
-    A sweep in this process writes to MLflow by a thread: a process of its own for that, as commands have it, takes three seconds to start.
+    A sweep in this process that names no MLflow shares one database with others, and writes to it by a thread: a database of its own and
+    a process for that, as commands have them, take some five seconds to start.
     """
+    root = tmp_path_factory.getbasetemp() / "mlflow"
+    root.mkdir(exist_ok=True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
     monkeypatch.setattr("sweeps.tracking.TrackerApart", lambda *given: Tracker(*given[:-1]))
     yield local_ray
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")

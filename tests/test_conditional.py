@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import sweeps
 from sweeps.data.prepared import Shelf
-from tests.commands import REPO, command
+from tests.commands import REPO
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 FILE = REPO / "search_spaces" / "conditional.yaml"
@@ -17,12 +18,9 @@ DATA = ("data.drop", "data.rows")
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    root = tmp_path_factory.mktemp("conditional")
-    process = command("run", FILE, "--dir", root, "--json")
-    out, err = process.communicate(timeout=230)
-    assert process.returncode == 0, err
-    return json.loads(out)
+def swept(local_ray, tmp_path_factory):
+    result = sweeps.run(FILE, dir=tmp_path_factory.mktemp("conditional"))
+    return json.loads(result.as_text())
 
 
 @pytest.fixture(scope="module")

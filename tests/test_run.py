@@ -13,14 +13,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
 
 
-@pytest.fixture(autouse=True)
-def _one_mlflow(tmp_path_factory, monkeypatch):
-    """One database for the sweeps of this file that name none: making one takes two seconds."""
-    root = tmp_path_factory.getbasetemp() / "mlflow"
-    root.mkdir(exist_ok=True)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
-
-
 def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
     result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path)
     assert sum(result.trials.values()) == 12 and not result.trials["failed"]
@@ -110,7 +102,13 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
 
 
-@pytest.mark.parametrize("chain", ["[StandardScaler]", "{choice: [[StandardScaler]]}"], ids=["known beforehand", "sampled"])
+CHAINS = [
+    pytest.param("[StandardScaler]", id="known beforehand", marks=pytest.mark.long),
+    pytest.param("{choice: [[StandardScaler]]}", id="sampled"),
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
 def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(clean_ray, tmp_path, chain):
     result = sweeps.run(
         space_of(tmp_path, "plain", limits="max_trials: 4"),
@@ -123,14 +121,14 @@ def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together
 TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
 
 
-# binary with xgboost is the quickstart, multiclass with torch_tabular the digits
+# binary with xgboost is the quickstart, multiclass tests/test_conditional.py; multiclass with torch_tabular are the digits
 @pytest.mark.parametrize(
     "trainer, task",
     [
-        ("xgboost", "multiclass"),
-        pytest.param("xgboost", "regression", marks=pytest.mark.long),
+        ("xgboost", "regression"),
+        pytest.param("xgboost", "multiclass", marks=pytest.mark.long),
         pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
-        ("torch_tabular", "regression"),
+        pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
     ],
 )
 def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(clean_ray, tmp_path, trainer, task):

@@ -10,7 +10,6 @@ from typing import Any
 
 import ray
 
-from sweeps.gangs import rank
 from sweeps.gangs.messages import Job
 from sweeps.resources import Shape
 
@@ -20,6 +19,8 @@ class Solo:
     """The only worker of its gang."""
 
     def serve(self, pool: Any, gang: str, job: Job) -> None:
+        from sweeps.gangs import rank  # not in the pool's process, which starts faster without Ray Data
+
         rank.serve(pool, gang, job, rank=0, distributed=False)
 
 

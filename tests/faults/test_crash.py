@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+import sweeps
 from sweeps.search import record
 from tests.commands import command, space_of
 from tests.faults.crashing import POINTS
@@ -102,10 +103,11 @@ def through(points: list[str], tmp_path: Path, uri: str, trials: int) -> Path:
     return folder
 
 
-def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_end(tmp_path, uri):
-    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 3), "--tracking-uri", uri, "--json")))
+def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_end(clean_ray, tmp_path, uri):
+    file, _, root = written(tmp_path / "whole", 3)
+    whole = sweeps.run(file, dir=root, tracking_uri=uri)
     folder = through(["end"], tmp_path, uri, 3)
-    assert outcome(folder) == outcome(Path(whole["dir"]))
+    assert outcome(folder) == outcome(whole.dir)
     in_mlflow(folder, uri)
 
 
@@ -118,7 +120,7 @@ def test_a_sweep_killed_at_every_point_where_state_is_written_comes_to_the_same_
     in_mlflow(folder, uri)
 
 
-def written(folder: Path, trials: int) -> tuple[object, ...]:
+def written(folder: Path, trials: int) -> tuple[Path, str, Path]:
     folder.mkdir()
     (folder / "crash.yaml").write_text(SPACE.format(trials=trials))
     return folder / "crash.yaml", "--dir", folder / "runs"
