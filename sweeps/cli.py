@@ -214,6 +214,7 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export so many of the best trials.")
 @click.option("--pareto", is_flag=True, help="Of several objectives: export every trial that no other dominates.")
+@click.option("--refit", is_flag=True, help="Train it once more first, on train and valid together, for the steps it had.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Make it a version of this model in MLflow's registry.")
 @click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the version, if it is better on the objective.")
@@ -224,6 +225,7 @@ def export(
     trial: str | None,
     top: int | None,
     pareto: bool,
+    refit: bool,
     output: Path | None,
     name: str | None,
     alias: str | None,
@@ -239,7 +241,7 @@ def export(
     if alias and pareto:
         raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
     folder = find(sweep, root)
-    for made in orchestrator.export(folder, trial=trial, top=top, pareto=pareto, output=output):
+    for made in orchestrator.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output):
         click.echo(made)
         for line in orchestrator.register(folder, made, name, alias, force) if name else ():
             click.echo(line, err=True)

@@ -513,6 +513,7 @@ def export(
     trial: str | None = None,
     top: int | None = None,
     pareto: bool = False,
+    refit: bool = False,
     output: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
     """Write the bundle of a trial of a sweep that ran, or of several.
@@ -522,6 +523,7 @@ def export(
         trial: the trial's id; the best by default.
         top: so many of the best trials in place of one.
         pareto: the whole front of several objectives in place of one.
+        refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
         output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
 
     Returns:
@@ -531,6 +533,7 @@ def export(
         InputError: no such sweep or trial, or the trial left no checkpoint.
         SweepLocked: the sweep runs.
         BundleError: the bundle answers differently from the model in training.
+        SweepFailed: the loop failed as it was trained once more.
     """
     from sweeps import winner
     from sweeps.search.lock import FolderLock
@@ -543,6 +546,8 @@ def export(
         raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
     if pareto and (trial is not None or top is not None):
         raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
+    if refit and (pareto or top is not None):
+        raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
     space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
@@ -556,19 +561,20 @@ def export(
         for target in targets.values():
             if target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
-        return [_export(folder, space, ledger, number, target, roots) for number, target in targets.items()]
+        return [_export(folder, space, ledger, number, target, roots, refit) for number, target in targets.items()]
     finally:
         lock.release()
 
 
-def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...]) -> Path:
+def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:
     """One trial's bundle, in its place or not at all."""
-    from sweeps import winner
+    from sweeps import refitting, winner
 
     work = target.with_name(f".{target.name}.part")
     work.mkdir(parents=True, exist_ok=True)
     try:
-        done = winner.export_trial(folder, space, ledger, number, work, roots)
+        with refitting.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
+            done = winner.export_trial(folder, space, ledger, number, work, roots, again)
         if done.error is not None:
             raise done.error
         made = done.bundle or done.checkpoint

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from sweeps import chatter, cluster
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.orchestrator import job_of
+from sweeps.plan import never_fits
 from sweeps.trial import Report, State
 
 if TYPE_CHECKING:
+    from sweeps.gangs.messages import Job, Progress
     from sweeps.search.record import Recorded
     from sweeps.trial import Trial
 
@@ -86,7 +88,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         address: of a Ray cluster; by default as the sweep began.
 
     Raises:
-        InputError: no such sweep or trial, or the data has changed.
+        InputError: no such sweep or trial, the data has changed, or it can never run here.
     """
     from sweeps import listing
     from sweeps.search import record
@@ -102,6 +104,13 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         said = f"trial {recorded.id} took over from others under pbt ({in_short(recorded.lineage)}), and cannot be trained alone"
         raise InputError(Problem("trial", said))
     wanted = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    with scratch_of(folder, space, roots, address) as (scratch, joined):
+        return _compare(space, joined, scratch, wanted, recorded, study.data)
+
+
+@contextlib.contextmanager
+def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str | None) -> Iterator[tuple[Path, cluster.Joined]]:
+    """A folder inside the sweep's for as long as this lasts, and Ray, as the sweep had it unless an address is given."""
     chatter.set_environment()
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
@@ -110,11 +119,38 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         address = address or saved_origin(folder).get("address")
         if address:
             cluster.prepare_authentication()
-        joined = held.enter_context(cluster.ray_for(space, scratch, roots, address))
-        return _compare(space, joined, scratch, wanted, recorded, study.data)
+        yield scratch, held.enter_context(cluster.ray_for(space, scratch, roots, address))
 
 
 def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, recorded: Recorded, fingerprint: str | None) -> Compared:
+    result = recorded.result
+    # One that did not come to its own end is stopped where it stood.
+    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
+    job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
+    reports, last = trained(space, joined, scratch, trial, job, fingerprint)
+    curve = tuple((r.step, math.nan if job.metric is None else r.metrics[job.metric]) for r in reports)
+    return Compared(trial.id, recorded.curve, curve, last.error, result.state is State.FAIL)
+
+
+def trained(
+    space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, job: Job, fingerprint: str | None, together: bool = False
+) -> tuple[list[Report], Progress]:
+    """Train one trial on a gang, outside of any sweep; at a rung of the job it is stopped.
+
+    Args:
+        space: of its sweep.
+        joined: the Ray to train on.
+        scratch: an empty folder; the trial's goes to `trial` in it, what is kept of the data to `prepared`.
+        trial, job: what to run.
+        fingerprint: of the data as the sweep had it; None if that is not known.
+        together: on the rows of train and valid together, see `sweeps.data.prepared`.
+
+    Returns:
+        Its reports, and what was heard of it last.
+
+    Raises:
+        InputError: the data has changed, or the trial can never run here.
+    """
     import ray
 
     from sweeps.data import prepared
@@ -122,12 +158,11 @@ def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, re
     from sweeps.gangs.pool import Pool
     from sweeps.gangs.train_run import ENVIRONMENT
 
-    result, here = recorded.result, cluster.at_driver()
-    # One that did not come to its own end is stopped where it stood.
-    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
-    job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
-    pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.ours)
-    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here)
+    if problems := never_fits(dataclasses.replace(space, shapes=(trial.shape,)), joined.total, joined.nodes):
+        raise InputError(problems)
+    here = cluster.at_driver()
+    pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
+    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together)
     try:
         facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
         if fingerprint is not None and facts.fingerprint != fingerprint:
@@ -141,11 +176,9 @@ def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, re
             progress = ray.get(pool.advance.remote(trial.id, runner))
             reports += progress.reports
             if progress.state is not None:
-                break
+                return reports, progress
             if progress.rung is not None:
                 pool.answer.remote(trial.id, progress.rung, False)
-        curve = tuple((r.step, math.nan if job.metric is None else r.metrics[job.metric]) for r in reports)
-        return Compared(trial.id, recorded.curve, curve, progress.error, result.state is State.FAIL)
     finally:
         ray.get(pool.shutdown.remote())
         ray.kill(pool)

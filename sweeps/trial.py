@@ -158,6 +158,7 @@ class Current:
             their raw counterparts what `note_checkpoint` was told the model in training answers.
         asked: every metric that objectives and constraints name, but for costs.
         milestones: steps whose report has to carry a checkpoint; none but under PBT.
+        keep_last: the model that counts is the last step's: the trial is trained once more on all rows, and `valid` says nothing.
     """
 
     trial: str
@@ -173,11 +174,17 @@ class Current:
     checkpoint_interval: float = 10.0
     asked: tuple[str, ...] = ()
     milestones: range = range(0)
+    keep_last: bool = False
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
 
     def better(self, a: float, b: float | None) -> bool:
-        """Whether value `a` beats `b` under the objective's goal. NaN never wins; anything but NaN beats None."""
+        """Whether value `a`, the later one, beats `b` under the objective's goal. NaN never wins; anything but NaN beats None.
+
+        With `keep_last` it always does.
+        """
+        if self.keep_last:
+            return True
         if a != a:
             return False
         if b is None or b != b:

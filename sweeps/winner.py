@@ -42,7 +42,26 @@ class Exported:
     error: SweepsError | None = None
 
 
-def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target: Path, roots: tuple[Path, ...]) -> Exported:
+@dataclass(frozen=True)
+class Refitted:
+    """A trial that was trained once more, on train and valid together.
+
+    Attributes:
+        folder: in which `prepared` is what was prepared for it.
+        checkpoint: its last.
+        steps: that it was trained.
+        rows: that it was trained on.
+    """
+
+    folder: Path
+    checkpoint: Path
+    steps: int
+    rows: int
+
+
+def export_trial(
+    folder: Path, space: Space, ledger: Ledger, number: int, target: Path, roots: tuple[Path, ...], refitted: Refitted | None = None
+) -> Exported:
     """Export a trial of a sweep.
 
     Args:
@@ -51,25 +70,30 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
         number: the trial's.
         target: folder in which `bundle` (or `checkpoint`) is made.
         roots: folders of the user's modules.
+        refitted: export this in place of the trial's own model.
     """
     trial, result = ledger.trial(number), ledger.results()[number]
     done = Exported(described(ledger, number))
-    if result.checkpoint is None:
+    if refitted is None and result.checkpoint is None:
         return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
-    kept, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
-    if kept != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
-        note = f"what is exported is the model of step {kept} ({value:.6g}): the loop saved none at its best step {result.best_step}"
-        done = replace(done, notes=(note,))
-    source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
-    if not source.is_dir():
-        return replace(done, notes=(*done.notes, f"trial {trial.id}'s checkpoint was deleted: nothing to export"))
+    if refitted is not None:
+        source, step = refitted.checkpoint, refitted.steps
+    else:
+        assert result.checkpoint is not None
+        step, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
+        if step != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
+            note = f"what is exported is the model of step {step} ({value:.6g}): the loop saved none at its best step {result.best_step}"
+            done = replace(done, notes=(note,))
+        source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
+        if not source.is_dir():
+            return replace(done, notes=(*done.notes, f"trial {trial.id}'s checkpoint was deleted: nothing to export"))
     if space.trainer.load is None:
         return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     try:
-        return _bundle(done, trial, result, folder, space, source, target / "bundle", roots)
+        return _bundle(done, trial, step, folder, space, source, target / "bundle", roots, refitted)
     except BundleError as e:
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
@@ -80,10 +104,18 @@ def export_trial(folder: Path, space: Space, ledger: Ledger, number: int, target
 
 
 def _bundle(
-    done: Exported, trial: Trial, result: Result, folder: Path, space: Space, source: Path, target: Path, roots: tuple[Path, ...]
+    done: Exported,
+    trial: Trial,
+    step: int,
+    folder: Path,
+    space: Space,
+    source: Path,
+    target: Path,
+    roots: tuple[Path, ...],
+    refitted: Refitted | None,
 ) -> Exported:
-    shelf, load = Shelf(folder), space.trainer.load
-    assert load is not None and result.checkpoint is not None
+    shelf, load = Shelf(refitted.folder if refitted else folder), space.trainer.load
+    assert load is not None
     facts, fitted = shelf.facts(trial.data), shelf.chain(trial.preprocessor, trial.data)
     notes, best = done.notes, dict(done.best)
     if (test := shelf.test(trial.data)) is not None:
@@ -98,7 +130,7 @@ def _bundle(
         "sweep": folder.name,
         "metric": space.objective.metric,
         "goal": space.objective.goal,
-        "best_step": result.checkpoint.best_step,
+        "best_step": step,
         "seed": trial.seed,
         "space": space.text,
         "overrides": list(space.overrides),
@@ -106,6 +138,8 @@ def _bundle(
         "git": provenance.git(space.data.base),
         "versions": provenance.versions(),
     }
+    if refitted is not None:
+        made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
     path = bundle.export(
         target,
         checkpoint=source,

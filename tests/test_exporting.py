@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from click.testing import CliRunner
 from sweeps import cli, orchestrator
 from sweeps import space as space_file
 from sweeps.errors import InputError
-from sweeps.folder import save_space
+from sweeps.folder import save_space, saved_space
+from sweeps.gangs.booking import Book
+from sweeps.gangs.messages import News
 from sweeps.search.study import Ledger
-from sweeps.trial import Checkpoint, Report, State
+from sweeps.trial import Checkpoint, Current, Report, State
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -71,3 +75,33 @@ def test_what_pareto_is_not_for(tmp_path):
             orchestrator.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
     assert done.exit_code == 2 and "--alias names one model" in done.output
+
+
+def test_what_refit_is_not_for(tmp_path):
+    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    for more in ({"pareto": True}, {"top": 2}):
+        with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
+            orchestrator.export(sweep, refit=True, **more)  # type: ignore[arg-type]
+    space, _ = saved_space(sweep)
+    ledger = Ledger(sweep, space, ())
+    trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6)), ()).next()
+    assert trial is not None
+    ledger = Ledger(sweep, space, ())
+    ledger.finish(trial.number, State.FAIL, "boom")
+    with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
+        orchestrator.export(sweep, trial="5", refit=True)
+    assert not [p.name for p in sweep.glob("exports/*")]
+
+
+def test_the_last_model_counts_where_all_rows_are_learnt_from():
+    known = {"trial": "0000", "seed": 0, "label": "y", "task": "binary", "classes": (0, 1), "metric": "loss", "goal": "minimize"}
+    searched, again = (Current(**known, max_t=3, threads=1, check=None, keep_last=last) for last in (False, True))
+    assert not searched.better(0.5, 0.1) and not searched.better(math.nan, 0.1)
+    assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
+    for last, best in ((False, "1"), (True, "3")):
+        book = Book(1, None if last else "loss", True)
+        book.begin()
+        for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
+            kept = Checkpoint(str(step), step, step)
+            book.take(1, News(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
+        assert book.best is not None and book.best.path == best

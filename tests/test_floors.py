@@ -46,6 +46,7 @@ FLOORS = {
     "winner": 5,
     "orchestrator": 5,
     "rerunning": 5,
+    "refitting": 5,
     "cli": 6,
     "__init__": 7,
 }
@@ -58,6 +59,10 @@ SIDEWAYS = {
     ("conductor", "tracking"),
     ("orchestrator", "winner"),
     ("rerunning", "orchestrator"),
+    ("orchestrator", "refitting"),
+    ("refitting", "orchestrator"),
+    ("refitting", "rerunning"),
+    ("refitting", "winner"),
 }
 
 

@@ -157,3 +157,28 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
     assert len(predicted) == len(rows.target)
     if task != "regression":
         assert set(predicted) <= set(rows.target)
+    if (trainer, task) != ("torch_tabular", "regression"):  # a few seconds each
+        refitted_on_all_but_test(file, result, rows)
+
+
+def refitted_on_all_but_test(file, result, rows):
+    """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
+    import pandas as pd
+
+    from sweeps import orchestrator
+    from sweeps.data.load import load_splits
+
+    splits = load_splits(sweeps.load(file).data, 0)
+    learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
+    before = sorted(p.name for p in result.dir.iterdir())
+    bundle = sweeps.load_bundle(orchestrator.export(result.dir, refit=True)[0])
+    made, first = bundle.manifest.made, sweeps.load_bundle(result.bundle)
+    assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
+    assert "refit" not in first.manifest.made and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]
+    features = rows.data.astype(float)
+    wanted = (features - learnt[features.columns].mean()) / learnt[features.columns].std(ddof=0)
+    pd.testing.assert_frame_equal(bundle._fitted.transform(rows.data)[features.columns], wanted, check_dtype=False, rtol=1e-5)
+    assert not bundle.predict(rows.data).equals(first.predict(rows.data))
+    if hasattr(bundle._model, "booster"):
+        assert bundle._model.booster.num_boosted_rounds() == made["best_step"]
+    assert sorted(p.name for p in result.dir.iterdir()) == sorted({*before, "exports"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +84,11 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         features=tuple(name for name in train.column_names if name != spec.label),
         fingerprint=fingerprint({key: parts.get(key) for key in ("train", "valid", "test")}, (str(spec.label), str(task), repr(classes))),
     )
+
+
+def joined(splits: Splits) -> Splits:
+    """With the rows of `valid` behind those of `train` as well."""
+    return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
 def thinned(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:

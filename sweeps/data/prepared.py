@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.data import ExecutionResources
 
-from sweeps.data.load import Splits
+from sweeps.data.load import Splits, joined
 from sweeps.data.preprocess import Fitted, data_key, fit_chain
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
@@ -104,10 +104,11 @@ class _Keeper:
         folder: the sweep's.
         workers: every number of workers that a trial can have.
         cpus: on which Ray Data may run its tasks, where Ray counts more than there are.
+        together: `train` has the rows of valid too; they stay in `valid`, whose metrics then mean nothing.
     """
 
-    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...], cpus: float | None = None):
-        self.shelf, self.workers = Shelf(Path(folder)), workers
+    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...], cpus: float | None = None, together: bool = False):
+        self.shelf, self.workers, self.together = Shelf(Path(folder)), workers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -168,6 +169,8 @@ class _Keeper:
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
             splits = self.variants.of(data)
+            if self.together:
+                splits = joined(splits)
             self.prepared[key] = self._fit(key, steps, splits)
         if data and name_of(data) not in self.noted:
             self.shelf.put(_facts(data), self._facts_of(self.variants.of(data), f"test-{self.variants.source(data)}"))
@@ -209,6 +212,13 @@ class _Keeper:
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
 
 
-def start(roots: tuple[str, ...], folder: Path, workers: tuple[int, ...], cpus: float | None = None, where: Any = "DEFAULT") -> Any:
+def start(
+    roots: tuple[str, ...],
+    folder: Path,
+    workers: tuple[int, ...],
+    cpus: float | None = None,
+    where: Any = "DEFAULT",
+    together: bool = False,
+) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
-    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus)
+    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, together)

@@ -24,6 +24,7 @@ class Job:
         rungs: the steps at which the loop waits for a verdict.
         trial_timeout: seconds that a trial may take on its gangs; None for no bound.
         milestones: the rungs of PBT: every rank has its checkpoint there when the driver is asked, and trials give way to each other.
+        keep_last: the model that counts is the last step's, whatever the metric says.
     """
 
     sweep: str
@@ -37,6 +38,7 @@ class Job:
     trial_timeout: float | None = None
     asked: tuple[str, ...] = ()
     milestones: range = range(0)
+    keep_last: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class _Pool:
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Set a trial going, or going on; its checkpoints go to `folder`."""
-        book = Book(trial.shape.workers, self.job.metric, self.job.goal == "minimize")
+        book = Book(trial.shape.workers, None if self.job.keep_last else self.job.metric, self.job.goal == "minimize")
         run = self.runs[trial.id] = _Run(trial, folder, book)
         if past is not None:
             book.recall(past)

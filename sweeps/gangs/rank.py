@@ -248,6 +248,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             check=store.check,
             asked=job.asked,
             milestones=job.milestones,
+            keep_last=job.keep_last,
             _kept=store.kept,
         )
         teller.session = session

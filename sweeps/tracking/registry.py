@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.errors import InputError, Problem, SweepsError
 
 ARTIFACT = "bundle"
+REFITTED = "bundle-refit"  # beside the other of the same trial, which a version may have
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def register(bundle: Path, made: dict[str, Any], uri: str, parent: str, name: st
 
     Args:
         bundle: its folder.
-        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`.
+        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; `refit` where it is one.
         uri: MLflow's.
         parent: the sweep's run.
         name: the registered model's; made if it is not there.
@@ -91,11 +92,13 @@ def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name
     if not runs:
         raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
     run = runs[0]
-    client.log_artifacts(run.info.run_id, str(bundle), ARTIFACT)
+    artifact = REFITTED if "refit" in made else ARTIFACT
+    client.log_artifacts(run.info.run_id, str(bundle), artifact)
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
-    source = f"{run.info.artifact_uri}/{ARTIFACT}"
+    tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
+    source = f"{run.info.artifact_uri}/{artifact}"
     version = client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=None).version
     said = [f"registered {name} version {version}, of run {run.info.run_id}"]
     if alias is None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.data import equal_parts
+from sweeps.data.load import Splits, joined
 from sweeps.data.tables import CSV_MISSING, fingerprint, infer_types, tidy
 from sweeps.errors import InputError
 
@@ -121,3 +122,12 @@ def test_equal_parts_are_equal_and_disjoint(n, k):
 def test_equal_parts_of_sorted_rows_hold_every_class():
     parts = equal_parts(pa.table({"y": [0] * 6 + [1] * 6}), 3)
     assert [p.column("y").to_pylist() for p in parts] == [[0, 0, 1, 1]] * 3
+
+
+def test_train_and_valid_joined():
+    train = pa.table({"x": [1.0, 2.0], "c": pa.array(["a", "b"]).dictionary_encode(), "y": [0, 1]})
+    valid = pa.table({"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]})
+    apart = Splits(train, valid, None, "y", "binary", ("no", "yes"), ("x", "c"), "f")
+    both = joined(apart)
+    assert both.train.to_pydict() == {"x": [1.0, 2.0, 0.5, None], "c": ["a", "b", None, "z"], "y": [0, 1, 1, 0]}
+    assert both.valid is valid and both.fingerprint == "f" and apart.train.num_rows == 2

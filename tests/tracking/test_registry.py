@@ -50,8 +50,8 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
     bundle = export(tmp_path / "bundle", **kept)
 
-    def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002") -> list[str]:
-        facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value}
+    def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002", **more: object) -> list[str]:
+        facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value, **more}
         return register(bundle, facts, uri, parent, "houses", alias, force)
 
     def holder() -> str:
@@ -64,6 +64,9 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     assert registered(0.1, alias=None) == [f"registered houses version 5, of run {child}"] and holder() == "4"
     version = client.get_model_version("houses", "4")
     assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
+    registered(0.4, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
+    again = client.get_model_version("houses", "6")
+    assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, "the earlier version keeps its files"
     with pytest.raises(InputError, match="no run of trial 0009"):
         registered(0.1, trial="0009")
     mlflow.set_registry_uri(uri)
