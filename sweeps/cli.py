@@ -82,21 +82,11 @@ def main() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
-def run(
-    file: Path,
-    root: Path | None,
-    overrides: tuple[str, ...],
-    address: str | None,
-    tracking_uri: str | None,
-    storage: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Search the space in FILE, log every trial to MLflow, export the winner."""
     from sweeps.orchestrator import run as run_sweep
 
-    begin = functools.partial(run_sweep, file, dir=root, overrides=overrides, address=address)
-    _drive(functools.partial(begin, tracking_uri=tracking_uri, storage=storage), as_json, quiet)
+    _drive(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)
 
 
 @main.command()
@@ -110,24 +100,12 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
 @click.option("--dir", "root", **ROOT)
-def resume(
-    sweep: str,
-    file: Path | None,
-    add_trials: int | None,
-    overrides: tuple[str, ...],
-    address: str | None,
-    tracking_uri: str | None,
-    storage: str | None,
-    as_json: bool,
-    quiet: bool,
-    root: Path,
-) -> None:
+def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
     """Go on with SWEEP, which was interrupted or killed; FILE is its space file, if the limits have changed."""
     from sweeps.listing import find
     from sweeps.orchestrator import resume as resume_sweep
 
-    go_on = functools.partial(resume_sweep, find(sweep, root), file, overrides=overrides, add_trials=add_trials or 0)
-    _drive(functools.partial(go_on, address=address, tracking_uri=tracking_uri, storage=storage), as_json, quiet)
+    _drive(functools.partial(resume_sweep, find(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
 
 
 def _drive(drive: Any, as_json: bool, quiet: bool) -> None:
@@ -233,7 +211,7 @@ def export(
     root: Path,
 ) -> None:
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
-    from sweeps import orchestrator
+    from sweeps import exporting
     from sweeps.listing import find
 
     if (alias or force) and not name:
@@ -241,9 +219,9 @@ def export(
     if alias and pareto:
         raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
     folder = find(sweep, root)
-    for made in orchestrator.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output):
+    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output):
         click.echo(made)
-        for line in orchestrator.register(folder, made, name, alias, force) if name else ():
+        for line in exporting.register(folder, made, name, alias, force) if name else ():
             click.echo(line, err=True)
 
 

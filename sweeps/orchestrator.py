@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import chatter, cluster, leftovers, provenance
+from sweeps import chatter, cluster, ending, leftovers, provenance
 from sweeps import space as space_file
 from sweeps.data.look import look, look_at_root, placed
 from sweeps.data.metric import metric_problems
-from sweeps.errors import InputError, Problem, SweepFailed, SweepsError
-from sweeps.folder import RESULT, new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
+from sweeps.errors import InputError, Problem, SweepsError
+from sweeps.folder import RESULT, new_folder, roots_of, save_limits, save_space, saved_origin, taken_up, without_password
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits, never_fits_here
 from sweeps.resources import concurrency
@@ -30,7 +30,7 @@ from sweeps.search.extras import missing
 from sweeps.shell import resume_of
 from sweeps.snapshot import opening
 from sweeps.space import Space, known_fits
-from sweeps.trial import State, Trial
+from sweeps.trial import Trial
 
 if TYPE_CHECKING:
     from sweeps.gangs.messages import Job
@@ -414,75 +414,45 @@ class _Sweep:
         ).fit()
         self.on_progress(conductor.snapshot())
 
-    # ---- the end
-
     def _conclude(self, conductor: Any, fits: int, tracker: Any) -> tuple[SweepResult, SweepsError | None]:
+        """Export the winner, and tell MLflow what the sweep came to."""
         from sweeps import winner
         from sweeps.report import Drawing
 
         self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
-        ledger = conductor.ledger
         self.on_progress(conductor.snapshot("exporting the winner"))
-        results = ledger.results()
-        states = [r.state for r in results.values() if not r.given]
-        counts = {
-            "completed": states.count(State.COMPLETE),
-            "pruned": states.count(State.PRUNED),
-            "failed": states.count(State.FAIL),
-        }
-        if interrupted := states.count(State.RUNNING):
-            counts["interrupted"] = interrupted
+        ledger, failures, reason = conductor.ledger, conductor.failures, conductor.reason
+        results, number, front = ledger.results(), ledger.winner(), ledger.front()
+        counts = ending.counts(results.values())
+        chosen = next(iter(front), number)
+        broken = self.space.constraints if chosen is not None and not results[chosen].feasible else ()
+        notes = ending.notes(counts, failures, broken, bool(front))
+        done, error = None, None
+        if number is not None:
+            self.winner = ledger.trial(number)
+            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
+            notes, error = (*notes, *done.notes), done.error
+        elif not front:
+            error = ending.failed(counts, failures, reason, self.folder)
         result = SweepResult(
             sweep=self.folder.name,
             dir=self.folder,
             trials=counts,
-            best=None,
-            bundle=None,
-            checkpoint=None,
+            best=done.best if done else None,
+            bundle=done.bundle if done else None,
+            checkpoint=done.checkpoint if done else None,
             mlflow={"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent},
             fits=fits,
-            seconds=0.0,
-            reason=conductor.reason,
+            seconds=round(time.time() - self.began, 2),
+            reason=reason,
+            notes=notes,
+            front=tuple(winner.described(ledger, n) for n in front),
+            freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
-        notes: list[str] = []
-        if conductor.failures:
-            trial, text = conductor.failures[0]
-            notes.append(f"{counts['failed']} trials failed; the first, {trial}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
-        if conductor.reason:
-            tracker.tag_parent({"sweeps.reason": conductor.reason})
-        error: SweepsError | None = None
-        number, front = ledger.winner(), ledger.front()
-        if (chosen := next(iter(front), number)) is not None and not results[chosen].feasible:
-            asked = ", ".join(map(str, self.space.constraints))
-            notes.append(f"no trial keeps the constraints ({asked}); the best of those that do not is shown")
         for n in front:
             tracker.tag(n, {"sweeps.front": "true"})
-        if front:
-            result = dataclasses.replace(result, front=tuple(winner.described(ledger, n) for n in front))
-            tracker.tag_parent({"sweeps.front": ", ".join(f"{n:04d}" for n in front)})
-            notes.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
-        elif number is not None:
-            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
-            result = dataclasses.replace(result, best=done.best, bundle=done.bundle, checkpoint=done.checkpoint)
-            notes += done.notes
-            error = done.error
-            metrics = {"best": done.best["value"], **({"best.test": done.best["test"]} if done.best["test"] is not None else {})}
-            tracker.metrics(metrics, time.time())
-            tracker.tag_parent({"sweeps.best_trial": done.best["trial"], "sweeps.bundle": str(done.bundle or "")})
-        elif conductor.failures:
-            trial, text = conductor.failures[0]
-            failed = f"{counts['failed']} trials failed and none came to a value"
-            error = SweepFailed(f"{failed}; the first, {trial}:\n{text}\n\nfolder  {self.folder}")
-        elif conductor.reason != "interrupted":
-            error = SweepFailed(f"no trial came to a value ({conductor.reason or 'none was run'}); folder  {self.folder}")
-        if conductor.cleaner is not None:
-            freed = conductor.cleaner.freed.to_json()
-            result = dataclasses.replace(result, freed=freed)
-            tracker.metrics({f"checkpoints.freed.{name}": freed[name] for name in ("checkpoints", "bytes")}, time.time())
-        seconds = round(time.time() - self.began, 2)
-        result = dataclasses.replace(result, notes=tuple(notes), seconds=seconds)
-        tracker.metrics({**{f"trials.{state}": n for state, n in counts.items()}, "fits": fits, "seconds": seconds}, time.time())
-        self.winner = None if number is None else ledger.trial(number)
+        tracker.tag_parent(ending.tags(result))
+        tracker.metrics(ending.metrics(result), time.time())
         return result, error
 
 
@@ -505,110 +475,3 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
         trial_timeout=space.limits.trial_timeout,
     )
-
-
-def export(
-    sweep: str | os.PathLike[str],
-    *,
-    trial: str | None = None,
-    top: int | None = None,
-    pareto: bool = False,
-    refit: bool = False,
-    output: str | os.PathLike[str] | None = None,
-) -> list[Path]:
-    """Write the bundle of a trial of a sweep that ran, or of several.
-
-    Args:
-        sweep: the sweep's folder.
-        trial: the trial's id; the best by default.
-        top: so many of the best trials in place of one.
-        pareto: the whole front of several objectives in place of one.
-        refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
-        output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
-
-    Returns:
-        The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
-
-    Raises:
-        InputError: no such sweep or trial, or the trial left no checkpoint.
-        SweepLocked: the sweep runs.
-        BundleError: the bundle answers differently from the model in training.
-        SweepFailed: the loop failed as it was trained once more.
-    """
-    from sweeps import winner
-    from sweeps.search.lock import FolderLock
-    from sweeps.search.study import JOURNAL, Ledger
-
-    folder = Path(sweep).resolve()
-    if not (folder / JOURNAL).is_file() and storages.place_of(folder) is None:
-        raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
-    if trial is not None and top is not None:
-        raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
-    if pareto and (trial is not None or top is not None):
-        raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
-    if refit and (pareto or top is not None):
-        raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
-    space, roots = saved_space(folder)
-    lock = FolderLock(folder)
-    try:
-        ledger = Ledger(folder, space, ())
-        if pareto:
-            numbers = winner.front_numbers(ledger)
-        else:
-            numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
-        named, several = Path(output).resolve() if output else None, pareto or top is not None
-        targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
-        for target in targets.values():
-            if target.exists():
-                raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
-        return [_export(folder, space, ledger, number, target, roots, refit) for number, target in targets.items()]
-    finally:
-        lock.release()
-
-
-def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:
-    """One trial's bundle, in its place or not at all."""
-    from sweeps import refitting, winner
-
-    work = target.with_name(f".{target.name}.part")
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        with refitting.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
-            done = winner.export_trial(folder, space, ledger, number, work, roots, again)
-        if done.error is not None:
-            raise done.error
-        made = done.bundle or done.checkpoint
-        if made is None:
-            raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
-        made.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return target
-
-
-def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
-    """Register a bundle of a sweep in MLflow, where the sweep was tracked.
-
-    Args:
-        sweep: the sweep's folder.
-        bundle: what `export` wrote.
-        name, alias, force: see `sweeps.tracking.registry.register`.
-
-    Returns:
-        What was done, in lines.
-
-    Raises:
-        InputError: it is no bundle, or MLflow does not know the sweep.
-        SweepsError: MLflow does not answer.
-    """
-    import json
-
-    from sweeps.bundle import Manifest
-    from sweeps.tracking import registry
-
-    try:
-        told = json.loads((Path(sweep) / RESULT).read_text())["mlflow"]
-        uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
-    return registry.register(bundle, Manifest.read(bundle).made, uri, parent, name, alias, force)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli, orchestrator
+from sweeps import cli, exporting
 from sweeps import space as space_file
 from sweeps.errors import InputError
 from sweeps.folder import save_space, saved_space
@@ -54,7 +54,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0000", "0002", "0004")]
     losses = [json.loads((sweep / "exports" / name / "state.json").read_text())["loss"] for name in ("0000", "0002", "0004")]
     assert losses == [0.1, 0.2, 0.4]
-    there = [p.name for p in orchestrator.export(sweep, pareto=True, output=tmp_path / "front")]
+    there = [p.name for p in exporting.export(sweep, pareto=True, output=tmp_path / "front")]
     assert there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
 
 
@@ -62,17 +62,17 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
     with pytest.raises(InputError, match=r"--pareto: no checkpoint is there of trial 0002 of the front; --trial exports one of the others"):
-        orchestrator.export(sweep, pareto=True)
+        exporting.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
 
 
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):
-        orchestrator.export(sweep, pareto=True)
+        exporting.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: names the trials, as --trial and --top do; give one of them"):
-            orchestrator.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
+            exporting.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
     assert done.exit_code == 2 and "--alias names one model" in done.output
 
@@ -81,7 +81,7 @@ def test_what_refit_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
-            orchestrator.export(sweep, refit=True, **more)  # type: ignore[arg-type]
+            exporting.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
     ledger = Ledger(sweep, space, ())
     trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6)), ()).next()
@@ -89,7 +89,7 @@ def test_what_refit_is_not_for(tmp_path):
     ledger = Ledger(sweep, space, ())
     ledger.finish(trial.number, State.FAIL, "boom")
     with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
-        orchestrator.export(sweep, trial="5", refit=True)
+        exporting.export(sweep, trial="5", refit=True)
     assert not [p.name for p in sweep.glob("exports/*")]
 
 

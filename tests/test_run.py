@@ -165,13 +165,13 @@ def refitted_on_all_but_test(file, result, rows):
     """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
     import pandas as pd
 
-    from sweeps import orchestrator
+    from sweeps import exporting
     from sweeps.data.load import load_splits
 
     splits = load_splits(sweeps.load(file).data, 0)
     learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
     before = sorted(p.name for p in result.dir.iterdir())
-    bundle = sweeps.load_bundle(orchestrator.export(result.dir, refit=True)[0])
+    bundle = sweeps.load_bundle(exporting.export(result.dir, refit=True)[0])
     made, first = bundle.manifest.made, sweeps.load_bundle(result.bundle)
     assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
     assert "refit" not in first.manifest.made and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]

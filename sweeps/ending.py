@@ -1,0 +1,70 @@
+"""The end of a sweep: what its result says, what is wrong with it, what MLflow is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import SweepFailed
+from sweeps.result import SweepResult
+from sweeps.trial import Result, State
+
+
+def counts(results: Iterable[Result]) -> dict[str, int]:
+    """Trials by how they ended, as `SweepResult.trials` has them; those that were not run are left out."""
+    states = [r.state for r in results if not r.given]
+    found = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
+    interrupted = states.count(State.RUNNING)
+    return found | ({"interrupted": interrupted} if interrupted else {})
+
+
+def notes(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], broken: Sequence[Any], front: bool) -> tuple[str, ...]:
+    """What the user should know, a line each.
+
+    Args:
+        counts: see `counts`.
+        failures: trial and traceback of each that failed, the first first.
+        broken: the constraints, if the best trial does not keep them.
+        front: there are several objectives, and trials that came to a value.
+    """
+    said = []
+    if failures:
+        trial, text = failures[0]
+        said.append(f"{counts['failed']} trials failed; the first, {trial}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
+    if broken:
+        said.append(f"no trial keeps the constraints ({', '.join(map(str, broken))}); the best of those that do not is shown")
+    if front:
+        said.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
+    return tuple(said)
+
+
+def failed(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path) -> SweepFailed | None:
+    """What is wrong with a sweep in which no trial came to a value; None if it was interrupted before any could."""
+    if failures:
+        trial, text = failures[0]
+        said = f"{counts['failed']} trials failed and none came to a value"
+        return SweepFailed(f"{said}; the first, {trial}:\n{text}\n\nfolder  {folder}")
+    if reason != "interrupted":
+        return SweepFailed(f"no trial came to a value ({reason or 'none was run'}); folder  {folder}")
+    return None
+
+
+def tags(result: SweepResult) -> dict[str, str]:
+    """Of the sweep's run in MLflow."""
+    told = {"sweeps.reason": result.reason} if result.reason else {}
+    if result.front:
+        told["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
+    if result.best is not None:
+        told |= {"sweeps.best_trial": result.best["trial"], "sweeps.bundle": str(result.bundle or "")}
+    return told
+
+
+def metrics(result: SweepResult) -> dict[str, float]:
+    """Of the sweep's run in MLflow."""
+    told = {f"trials.{state}": n for state, n in result.trials.items()} | {"fits": result.fits, "seconds": result.seconds}
+    if result.best is not None:
+        told |= {name: value for name, value in (("best", result.best["value"]), ("best.test", result.best["test"])) if value is not None}
+    if result.freed is not None:
+        told |= {f"checkpoints.freed.{name}": result.freed[name] for name in ("checkpoints", "bytes")}
+    return told

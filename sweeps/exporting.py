@@ -1,0 +1,120 @@
+"""`export` and `register`: what is taken home of a sweep that ran, and where it is made known."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, Problem
+from sweeps.folder import RESULT, saved_space
+from sweeps.search import storage
+from sweeps.space import Space
+
+
+def export(
+    sweep: str | os.PathLike[str],
+    *,
+    trial: str | None = None,
+    top: int | None = None,
+    pareto: bool = False,
+    refit: bool = False,
+    output: str | os.PathLike[str] | None = None,
+) -> list[Path]:
+    """Write the bundle of a trial of a sweep that ran, or of several.
+
+    Args:
+        sweep: the sweep's folder.
+        trial: the trial's id; the best by default.
+        top: so many of the best trials in place of one.
+        pareto: the whole front of several objectives in place of one.
+        refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
+        output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
+
+    Returns:
+        The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
+
+    Raises:
+        InputError: no such sweep or trial, or the trial left no checkpoint.
+        SweepLocked: the sweep runs.
+        BundleError: the bundle answers differently from the model in training.
+        SweepFailed: the loop failed as it was trained once more.
+    """
+    from sweeps import winner
+    from sweeps.search.lock import FolderLock
+    from sweeps.search.study import JOURNAL, Ledger
+
+    folder = Path(sweep).resolve()
+    if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
+        raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
+    if trial is not None and top is not None:
+        raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
+    if pareto and (trial is not None or top is not None):
+        raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
+    if refit and (pareto or top is not None):
+        raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
+    space, roots = saved_space(folder)
+    lock = FolderLock(folder)
+    try:
+        ledger = Ledger(folder, space, ())
+        if pareto:
+            numbers = winner.front_numbers(ledger)
+        else:
+            numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
+        named, several = Path(output).resolve() if output else None, pareto or top is not None
+        targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
+        for target in targets.values():
+            if target.exists():
+                raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
+        return [_export(folder, space, ledger, number, target, roots, refit) for number, target in targets.items()]
+    finally:
+        lock.release()
+
+
+def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:
+    """One trial's bundle, in its place or not at all."""
+    from sweeps import refitting, winner
+
+    work = target.with_name(f".{target.name}.part")
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        with refitting.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
+            done = winner.export_trial(folder, space, ledger, number, work, roots, again)
+        if done.error is not None:
+            raise done.error
+        made = done.bundle or done.checkpoint
+        if made is None:
+            raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
+        made.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
+    """Register a bundle of a sweep in MLflow, where the sweep was tracked.
+
+    Args:
+        sweep: the sweep's folder.
+        bundle: what `export` wrote.
+        name, alias, force: see `sweeps.tracking.registry.register`.
+
+    Returns:
+        What was done, in lines.
+
+    Raises:
+        InputError: it is no bundle, or MLflow does not know the sweep.
+        SweepsError: MLflow does not answer.
+    """
+    from sweeps.bundle import Manifest
+    from sweeps.tracking import registry
+
+    try:
+        told = json.loads((Path(sweep) / RESULT).read_text())["mlflow"]
+        uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
+    return registry.register(bundle, Manifest.read(bundle).made, uri, parent, name, alias, force)

@@ -1,0 +1,67 @@
+"""What a sweep's result says at its end, and what MLflow is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import ending
+from sweeps.result import SweepResult
+from sweeps.trial import Result, State
+
+FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
+BEST = {"trial": "0002", "value": 0.5, "test": None}
+
+
+def result(**more: Any) -> SweepResult:
+    known: dict[str, Any] = {"sweep": "s", "dir": Path("/s"), "trials": {"completed": 2, "failed": 1}, "best": None, "bundle": None}
+    return SweepResult(**{**known, "checkpoint": None, "mlflow": {}, "fits": 1, "seconds": 2.5, **more})
+
+
+def test_trials_are_counted_by_how_they_ended():
+    ended = [Result(s) for s in (State.COMPLETE, State.FAIL, State.PRUNED, State.COMPLETE)]
+    assert ending.counts([*ended, Result(State.COMPLETE, given=True)]) == {"completed": 2, "pruned": 1, "failed": 1}
+    assert ending.counts([Result(State.RUNNING)])["interrupted"] == 1
+
+
+def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
+    assert ending.notes({"failed": 0}, [], (), False) == ()
+    failed, broken, front = ending.notes({"failed": 2}, FAILED, ("latency <= 10", "size < 5"), True)
+    assert failed == "2 trials failed; the first, 0003: ValueError: one (tracebacks: sweep.log)"
+    assert broken == "no trial keeps the constraints (latency <= 10, size < 5); the best of those that do not is shown"
+    assert "--pareto" in front
+
+
+def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
+    error = ending.failed({"failed": 2}, FAILED, "interrupted", Path("/s"))
+    assert str(error) == "2 trials failed and none came to a value; the first, 0003:\nTraceback\nValueError: one\n\nfolder  /s"
+    assert ending.failed({"failed": 0}, [], "interrupted", Path("/s")) is None
+    assert str(ending.failed({"failed": 0}, [], "limits.timeout", Path("/s"))) == "no trial came to a value (limits.timeout); folder  /s"
+    assert "(none was run)" in str(ending.failed({"failed": 0}, [], None, Path("/s")))
+
+
+@pytest.mark.parametrize(
+    "more, tags, metrics",
+    [
+        ({}, {}, {}),
+        ({"reason": "limits.timeout"}, {"sweeps.reason": "limits.timeout"}, {}),
+        ({"best": BEST}, {"sweeps.best_trial": "0002", "sweeps.bundle": ""}, {"best": 0.5}),
+        (
+            {"best": BEST | {"test": 0.0}, "bundle": Path("/s/bundle")},
+            {"sweeps.best_trial": "0002", "sweeps.bundle": "/s/bundle"},
+            {"best": 0.5, "best.test": 0.0},
+        ),
+        ({"front": (BEST, {"trial": "0004"})}, {"sweeps.front": "0002, 0004"}, {}),
+        (
+            {"freed": {"checkpoints": 3, "trials": 2, "bytes": 10, "left": 5}},
+            {},
+            {"checkpoints.freed.checkpoints": 3, "checkpoints.freed.bytes": 10},
+        ),
+    ],
+)
+def test_what_mlflow_is_told(more, tags, metrics):
+    ended = result(**more)
+    assert ending.tags(ended) == tags
+    assert ending.metrics(ended) == {"trials.completed": 2, "trials.failed": 1, "fits": 1, "seconds": 2.5, **metrics}
