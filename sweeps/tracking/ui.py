@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import http.client
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +25,15 @@ from typing import IO, Any
 
 from sweeps import chatter
 from sweeps.errors import InputError, Problem, SweepsError, nearest
-from sweeps.folder import ORIGIN
+from sweeps.folder import ORIGIN, without_password
 from sweeps.tracking import views
 from sweeps.tracking.tracker import default_uri
 
 START_SECONDS = 60.0
 # An open browser keeps connections alive, for which the server would wait.
 END_SECONDS = 3.0
+# In which a server that runs elsewhere says anything at all.
+ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def serve_ui(
         host: address to listen on.
         port: to listen on; 0 for any free one.
         open_browser: open the sweep's trials in a browser.
-        sweep: the sweep to link to, in place of the newest.
+        sweep: the sweep to link to, in place of the newest; see `named`.
         uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. A server that runs already gets no other one beside it:
             the links lead to it.
         say: prints.
@@ -81,11 +86,12 @@ def serve_ui(
 
     Raises:
         InputError: nothing to show, no such sweep, or host or port cannot be listened on.
-        SweepsError: MLflow did not start.
+        SweepsError: MLflow did not start, or does not answer.
     """
     chatter.set_environment()
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
     if uri.startswith(("http://", "https://")):
+        _reach(uri)
         _show(uri, f"MLflow runs at {uri}", sweep, open_browser, say)
         return 0
     if uri == default_uri(root):
@@ -148,14 +154,24 @@ def choose(found: Sequence[Sweep], name: str | None) -> Sweep | None:
 
 
 def named(known: Sequence[str], name: str) -> int:
-    """Which sweep a user means by its name, or by its folder.
+    """Which sweep a user means by its name, by the beginning of that, by its folder, or by `latest`.
+
+    Args:
+        known: names, the newest first.
+        name: as the user has it.
 
     Raises:
-        InputError: none of them.
+        InputError: none of them, or several.
     """
-    if Path(name).name not in known:
+    asked = Path(name).name
+    if asked == "latest" and known:
+        return 0
+    matching = [n for n in known if n == asked] or [n for n in known if n.startswith(asked)]
+    if len(matching) > 1:
+        raise InputError(Problem("--sweep", f"several sweeps begin with `{asked}`: {', '.join(matching[:5])}"))
+    if not matching:
         raise InputError(Problem("--sweep", f"no sweep `{name}`; {nearest(name, known[:20]) if known else 'there is none'}"))
-    return known.index(Path(name).name)
+    return known.index(matching[0])
 
 
 def links(server: str, sweep: Sweep) -> dict[str, str]:
@@ -180,6 +196,24 @@ def _show(server: str, head: str, name: str | None, open_browser: bool, say: Cal
     say("\n".join([sweep.name, *(f"  {what:<19} {link}" for what, link in told.items())]))
     if open_browser:
         webbrowser.open(next(iter(told.values())))
+
+
+def _reach(uri: str) -> None:
+    """Say soon that nobody answers; MLflow's client would try for minutes.
+
+    Raises:
+        SweepsError: nobody does.
+    """
+    address = urllib.parse.urlsplit(uri)
+    server = address._replace(netloc=address.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    try:
+        urllib.request.urlopen(server, timeout=ANSWER_SECONDS).close()
+    except urllib.error.HTTPError:
+        pass  # it answers, if only to say that it wants a password
+    except (OSError, http.client.HTTPException) as e:
+        why = getattr(e, "reason", e)
+        if not isinstance(why, ssl.SSLError):  # MLflow's client knows how far to trust it
+            raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {why}") from e
 
 
 def _sweeps(server: str) -> list[Sweep]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
-from sweeps.errors import InputError
-from sweeps.tracking import Tracker, default_uri
+from sweeps.errors import InputError, SweepsError
+from sweeps.tracking import Tracker, default_uri, ui
 from sweeps.tracking.ui import Sweep, choose, free_port, links, serve_ui
 from tests.report.made import space_in
 from tests.waiting import wait_until
@@ -32,6 +34,10 @@ def test_the_newest_sweep_is_shown_or_the_one_that_is_named():
     assert choose([OLD, NEW], None) is NEW and choose([], None) is None
     assert choose([OLD, NEW], "made-1") is OLD
     assert choose([OLD, NEW], "sweeps-runs/made-1/") is OLD
+    other = dataclasses.replace(OLD, name="other-1")
+    assert choose([OLD, NEW, other], "oth") is other and choose([OLD, NEW], "latest") is NEW
+    with pytest.raises(InputError, match="--sweep: several sweeps begin with `made`: made-2, made-1"):
+        choose([OLD, NEW, other], "made")
     with pytest.raises(InputError, match="no sweep `made-12`; did you mean `made-2`"):
         choose([OLD, NEW], "made-12")
 
@@ -63,6 +69,32 @@ def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
     assert free_port("127.0.0.1", 0) > 1023
 
 
+def test_a_server_that_is_not_there_or_silent_is_told_soon(tmp_path, monkeypatch):
+    monkeypatch.setattr(ui, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(SweepsError, match=rf"^MLflow at http://me@127.0.0.1:{port} does not answer: timed out$"):
+            serve_ui(tmp_path, uri=f"http://me:secret@127.0.0.1:{port}")
+    with pytest.raises(SweepsError, match=rf"^MLflow at http://127.0.0.1:{port} does not answer: .*refused"):
+        serve_ui(tmp_path, uri=f"http://127.0.0.1:{port}")
+
+
+def test_a_server_that_refuses_does_answer():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            asked, _ = server.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        ui._reach(f"http://127.0.0.1:{server.getsockname()[1]}")
+        thread.join(5)
+        assert not thread.is_alive()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
@@ -75,16 +107,16 @@ def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
     env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     said = tmp_path / "said"
     with said.open("w") as out:
-        ui = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=env, stdout=out, stderr=out)
+        served = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=env, stdout=out, stderr=out)
     try:
-        wait_until(lambda: "all sweeps" in said.read_text() or ui.poll() is not None, 90, "links")
-        assert ui.poll() is None, said.read_text()
-        servers = psutil.Process(ui.pid).children(recursive=True)
+        wait_until(lambda: "all sweeps" in said.read_text() or served.poll() is not None, 90, "links")
+        assert served.poll() is None, said.read_text()
+        servers = psutil.Process(served.pid).children(recursive=True)
         assert len(servers) >= 2
-        ui.send_signal(signal.SIGINT)
-        assert ui.wait(20) == 0
+        served.send_signal(signal.SIGINT)
+        assert served.wait(20) == 0
     finally:
-        ui.kill()
+        served.kill()
     assert not [p for p in servers if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     lines = said.read_text().splitlines()
     assert lines[2] == "made-1" and "viewStateShareKey=made-1" in lines[3] and "Traceback" not in said.read_text()
