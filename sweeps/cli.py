@@ -242,7 +242,8 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
     rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
     freed = clean(find(sweep, root), rule, dry_run)
     done = "would free" if dry_run else "freed"
-    click.echo(f"{done} {size(freed.bytes)}: {freed.checkpoints} checkpoints of {freed.trials} trials; {size(freed.left)} left")
+    what = f"{text.counted(freed.checkpoints, 'checkpoint')} of {text.counted(freed.trials, 'trial')}"
+    click.echo(f"{done} {size(freed.bytes)}: {what}; {size(freed.left)} left")
 
 
 @main.command()

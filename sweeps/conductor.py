@@ -99,6 +99,7 @@ class Conductor:
         self.failures += [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
         if rules.hopeless(self.ledger.course.ended):
             self.forgiven = len(self.ledger.course.ended)
+        self.ledger.course.pardon(self.space.limits)
         leading: tuple[int, Result] | None = None
         for number, result in results.items() if self.direct else ():
             if not result.given and rules.beats(result.value, leading[1].value if leading else None, self.ledger.minimize):

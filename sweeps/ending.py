@@ -30,8 +30,8 @@ def notes(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], broken
     """
     said = []
     if failures:
-        trial, text = failures[0]
-        said.append(f"{counts['failed']} trials failed; the first, {trial}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
+        number, first, text = _failures(counts, failures)
+        said.append(f"{number} failed; {first}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
     if broken:
         said.append(f"no trial keeps the constraints ({', '.join(map(str, broken))}); the best of those that do not is shown")
     if front:
@@ -42,12 +42,17 @@ def notes(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], broken
 def failed(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path) -> SweepFailed | None:
     """What is wrong with a sweep in which no trial came to a value; None if it was interrupted before any could."""
     if failures:
-        trial, text = failures[0]
-        said = f"{counts['failed']} trials failed and none came to a value"
-        return SweepFailed(f"{said}; the first, {trial}:\n{text}\n\nfolder  {folder}")
+        number, first, text = _failures(counts, failures)
+        return SweepFailed(f"{number} failed and none came to a value; {first}:\n{text}\n\nfolder  {folder}")
     if reason != "interrupted":
         return SweepFailed(f"no trial came to a value ({reason or 'none was run'}); folder  {folder}")
     return None
+
+
+def _failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+    """How many trials failed, which was the first, and of what."""
+    trial, text = failures[0]
+    return ("1 trial", trial, text) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", text)
 
 
 def tags(result: SweepResult) -> dict[str, str]:

@@ -61,7 +61,8 @@ def save_limits(folder: Path, space: Space) -> None:
 
 
 def _limits(space: Space) -> dict[str, Any]:
-    return {"overrides": list(space.overrides), "metric": space.objective.metric, "max_trials": space.limits.max_trials}
+    limits = {"overrides": list(space.overrides), "metric": space.objective.metric, "max_trials": space.limits.max_trials}
+    return limits | ({"repeats": space.repeats.count} if space.repeats.count > 1 else {})
 
 
 def saved_origin(folder: Path) -> dict[str, Any]:

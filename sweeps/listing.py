@@ -14,6 +14,7 @@ from typing import Any
 
 from sweeps.errors import InputError, Problem, nearest
 from sweeps.folder import ORIGIN, RESULT
+from sweeps.result import here, plain
 
 LOOK_EVERY = 0.3
 
@@ -26,7 +27,7 @@ class Sweep:
         name, folder: the folder's name, and the folder.
         state: "running", "finished", "failed", "interrupted", or "killed" where its process was lost.
         trials: ended and begun trials by state, `completed`, `pruned`, `failed`, `running` or `interrupted`; empty before the first.
-        total: `limits.max_trials`; None where it is not known.
+        total: trials that there will be, see `repeats.total`; None where it is not known.
         best: the best trial's id and value; None before there is one.
         metric: the objective's name.
         began: seconds since the epoch.
@@ -48,7 +49,7 @@ class Sweep:
         best = None if self.best is None else {"trial": self.best[0], "value": self.best[1]}
         began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
         told = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
-        return {**told, "total": self.total, "metric": self.metric, "best": best}
+        return plain({**told, "total": self.total, "metric": self.metric, "best": best})
 
 
 def state_of(driven: bool, result: dict[str, Any] | None) -> str:
@@ -80,29 +81,33 @@ def look_at(folder: Path) -> Sweep:
 
     origin, result = _json(folder / ORIGIN) or {}, _json(folder / RESULT)
     running = driven(folder)
-    metric, trials, best = origin.get("metric"), (result or {}).get("trials"), None
-    if result is not None and not running:
-        if result.get("best"):
-            best = (result["best"]["trial"], result["best"]["value"])
-    else:
+    metric, trials, total = origin.get("metric"), (result or {}).get("trials"), origin.get("max_trials")
+    best, study, over = None, None, result is not None and not running
+    if not over or origin.get("repeats", 1) > 1:
         from sweeps.search import record
 
-        study = None
         with contextlib.suppress(InputError):  # its database is away, which is no reason to show nothing of the others
             study = record.read(folder)
-        if study is not None:
-            counts = Counter(t.result.state.name for t in study.ran)
-            trials = {word: counts[state] for word, state in WORDS.items()}
-            trials["running" if running else "interrupted"] = counts["RUNNING"]
-            if (found := study.best) is not None:
-                value = study.configurations.results()[found.number if found.origin is None else found.origin].value
-                best = None if value is None else (found.id, value)
+    if study is not None and total is not None:
+        total = study.total(total)
+    if result is not None:
+        result = here(result, folder)
+    if over:
+        if result and result.get("best") and result["best"]["value"] is not None:
+            best = (result["best"]["trial"], result["best"]["value"])
+    elif study is not None:
+        counts = Counter(t.result.state.name for t in study.ran)
+        trials = {word: counts[state] for word, state in WORDS.items()}
+        trials["running" if running else "interrupted"] = counts["RUNNING"]
+        if (found := study.best) is not None:
+            value = study.configurations.results()[found.number if found.origin is None else found.origin].value
+            best = None if value is None else (found.id, value)
     return Sweep(
         name=folder.name,
         folder=folder,
         state=state_of(running, result),
         trials=trials or {},
-        total=origin.get("max_trials"),
+        total=total,
         best=best,
         metric=metric,
         began=origin.get("began") or (folder / ORIGIN).stat().st_mtime,

@@ -23,9 +23,9 @@ from sweeps.folder import RESULT, new_folder, roots_of, save_limits, save_space,
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits, never_fits_here
 from sweeps.resources import concurrency
-from sweeps.result import SweepResult
+from sweeps.result import SweepResult, here
+from sweeps.search import repeats, verdicts
 from sweeps.search import storage as storages
-from sweeps.search import verdicts
 from sweeps.search.extras import missing
 from sweeps.shell import resume_of
 from sweeps.snapshot import opening
@@ -220,8 +220,8 @@ class _Sweep:
             if reason := said.get("reason"):
                 why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
             note = f"nothing was left to do: {why}; {how}"
-            before = SweepResult.from_json(said)
-            self.nothing_left = dataclasses.replace(before, dir=self.folder, notes=(*before.notes, note))
+            before = SweepResult.from_json(here(said, self.folder))
+            self.nothing_left = dataclasses.replace(before, notes=(*before.notes, note))
             return
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
@@ -231,7 +231,8 @@ class _Sweep:
     def _goes_on(self, said: dict[str, Any], changed: bool) -> bool:
         """Whether there is something to do for a sweep that came to an end."""
         reason = said.get("reason")
-        stopped = reason == "interrupted" or not (said.get("best") or said.get("front")) or changed
+        gone = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")  # whose cause may be mended now
+        stopped = gone or not (said.get("best") or said.get("front")) or changed
         return self.ledger.to_run > 0 and (reason is None or stopped)
 
     def _open_ledger(self) -> Any:
@@ -292,7 +293,9 @@ class _Sweep:
 
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
-        self.on_progress(opening(self.space, self.folder.name, self.began, stage))
+        limit, stops = self.space.limits.max_trials, bool(verdicts.scheduler_of(self.space.scheduler).rungs)
+        total = self.ledger.total if self.ledger is not None else repeats.total(limit, (), self.space.repeats, stops)
+        self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""

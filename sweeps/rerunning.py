@@ -17,6 +17,7 @@ from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.orchestrator import job_of
 from sweeps.plan import never_fits
+from sweeps.result import plain
 from sweeps.trial import Report, State
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Compared:
     def to_json(self) -> dict[str, Any]:
         """What `rerun --json` prints."""
         told = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
-        return {**told, "before": self.before, "now": self.now, "error": self.error}
+        return plain({**told, "before": self.before, "now": self.now, "error": self.error})
 
     def __str__(self) -> str:
         if self.equal:

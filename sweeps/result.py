@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON can say it, which knows neither NaN nor infinity: None in their place."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def here(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What `SweepResult.to_json` gave, as it is now in a folder that may have been moved since, and its bundle or checkpoint deleted."""
+    there = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
+    return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in there.items()}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +59,7 @@ class SweepResult:
     freed: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
+        """The object that `--json` prints; null for a number that JSON has not."""
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
@@ -51,7 +67,7 @@ class SweepResult:
         for key in ("checkpoint", "reason", "notes", "front", "freed"):
             if not shown[key]:
                 del shown[key]
-        return shown
+        return plain(shown)
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
@@ -61,4 +77,4 @@ class SweepResult:
 
     def as_text(self) -> str:
         """`to_json` as a file's text."""
-        return json.dumps(self.to_json(), indent=2, default=str) + "\n"
+        return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"

@@ -73,7 +73,7 @@ class Snapshot:
         name: the sweep's folder's name.
         metric, goal: the objective.
         states: trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
-        total: `limits.max_trials`.
+        total: trials that there will be, as far as it is known; see `sweeps.search.repeats.total`.
         best: None before the first value, and with several objectives.
         front: with several objectives the trials that no other dominates.
         failure: the trial that failed last, and its error in a line.
@@ -108,17 +108,17 @@ class Snapshot:
         return self.states["COMPLETE"] + self.states["PRUNED"] + self.states["FAIL"]
 
 
-def opening(space: Space, name: str, began: float, stage: str) -> Snapshot:
+def opening(space: Space, total: int, name: str, began: float, stage: str) -> Snapshot:
     """A sweep that has not begun its first trial yet.
 
     Args:
         space: what it will search.
+        total: trials that there will be.
         name: its folder's.
         began: when it did, seconds since the epoch.
         stage: what is going on, such as "reading the data".
     """
-    objective = space.objective
-    total, seconds = space.limits.max_trials, time.time() - began
+    objective, seconds = space.objective, time.time() - began
     return Snapshot(total=total, seconds=seconds, name=name, metric=objective.metric, goal=objective.goal, stage=stage)
 
 

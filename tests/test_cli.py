@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,22 @@ def test_the_end_of_a_sweep_without_a_bundle_says_why():
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
+def test_what_is_not_finite_is_null_and_can_be_shown():
+    best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
+    told = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
+    assert (told["best"]["value"], told["best"]["test"], told["best"]["metrics"]["loss"]) == (None, None, None)
+    assert "best trial 0002: not finite" in terminal.summary(SweepResult.from_json(told))
+
+
 def test_the_schema_is_json_of_the_keys_a_file_may_have():
     done = CliRunner().invoke(cli.main, ["schema"])
     assert done.exit_code == 0 and {"data", "objective", "space"} <= set(json.loads(done.stdout)["properties"])
 
 
 def test_what_was_freed_is_shown():
+    assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal.summary(
+        result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
+    )
     freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
     assert "freed 5.2 GB: 12 checkpoints of 9 trials; 1.1 GB left" in terminal.summary(result(freed=freed))
     assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)

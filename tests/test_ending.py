@@ -32,6 +32,8 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     assert failed == "2 trials failed; the first, 0003: ValueError: one (tracebacks: sweep.log)"
     assert broken == "no trial keeps the constraints (latency <= 10, size < 5); the best of those that do not is shown"
     assert "--pareto" in front
+    (one,) = ending.notes({"failed": 1}, FAILED[:1], (), False)
+    assert one == "1 trial failed; 0003: ValueError: one (tracebacks: sweep.log)"
 
 
 def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():

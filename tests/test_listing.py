@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import threading
 import time
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from sweeps import cli, listing
 from sweeps.errors import InputError
-from sweeps.folder import save_space
+from sweeps.folder import RESULT, save_space
 from sweeps.gangs import output
+from sweeps.result import SweepResult
 from sweeps.search import record
 from sweeps.search.lock import FolderLock
 from sweeps.search.study import JOURNAL, Ledger
@@ -49,7 +51,10 @@ def made(root, name="made-1", began=1000.0):
     states = ((State.COMPLETE, (0.5, 0.25, 0.3)), (State.PRUNED, (0.75,)), (State.FAIL, (math.nan,)), (None, ()))
     for state, values in states:
         trial = ledger.next()
-        kept = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000002"), 2, 2) if state is State.COMPLETE else None
+        at = folder / "trials" / trial.id / "checkpoint_000002"
+        kept = Checkpoint(str(at), 2, 2) if state is State.COMPLETE else None
+        if kept is not None:
+            at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
         ledger.record(trial.number, told, kept, kept, 1, 1.25)
         if state is not None:
@@ -124,6 +129,59 @@ def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
     assert "step 1: 0.5  █▁▂  step 3: 0.3" in best and "checkpoint_000002" in best
     assert "Traceback: boom" in sweeps_command("show", folder, "--trial", "2")
     assert json.loads(sweeps_command("show", folder, "--trial", "1", "--json"))["curve"] == [[1, 0.75]]
+
+
+def ended(folder, **more):
+    """Leave the result of a sweep that has come to its end."""
+    best = {"trial": "0000", "value": 0.25, "test": None}
+    known = {"sweep": folder.name, "dir": folder, "trials": {"completed": 1, "pruned": 1, "failed": 1}, "best": best, "checkpoint": None}
+    known |= {"bundle": folder / "bundle", "mlflow": {}, "fits": 1, "seconds": 2.0}
+    (folder / RESULT).write_text(SweepResult(**{**known, **more}).as_text())
+
+
+def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
+    folder = made(tmp_path / "first")
+    (folder / "bundle").mkdir()
+    ended(folder)
+    here = tmp_path / "second" / "made-9"
+    here.parent.mkdir()
+    folder.rename(here)
+    for args in (["show", here], ["show", here, "--trial", "best"]):
+        text = sweeps_command(*args)
+        assert str(tmp_path / "first") not in text and "made-9" in text
+    assert f"bundle        {here / 'bundle'}" in sweeps_command("show", here)
+    shutil.rmtree(here / "bundle")
+    shutil.rmtree(here / "trials" / "0000")
+    assert "bundle" not in sweeps_command("show", here) and "checkpoint" not in sweeps_command("show", here, "--trial", "0")
+
+
+def test_an_interrupted_sweep_says_so_once(tmp_path):
+    folder = made(tmp_path)
+    ended(folder, reason="interrupted")
+    assert "made-1: interrupted in 0:02;" in sweeps_command("show", folder)
+    ended(folder, reason="limits.timeout")
+    assert "made-1: finished (limits.timeout) in 0:02;" in sweeps_command("show", folder)
+
+
+@pytest.mark.parametrize("scheduler, total", [("{name: asha, max_t: 9, grace_period: 1}", 4), ("{name: none, max_t: 9}", 6)])
+def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
+    folder = tmp_path / "made-1"
+    folder.mkdir()
+    text = SPACE.replace("scheduler: {name: asha, max_t: 9}", f"scheduler: {scheduler}\nrepeats: 2").replace(
+        "max_trials: 6", "max_trials: 3"
+    )
+    (tmp_path / "made.yaml").write_text(text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", ""))
+    space = load(tmp_path / "made.yaml")
+    save_space(folder, space, 5.0)
+    ledger = Ledger(folder, space, (1, 3))
+    for state in (State.COMPLETE, State.COMPLETE, State.PRUNED):  # a configuration, its repeat, and one that is stopped
+        trial = ledger.next()
+        ledger.record(trial.number, (Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0)
+        ledger.finish(trial.number, state)
+    total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
+    assert ledger.total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
+    ended(folder)
+    assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command("ls", "--dir", tmp_path)
 
 
 def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):

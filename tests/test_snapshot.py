@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -62,8 +63,26 @@ def test_before_the_first_trial(conductor):
     s = conductor.snapshot()
     assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == ("own-1", "loss", 8, None, (), (), 0)
     assert s.left is not None and s.left.how == "limits.timeout" and 3490 < s.left.seconds <= 3500
-    early = opening(conductor.space, "own-1", conductor.began, "reading the data")
+    early = opening(conductor.space, 8, "own-1", conductor.began, "reading the data")
     assert (early.name, early.metric, early.total, early.stage) == ("own-1", "loss", 8, "reading the data") and early.seconds >= 100
+
+
+def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
+    space = dataclasses.replace(conductor.space, limits=dataclasses.replace(conductor.space.limits, max_failures_in_a_row=2))
+
+    def driven(failures: int) -> Conductor:
+        ledger = Ledger(conductor.ledger.folder, space, conductor.scheduler.rungs)
+        again = dataclasses.replace(conductor, space=space, ledger=ledger, reason=None, running={}, failures=[])
+        again.settle()
+        for _ in range(failures):
+            assert again.reason is None
+            again.hear(str(again.begin()), Progress(state=State.FAIL, error="boom"))
+        return again
+
+    assert driven(1).reason is None
+    ended = "limits.max_failures_in_a_row: 2 trials failed one after the other"
+    assert driven(1).reason == ended, "failures under a driver that died are counted on"
+    assert driven(1).reason is None, "those that have ended the sweep are not"
 
 
 def test_a_row_says_what_a_running_trial_is_at(conductor):

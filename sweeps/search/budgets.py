@@ -43,6 +43,11 @@ class Course:
         self.failed = self.failed + 1 if result.state is State.FAIL else 0
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
+    def pardon(self, limits: Limits) -> None:
+        """Failures that have ended the sweep do not count again when it is taken up: what they came of may be mended."""
+        if limits.max_failures_in_a_row is not None and self.failed >= limits.max_failures_in_a_row:
+            self.failed = 0
+
     def judge(self, number: int, result: Result) -> None:
         """A configuration has come to its end, and this is what it is worth."""
         if rules.tier(result) is None:
@@ -76,9 +81,10 @@ def reason(limits: Limits, course: Course, gpu_seconds: float = 0.0) -> str | No
         if rules.tier(best) == 0 and best.value is not None and (best.value <= limits.target if low else best.value >= limits.target):
             return f"limits.target: trial {number:04d} has {best.value:.6g}"
     if limits.patience is not None and course.idle >= limits.patience:
-        return f"limits.patience: {course.idle} trials without a better one"
+        return f"limits.patience: {course.idle} trial{'s' * (course.idle != 1)} without a better one"
     if limits.max_failures_in_a_row is not None and course.failed >= limits.max_failures_in_a_row:
-        return f"limits.max_failures_in_a_row: {course.failed} trials failed one after the other"
+        row = f"{course.failed} trials failed one after the other" if course.failed > 1 else "a trial failed"
+        return f"limits.max_failures_in_a_row: {row}"
     hours = (course.gpu_seconds + gpu_seconds) / 3600
     if limits.max_gpu_hours is not None and hours >= limits.max_gpu_hours:
         return f"limits.max_gpu_hours: {hours:.3g} are spent"

@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial
 
 from sweeps.resources import costs
+from sweeps.result import plain
 from sweeps.search import storage
 from sweeps.search.judging import Judge
-from sweeps.search.repeats import Configurations
+from sweeps.search.repeats import Configurations, total
 from sweeps.space.keys import Repeats
 from sweeps.trial import Checkpoint, Report, Result, State, Trial
 
@@ -103,7 +104,8 @@ class Recorded:
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
         if self.lineage:
             shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
-        return shown | {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
+        times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
+        return plain(shown | times)
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,14 @@ class Record:
         trials: all that were begun, by number; and initial points with known results, which were not run.
         data: the fingerprint of the data; None if it was not read yet.
         repeats: of each configuration.
+        stops: the scheduler may stop trials.
     """
 
     judge: Judge
     trials: tuple[Recorded, ...] = field(default=())
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
+    stops: bool = True
 
     @property
     def goal(self) -> str:
@@ -141,6 +145,11 @@ class Record:
     def configurations(self) -> Configurations:
         """The trials, repeats put together."""
         return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
+
+    def total(self, limit: int) -> int:
+        """Trials that there will be, of `limits.max_trials`; see `repeats.total`."""
+        firsts = [t.result.state for t in self.ran if t.origin is None and t.result.state is not State.RUNNING]
+        return total(limit, firsts, self.repeats, self.stops)
 
     @property
     def front(self) -> list[Recorded]:
@@ -290,8 +299,8 @@ def read(folder: Path) -> Record | None:
     if "judged" not in known:  # its driver has not come further yet
         return None
     judge, repeats = Judge.read(known["judged"]), Repeats(**known.get("repeats", {}))
-    trials = tuple(_recorded(t, judge) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(judge, trials, known.get("data"), repeats)
+    trials = tuple(_recorded(t, judge, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    return Record(judge, trials, known.get("data"), repeats, known.get("stops", True))
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
@@ -315,8 +324,11 @@ def _study(folder: Path) -> Any:
     return optuna.load_study(study_name=names[0], storage=kept) if names else None
 
 
-def _recorded(t: FrozenTrial, judge: Judge) -> Recorded:
-    first, last, lineage = t.user_attrs["begun"], so_far(t), lineage_of(t)
+def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:
+    first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
+    if result.checkpoint is not None:  # the folder may have been moved, and the checkpoint deleted
+        path = folder / "trials" / first["id"] / Path(result.checkpoint.path).name
+        result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
     return Recorded(
         number=t.number,
         id=first["id"],
@@ -325,7 +337,7 @@ def _recorded(t: FrozenTrial, judge: Judge) -> Recorded:
         scaling=first["scaling"],
         params=lineage[-1].params if lineage else first["params"],
         labels=lineage[-1].labels if lineage else first["labels"],
-        result=result_of(t, judge),
+        result=result,
         curve=curve_of(t),
         attempts=last.get("attempts", 0),
         reason=last.get("reason"),

@@ -51,6 +51,19 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
 
+def total(limit: int, firsts: Iterable[State], repeats: Repeats, stops: bool) -> int:
+    """Trials that there will be, repeats too; as long as it is not known which configurations are repeated, those that are known.
+
+    Args:
+        limit: `limits.max_trials`, which counts configurations.
+        firsts: how the first trials of configurations have ended.
+        repeats: of each that comes to its end.
+        stops: the scheduler may stop a first trial; without one each is taken to come to its end.
+    """
+    whole = [state is State.COMPLETE for state in firsts]
+    return limit + (repeats.count - 1) * (sum(whole) if stops else limit - whole.count(False))
+
+
 @dataclass(frozen=True)
 class Configurations:
     """The trials of a sweep, by configuration.

@@ -31,7 +31,7 @@ from sweeps.search import cells, population, record, rules, storage
 from sweeps.search.budgets import Course
 from sweeps.search.judging import Judge
 from sweeps.search.record import JOURNAL, Taken
-from sweeps.search.repeats import Configurations, merged, settled
+from sweeps.search.repeats import Configurations, merged, settled, total
 from sweeps.search.sampler import CellSampler, distribution_of, seed_of, suggest
 from sweeps.search.verdicts import Pbt, scheduler_of
 from sweeps.space import Space
@@ -261,6 +261,7 @@ class Ledger:
             )
             self.study.set_user_attr("judged", self.judge.to_json())
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
+            self.study.set_user_attr("stops", bool(self.scheduler.rungs))
         self._rows: dict[int, _Row] = {}
         self._open: dict[int, optuna.Trial] = {}
         self.course = Course(self.judge.goals)
@@ -340,10 +341,9 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        """Trials that there will be, repeats too; as long as it is not known which configurations are repeated, those that are known."""
-        limit, more = self.space.limits.max_trials, self.space.repeats.count - 1
-        whole = [trials[0][1].state is State.COMPLETE for trials in self._configurations.values()]
-        return limit + more * (sum(whole) if self.scheduler.rungs else limit - whole.count(False))
+        """Trials that there will be, see `repeats.total`."""
+        firsts = (trials[0][1].state for trials in self._configurations.values())
+        return total(self.space.limits.max_trials, firsts, self.space.repeats, bool(self.scheduler.rungs))
 
     @property
     def more_may_come(self) -> bool:

@@ -39,6 +39,11 @@ def ago(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def said(value: Any) -> str:
     """A value of a configuration or a metric, in short."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -137,7 +142,8 @@ def summary(result: Any, unexported: bool = False) -> str:
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
     of = f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)" if "repeats" in best else ""
-    lines += ["", f"best trial {best['trial']}: {best['value']:.6g}{of}{test}"]
+    value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
+    lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
     lines += configuration(best["preprocessor"], best["scaling"], best["params"])
     lines += ["", f"folder  {short(result.dir)}"]
     if result.bundle:
@@ -156,7 +162,8 @@ def _freed(freed: dict[str, int]) -> str:
     """What was deleted of checkpoints."""
     from sweeps.plan.text import size
 
-    return f"freed {size(freed['bytes'])}: {freed['checkpoints']} checkpoints of {freed['trials']} trials; {size(freed['left'])} left"
+    what = f"{counted(freed['checkpoints'], 'checkpoint')} of {counted(freed['trials'], 'trial')}"
+    return f"freed {size(freed['bytes'])}: {what}; {size(freed['left'])} left"
 
 
 def _look(result: Any) -> list[str]:
@@ -208,7 +215,7 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
     ended = f" in {clock(result['seconds'])}" if result.get("seconds") else ""
-    early = f" ({result['reason']})" if result.get("reason") else ""
+    early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
     lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; begun {ago(time.time() - sweep.began)} ago"]
     facts = []
     if study is not None:
