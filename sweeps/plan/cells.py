@@ -131,3 +131,15 @@ def expected(space: Space, counts: Sequence[int]) -> tuple[Expected, ...]:
     if len(space.shapes) > 1 and uneven(space.sections):
         least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, trials)
     return tuple(Expected(shape, least[shape], most[shape]) for shape in space.shapes)
+
+
+def repeated(shapes: Sequence[Expected], again: int, ending: int) -> tuple[Expected, ...]:
+    """The same with repeats, which run on the shape of what they repeat.
+
+    Args:
+        shapes: see `expected`.
+        again: repeats of each trial that comes to its end.
+        ending: trials that do, of all shapes together, at least.
+    """
+    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # of several shapes nobody knows which else
+    return tuple(Expected(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)

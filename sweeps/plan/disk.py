@@ -82,7 +82,7 @@ def disk(space: Space, table: Table | None, free: int | None) -> Disk:
         table: what is known of the data; None for no more than the space file tells.
         free: bytes free where the sweep's folder will be.
     """
-    count = KEPT * space.limits.max_trials
+    count = KEPT * space.limits.max_trials * space.repeats.count
     formula = refs.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
     if not isinstance(formula, str):
         return Disk(count, None, None, free)

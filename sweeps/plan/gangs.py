@@ -59,7 +59,7 @@ def gangs(
     if len(wanted) == 1 or fits(together, room or cluster):
         return Gangs(sum(number for _, number in wanted), True, True)
     trials = space.limits.max_trials
-    if any(e.least != e.most for e in shapes) or trials * limit > SIMULATED:
+    if space.repeats.count > 1 or any(e.least != e.most for e in shapes) or trials * limit > SIMULATED:
         return Gangs(None, False, False)
     open_ = {dim.name for dim in space.dimensions if not dim.is_grid}
     of_cell = [shapes_of(pinned(space.sections.get("scaling", {}), cell, open_), space.trainer.backend)[0] for cell in space.cells]

@@ -13,7 +13,7 @@ from sweeps.plan.chains import Fits, fits, variants
 from sweeps.plan.disk import Disk, Table, disk
 from sweeps.plan.gangs import Gangs, gangs
 from sweeps.plan.room import PLENTY, never_fits
-from sweeps.plan.steps import Steps, lengths, steps
+from sweeps.plan.steps import Steps, lengths, steps, whole
 from sweeps.resources import at_once, concurrency, parked_cpus
 from sweeps.search.cells import Cell
 from sweeps.search.verdicts import scheduler_of
@@ -30,7 +30,8 @@ class Plan:
     Attributes:
         space: what is planned.
         resources: of the machine, by name.
-        counts: trials of each cell of `space.cells`.
+        counts: trials of each cell of `space.cells`, without their repeats, which are in all that follows.
+        repeats: at least and at most, of all trials.
         even: whether the counts are certain; a grid inside an option of a choice makes them a guess.
         shapes: every shape, with its trials.
         side_by_side: how many gangs of each shape the machine holds.
@@ -46,6 +47,7 @@ class Plan:
     space: Space
     resources: Mapping[str, float]
     counts: tuple[int, ...]
+    repeats: tuple[int, int]
     even: bool
     shapes: tuple[Expected, ...]
     side_by_side: tuple[int, ...]
@@ -59,7 +61,7 @@ class Plan:
 
     @property
     def trials(self) -> int:
-        """Trials of all cells."""
+        """Trials of all cells, without their repeats."""
         return sum(self.counts)
 
     @property
@@ -76,6 +78,7 @@ class Plan:
             "dimensions": [{"name": d.name, "domain": d.kind, "values": domain(d)} for d in self.space.dimensions],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,
+            "repeats": {"least": self.repeats[0], "most": self.repeats[1]},
             "shapes": [
                 {
                     "workers": e.shape.workers,
@@ -122,16 +125,18 @@ def plan(
         raise InputError(problems)
     trials = space.limits.max_trials
     counts = visited.visits(space.cells, trials)
-    shapes = visited.expected(space, counts)
+    scheduler, again = scheduler_of(space.scheduler), space.repeats.count - 1
+    ending = whole(scheduler, trials, space.search.seed)
+    shapes = visited.repeated(visited.expected(space, counts), again, ending)
     room = concurrency(space.shapes, cluster, trials)
     limit = min(space.limits.max_concurrent_trials or room, trials)
-    scheduler = scheduler_of(space.scheduler)
     parked = parked_cpus(int(cluster.get("CPU", 0)), PLENTY if memory is None else memory)
     stay = cluster | {"CPU": cluster.get("CPU", 0.0) + parked}
     return Plan(
         space=space,
         resources=dict(resources),
         counts=tuple(counts),
+        repeats=(again * ending, again * trials),
         even=not visited.uneven(space.sections),
         shapes=shapes,
         side_by_side=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
@@ -140,6 +145,6 @@ def plan(
         gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit, stay),
         variants=variants(space),
         fits=fits(space, counts),
-        steps=steps(scheduler, trials, min(limit, room), space.search.seed),
+        steps=steps(scheduler, trials, min(limit, room), space.search.seed, again),
         disk=disk(space, table, free),
     )

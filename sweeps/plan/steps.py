@@ -38,7 +38,7 @@ class Steps:
     every: bool = False
 
 
-def steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0) -> Steps | None:
+def steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, again: int = 0) -> Steps | None:
     """The bounds of what a scheduler spends; None where nothing but the loop ends a trial.
 
     At least: of all values at a rung the first goes on, as there is none better on record. So one trial at least comes to every
@@ -53,35 +53,50 @@ def steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0) -> Ste
         trials: how many begin.
         at_once: how many run side by side.
         seed: the sweep's, of which brackets are drawn.
+        again: how often each trial that comes to `max_t` is repeated, to the same end.
     """
     if scheduler.max_t is None:
         return None
-    rungs, max_t, most = scheduler.rungs, scheduler.max_t, trials * scheduler.max_t
+    rungs, max_t, most = scheduler.rungs, scheduler.max_t, trials * scheduler.max_t * (1 + again)
+    ending = whole(scheduler, trials, seed)
     if isinstance(scheduler, Hyperband) and rungs:
         sizes = Counter(scheduler.bracket(seed, number) for number in range(trials))
         least = sum(max_t + (n - 1) * scheduler.grace_periods[bracket] for bracket, n in sizes.items())
-    elif isinstance(scheduler, Asha) and rungs:
-        least = max_t + (trials - 1) * rungs[0]
-    elif isinstance(scheduler, Median) and rungs:
-        whole = min(trials, scheduler.min_trials)
-        least = whole * max_t + (trials - whole) * rungs[0]
+    elif isinstance(scheduler, (Asha, Median)) and rungs:
+        least = ending * max_t + (trials - ending) * rungs[0]
     else:
         return Steps(most, most, most, (), max_t)
-    between = min(max(typical(scheduler, trials, at_once), least), most)
+    least += again * ending * max_t
+    between = min(max(typical(scheduler, trials, at_once, again), least), most)
     if isinstance(rungs, range):
         return Steps(least, between, most, (rungs[0],), max_t, every=True)
     return Steps(least, between, most, tuple(rungs), max_t)
 
 
-def typical(scheduler: Asha | Median, trials: int, at_once: int) -> int:
+def whole(scheduler: Scheduler, trials: int, seed: int = 0) -> int:
+    """How many trials come to their end at least: the first that comes to a rung goes on. See `steps`."""
+    if not scheduler.rungs:
+        return trials
+    if isinstance(scheduler, Hyperband):
+        return len({scheduler.bracket(seed, number) for number in range(trials)})
+    if isinstance(scheduler, Median):
+        return min(trials, scheduler.min_trials)
+    return 1 if isinstance(scheduler, Asha) else trials
+
+
+def typical(scheduler: Asha | Median, trials: int, at_once: int, again: int = 0) -> int:
     """The median of simulated sweeps. Of many trials the later ones are taken to pass each rung as seldom as ASHA means them to, and under
     another scheduler to take as long as the others."""
     few = min(trials, SIMULATED)
-    totals = [sum(lengths(scheduler, few, at_once, seed)) for seed in range(max(5, min(41, 1000 // few) | 1))]
+    assert scheduler.max_t is not None
+    last = again * scheduler.max_t
+    sweeps = (lengths(scheduler, few, at_once, seed) for seed in range(max(5, min(41, 1000 // few) | 1)))
+    totals = [sum(length + last * (length == scheduler.max_t) for length in taken) for taken in sweeps]
     if not isinstance(scheduler, Asha) or isinstance(scheduler, Hyperband):
         return round(median(totals) * trials / few)
     ends = (*scheduler.rungs, scheduler.max_t)
     late = ends[0] + sum((b - a) / scheduler.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
+    late += last / scheduler.reduction_factor ** len(scheduler.rungs)
     return round(median(totals) + (trials - few) * late)
 
 

@@ -121,7 +121,8 @@ def _trials(plan: Plan) -> str:
             told += " or about: a grid inside a choice is visited only where that option is chosen"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
-        told += f"; each configuration that comes to its end is trained {repeats} times, which comes on top of all that is said here"
+        least, most = (plan.trials + number for number in plan.repeats)
+        told += f"; each that comes to its end is trained {repeats} times: {least if least == most else f'{least} to {most}'} trials in all"
     if given := plan.space.search.initial_points:
         run = sum(point.values is None for point in given)
         told += f"; the first {run} are initial points" if run else ""
@@ -224,7 +225,8 @@ def _round(number: int) -> int:
 
 def _disk(plan: Plan) -> list[str]:
     disk = plan.disk
-    kept = f"the latest and the best of {plan.trials} trial{'s' * (plan.trials > 1)}"
+    trials = plan.trials + plan.repeats[1]
+    kept = f"the latest and the best of {trials} trial{'s' * (trials > 1)}"
     if disk.total is None or disk.each is None:
         told = [f"at most {disk.checkpoints} checkpoints, {kept}; of what size, the first will show"]
     else:

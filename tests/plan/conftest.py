@@ -21,10 +21,11 @@ def make(tmp_path) -> Make:
         limits: str = "",
         data: str = "{train: d.csv, label: y, valid: 0.2}",
         trainer: str = "xgboost",
+        repeats: int = 1,
     ) -> Space:
         file = tmp_path / "made.yaml"
         file.write_text(
-            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nscheduler: {scheduler}\n"
+            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nscheduler: {scheduler}\nrepeats: {repeats}\n"
             f"limits: {{max_trials: {trials}{', ' * bool(limits)}{limits}}}\nspace:\n{textwrap.indent(textwrap.dedent(body), '  ')}\n"
         )
         return load(file)

@@ -131,6 +131,32 @@ def test_as_json_it_is_plain_data(make, scheduler):
     assert (found["steps"] is None) is (scheduler == "{}")
 
 
+@pytest.mark.parametrize(
+    "scheduler, trials, shapes, steps",
+    [
+        (
+            "{name: none, max_t: 9}",
+            "12 in 2 cells, 6 each; each that comes to its end is trained 3 times: 36 trials in all",
+            "18",
+            "324 at most",
+        ),
+        ("{name: asha, max_t: 9, grace_period: 3}", "trained 3 times: 14 to 36 trials in all", "6 to 18", "60 at least, 324 at most"),
+        ("{}", "36 trials in all", "18", "until each loop ends"),
+    ],
+)
+def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
+    made = plan(make("scaling: {num_workers: {grid: [1, 2]}}", repeats=3, scheduler=scheduler), {"CPU": 8.0})
+    text = " ".join(render(made, 200).split())
+    for part in (trials, f"2 workers × 1 CPU {shapes} trials", steps, "of checkpoints, the latest and the best of 36 trials"):
+        assert part in text, (part, text)
+    assert made.to_json()["repeats"] == {"least": made.repeats[0], "most": 24} and made.to_json()["trials"] == 12
+
+
+def test_of_one_shape_it_is_known_how_often_it_is_used(make):
+    made = plan(make("params: {a: {uniform: [0, 1]}}", repeats=3, scheduler="{name: asha, max_t: 9, grace_period: 3}"), {"CPU": 8.0})
+    assert [(e.least, e.most) for e in made.shapes] == [(14, 36)]
+
+
 def test_it_starts_nothing(tmp_path):
     code = f"""\
 import os, sys

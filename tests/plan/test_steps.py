@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plan.steps import SIMULATED, lengths, simulate, steps
+from sweeps.plan.steps import SIMULATED, lengths, simulate, steps, whole
 from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
 from sweeps.trial import Verdict
 
@@ -121,3 +121,16 @@ def test_the_least_of_hyperband_is_that_of_asha_in_each_bracket():
 def test_the_median_rule_compares_at_every_step_from_the_first():
     told = steps(Median(30, 4, 5), 10, 2)
     assert told.every and told.rungs == (4,) and told.least == 5 * 30 + 5 * 4
+
+
+@given(
+    st.one_of(ashas, st.builds(Median, st.integers(5, 40), st.integers(1, 4), st.integers(1, 5))),
+    st.lists(st.integers(0, 9), min_size=1, max_size=24),
+    st.integers(0, 3),
+)
+def test_what_comes_to_its_end_is_repeated_to_the_same_end(scheduler, qualities, again):
+    taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
+    ended = taken.count(scheduler.max_t)
+    assert ended >= whole(scheduler, len(qualities))
+    told = steps(scheduler, len(qualities), 1, again=again)
+    assert told.least <= sum(taken) + again * ended * scheduler.max_t <= told.most and told.least <= told.typical <= told.most
