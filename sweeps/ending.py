@@ -55,6 +55,19 @@ def _failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) ->
     return ("1 trial", trial, text) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", text)
 
 
+def goes_on(said: Mapping[str, Any], to_run: int, changed: bool) -> bool:
+    """Whether there is something to do for a sweep that came to an end and is resumed.
+
+    Args:
+        said: the object of its `SweepResult`.
+        to_run: trials that are not begun or not ended.
+        changed: its limits are others than before.
+    """
+    reason = said.get("reason")
+    stopped = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")  # whose cause may be mended now
+    return to_run > 0 and (reason is None or stopped or changed or not (said.get("best") or said.get("front")))
+
+
 def tags(result: SweepResult) -> dict[str, str]:
     """Of the sweep's run in MLflow."""
     told = {"sweeps.reason": result.reason} if result.reason else {}

@@ -215,7 +215,7 @@ class _Sweep:
             ended = leftovers.end(self.folder)
             self.ledger = self._open_ledger()
         said = json.loads(file.read_text()) if (file := self.folder / RESULT).is_file() else None
-        if said is not None and not self._goes_on(said, changed):
+        if said is not None and not ending.goes_on(said, self.ledger.to_run, changed):
             why, how = "every trial has ended", "--add-trials N adds trials"
             if reason := said.get("reason"):
                 why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
@@ -227,13 +227,6 @@ class _Sweep:
             log.warning("%d processes of the last driver's Ray were ended", ended)
         self.taken_up, self.began = True, time.time() - self.ledger.spent
         leftovers.tidy(self.folder, self.ledger.checkpoints())
-
-    def _goes_on(self, said: dict[str, Any], changed: bool) -> bool:
-        """Whether there is something to do for a sweep that came to an end."""
-        reason = said.get("reason")
-        gone = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")  # whose cause may be mended now
-        stopped = gone or not (said.get("best") or said.get("front")) or changed
-        return self.ledger.to_run > 0 and (reason is None or stopped)
 
     def _open_ledger(self) -> Any:
         from sweeps.search.study import Ledger

@@ -12,10 +12,11 @@ from sweeps.data.prepared import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.orchestrator import job_of
 from sweeps.rerunning import scratch_of, trained
-from sweeps.trial import State
+from sweeps.trial import Checkpoint, Result, State
 from sweeps.winner import Refitted
 
 if TYPE_CHECKING:
+    from sweeps.gangs.messages import Progress
     from sweeps.search.study import Ledger
     from sweeps.space import Space
 
@@ -42,8 +43,7 @@ def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tup
     """
     if space.scheduler.name == "pbt":
         raise InputError(Problem("--refit", "is not for pbt: what its trials learnt came from several, with parameters that changed"))
-    trial, result = ledger.trial(number), ledger.results()[number]
-    steps = result.best_step if result.checkpoint is None else result.checkpoint.best_step
+    trial, steps = ledger.trial(number), steps_of(ledger.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))
     with scratch_of(folder, space, roots, None) as (scratch, joined):
@@ -51,12 +51,33 @@ def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tup
         job = dataclasses.replace(job_of(space, joined.roots), rungs=frozenset(), max_t=steps, trial_timeout=None, keep_last=True)
         known = ledger.study.user_attrs.get("data")
         _, last = trained(space, joined, scratch, trial, job, known, together=True)
-        if last.state is not State.COMPLETE:
-            raise SweepFailed(f"trial {trial.id} failed when it was trained once more:\n{last.error}")
-        if last.best is None:
-            raise BundleError(f"trial {trial.id} left no checkpoint when it was trained once more: nothing to export")
-        if last.best.best_step != steps:
-            left = f"its loop left the model of step {last.best.best_step}, not of the last, {steps}"
-            raise BundleError(f"trial {trial.id} was trained once more, but {left}; see `Current.better` of sweeps.trial")
+        kept = left_of(trial.id, last, steps)
         rows = Shelf(scratch).facts(trial.data).rows
-        yield Refitted(scratch, Path(last.best.path), steps, rows["train"] + rows["valid"])
+        yield Refitted(scratch, Path(kept.path), steps, rows["train"] + rows["valid"])
+
+
+def steps_of(result: Result) -> int | None:
+    """The steps of the model that is exported of a trial, else those that were best; None if it reported no value."""
+    return result.best_step if result.checkpoint is None else result.checkpoint.best_step
+
+
+def left_of(trial: str, last: Progress, steps: int) -> Checkpoint:
+    """The checkpoint that a trial left when it was trained once more.
+
+    Args:
+        trial: its id.
+        last: what was heard of it last.
+        steps: that it was to be trained.
+
+    Raises:
+        SweepFailed: the loop failed.
+        BundleError: there is no model of the last step.
+    """
+    if last.state is not State.COMPLETE:
+        raise SweepFailed(f"trial {trial} failed when it was trained once more:\n{last.error}")
+    if last.best is None:
+        raise BundleError(f"trial {trial} left no checkpoint when it was trained once more: nothing to export")
+    if last.best.best_step != steps:
+        left = f"its loop left the model of step {last.best.best_step}, not of the last, {steps}"
+        raise BundleError(f"trial {trial} was trained once more, but {left}; see `Current.better` of sweeps.trial")
+    return last.best

@@ -67,3 +67,19 @@ def test_what_mlflow_is_told(more, tags, metrics):
     ended = result(**more)
     assert ending.tags(ended) == tags
     assert ending.metrics(ended) == {"trials.completed": 2, "trials.failed": 1, "fits": 1, "seconds": 2.5, **metrics}
+
+
+@pytest.mark.parametrize(
+    "said, changed, goes_on",
+    [
+        ({"best": BEST}, False, True),
+        ({"best": BEST, "reason": "interrupted"}, False, True),
+        ({"best": BEST, "reason": "limits.max_failures_in_a_row: 3 trials failed one after the other"}, False, True),
+        ({"best": BEST, "reason": "limits.timeout"}, False, False),
+        ({"front": [BEST], "reason": "limits.timeout"}, False, False),
+        ({"best": BEST, "reason": "limits.timeout"}, True, True),
+        ({"best": None, "reason": "limits.timeout"}, False, True),
+    ],
+)
+def test_what_a_resume_goes_on_with(said, changed, goes_on):
+    assert ending.goes_on(said, 2, changed) == goes_on and not ending.goes_on(said, 0, changed)

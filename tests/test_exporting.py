@@ -13,12 +13,13 @@ from click.testing import CliRunner
 
 from sweeps import cli, exporting
 from sweeps import space as space_file
-from sweeps.errors import InputError
+from sweeps.errors import BundleError, InputError, SweepFailed
 from sweeps.folder import save_space, saved_space
 from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import News
+from sweeps.gangs.messages import News, Progress
+from sweeps.refitting import left_of, steps_of
 from sweeps.search.study import Ledger
-from sweeps.trial import Checkpoint, Current, Report, State
+from sweeps.trial import Checkpoint, Current, Report, Result, State
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -105,3 +106,21 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
             kept = Checkpoint(str(step), step, step)
             book.take(1, News(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
         assert book.best is not None and book.best.path == best
+
+
+def test_a_refit_trains_the_steps_of_the_exported_model():
+    early = Checkpoint("c", 5, 4)
+    assert steps_of(Result(State.COMPLETE, 0.1, best_step=7, checkpoint=early)) == 4, "which the loop can save"
+    assert steps_of(Result(State.COMPLETE, 0.1, best_step=7)) == 7 and steps_of(Result(State.FAIL)) is None
+
+
+def test_a_refit_takes_the_model_of_the_last_step_alone():
+    kept = Checkpoint("c", 4, 4)
+    assert left_of("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
+    for last, error, said in (
+        (Progress(state=State.FAIL, error="boom"), SweepFailed, "trial 0001 failed when it was trained once more:\nboom"),
+        (Progress(state=State.COMPLETE), BundleError, "left no checkpoint"),
+        (Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)), BundleError, "left the model of step 2, not of the last, 4"),
+    ):
+        with pytest.raises(error, match=said):
+            left_of("0001", last, 4)
