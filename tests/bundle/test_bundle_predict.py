@@ -86,6 +86,7 @@ def test_uris_and_progress(bundle, tmp_path):
         predict_file(path, "nowhere://rows.csv")
 
 
+@pytest.mark.integration
 def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, monkeypatch):
     """What is held at once: Python's and pandas' blocks, by tracemalloc; ten times the rows add next to nothing."""
     import tracemalloc

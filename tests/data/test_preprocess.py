@@ -310,7 +310,7 @@ def test_a_key_is_of_the_content():
     assert len({data_key("f", one), *others}) == 5
 
 
-def test_most_frequent_fills_numbers_too(local_ray):
+def test_most_frequent_fills_numbers_too():
     frame = pd.DataFrame({"n": [1.0, 2.0, 2.0, None], "c": ["a", None, "b", "b"], "y": [0, 1, 0, 1]})
     fitted = fit_chain([step("SimpleImputer", strategy="most_frequent")], pa.Table.from_pandas(frame), "y")
     filled = fitted.transform(frame)

@@ -79,6 +79,7 @@ def test_all_is_put_back(tmp_path, raises):
     assert {k: v for k, v in after.items() if v != before[k]} == {}
 
 
+@pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
     code = "import torch, xgboost; from sweeps.gangs.isolation import KNOBS; import sys\n"
     code += "bad = [k for k in KNOBS if k.fresh is not None and k.module != 'xgboost' and k.get(sys.modules[k.module]) != k.fresh]\n"

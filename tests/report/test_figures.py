@@ -68,6 +68,7 @@ def test_figures_travel_as_text():
     assert decoded(encoded(drawn)) == drawn
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("count", [2, 40, 200])
 def test_optuna_draws_every_kind_of_dimension(space, count):
@@ -81,6 +82,7 @@ def test_optuna_draws_every_kind_of_dimension(space, count):
     assert "momentum" in str(drawn.importances) or not mattered
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_odd_sweeps_get_what_can_be_drawn(space):
     nothing = (Figure("Figures", "", "None: fewer than two trials came to a value."),)
@@ -93,6 +95,7 @@ def test_odd_sweeps_get_what_can_be_drawn(space):
     assert [f.title for f in draw(space, trials(space, 12), ()).figures] == ["History", "Curves"]
 
 
+@pytest.mark.integration
 def test_a_figure_that_fails_costs_no_other(space, monkeypatch):
     from optuna.visualization import matplotlib as plots
 
@@ -105,6 +108,7 @@ def test_a_figure_that_fails_costs_no_other(space, monkeypatch):
     assert shown["History"].image and shown["Slices"].image
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     folder = tmp_path / "made-1"

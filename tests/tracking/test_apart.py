@@ -54,6 +54,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
 
+@pytest.mark.integration
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     tracker = started(tmp_path)
     tracker.finish("FAILED", 1.0)
