@@ -19,7 +19,7 @@ def texts(space, cluster, nodes=()):
 def test_both_numbers_are_told_at_the_place_of_the_scaling(make):
     space = make("params: {a: 1}\nscaling: {num_workers: 4}")
     (problem,) = never_fits(space, {"CPU": 2.0})
-    assert str(problem) == f"{space.path}:8:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
+    assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
     assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU needs 4 CPU (there is 1): it can never run"]
     assert texts(space, {"CPU": 4.0}) == []
     with pytest.raises(InputError, match="can never run"):
