@@ -17,6 +17,7 @@ from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.prepared import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, nearest
 from sweeps.resources import COSTS
+from sweeps.result import plain
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
@@ -151,7 +152,7 @@ def _bundle(
         classes=facts.classes,
         raw=facts.check,
         expected=np.load(stored) if stored.exists() else None,
-        made=made,
+        made=plain(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)
 

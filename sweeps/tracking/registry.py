@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def _line(e: Exception) -> str:
 
 
 def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name: str, alias: str | None, force: bool) -> list[str]:
-    new = Score(made["metric"], made["goal"], float(made["value"]))
+    new = score_of(made)
     experiment = client.get_run(parent).info.experiment_id
     mine = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
     runs = client.search_runs([experiment], mine, max_results=1)
@@ -112,6 +113,11 @@ def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name
         client.set_registered_model_alias(name, alias, version)
         return [*said, f"alias {alias} moves from version {held} to {version}: {why}"]
     return [*said, f"alias {alias} stays at version {held}: {why}; --force moves it"]
+
+
+def score_of(made: dict[str, Any]) -> Score:
+    """What a bundle was chosen by, from its manifest; a value that is not finite is null there, and NaN here."""
+    return Score(made["metric"], made["goal"], math.nan if made["value"] is None else float(made["value"]))
 
 
 def _score(tags: dict[str, str]) -> Score | None:

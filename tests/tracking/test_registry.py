@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.tracking.registry import Score, moves, register
+from sweeps.tracking.registry import Score, moves, register, score_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 
@@ -28,7 +27,9 @@ def test_an_alias_moves_to_the_better_alone(old, new, goal):
 
 
 def test_nan_moves_nothing():
-    assert not moves(Score("loss", "minimize", 1.0), Score("loss", "minimize", math.nan), False)[0]
+    made = {"metric": "loss", "goal": "minimize"}
+    assert score_of(made | {"value": 0.5}) == Score("loss", "minimize", 0.5)
+    assert not moves(Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False)[0]
 
 
 @pytest.mark.integration
