@@ -1,5 +1,6 @@
 """`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl, and can be cut off anywhere;
-`... report` writes reports/search_quality.md from it; `... cost` measures what a suggestion costs."""
+`... bound` likewise replays `tpe` with and without the bound on its kernels; `... report` writes reports/search_quality.md from both;
+`... cost` measures what a suggestion costs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 import optuna
 
-from benchmarks.search_quality import report
+from benchmarks.search_quality import bound, report
 from benchmarks.search_quality.cost import measure
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Optuna, Random, Ray, SyneTune
@@ -22,6 +23,7 @@ from benchmarks.search_quality.replay import BUDGETS, replay
 from benchmarks.search_quality.tasks import STEPS, names, task
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality.jsonl"
+BOUND = RESULTS.with_name("search_quality_bound.jsonl")
 
 METHODS: dict[str, Callable[[Any, int], Any]] = {
     "random": Random,
@@ -66,7 +68,7 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
-    parser.add_argument("verb", choices=["run", "report", "cost"])
+    parser.add_argument("verb", choices=["run", "bound", "report", "cost"])
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
     parser.add_argument("--tasks", default=",".join(names()))
     parser.add_argument("--seeds", default="0-29")
@@ -75,12 +77,16 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.verb == "report":
         report.write(RESULTS)
+        bound.write(BOUND, RESULTS.with_suffix(".md"))
     elif asked.verb == "cost":
         measure()
-    else:
-        first, _, last = asked.seeds.partition("-")
+    first, _, last = asked.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    if asked.verb == "bound":
+        bound.run(asked.minutes, seeds, BOUND)
+    elif asked.verb == "run":
         budgets = tuple(float(b) for b in asked.budgets.split(","))
-        run(asked.methods.split(";"), asked.tasks.split(","), range(int(first), int(last or first) + 1), asked.minutes, budgets)
+        run(asked.methods.split(";"), asked.tasks.split(","), seeds, asked.minutes, budgets)
 
 
 if __name__ == "__main__":

@@ -65,10 +65,15 @@ def write(file: Path) -> None:
     """Put the tables into the report beside the results."""
     rows = read(file)
     tasks = list(dict.fromkeys(r["task"] for r in rows))
-    page = file.with_suffix(".md")
-    text = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
     common = [m for m in dict.fromkeys(r["method"] for r in rows) if means(rows, m, 25, tasks)]
     made = f"{table(rows, tasks)}\n\nAt 25 full budgets, by task:\n\n{by_task(rows, tasks, common, 25)}\n"
     wide = [m for m in common if means(rows, m, 100, tasks)]
     made += f"\nAt 100, by task:\n\n{by_task(rows, tasks, wide, 100)}\n"
-    page.write_text(text[: text.index(BEGIN)] + f"{BEGIN}\n\n{made}\n" + text[text.index(END) :])
+    section(file.with_suffix(".md"), BEGIN, END, made)
+
+
+def section(page: Path, begin: str, end: str, made: str) -> None:
+    """Put what was made between two marks of a page, which are put at its end if they are not there."""
+    text = page.read_text() if page.exists() else ""
+    text = text if begin in text else f"{text}{begin}\n{end}\n"
+    page.write_text(text[: text.index(begin)] + f"{begin}\n\n{made}\n" + text[text.index(end) :])

@@ -68,7 +68,7 @@ class Tpe:
     """
 
     def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 24):
-        self.enough, self.candidates = max(1, n_startup_trials), n_ei_candidates
+        self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
 
     def suggest(self, study: Study, history: History, number: int, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Values for the dimensions, by name; {} while too little is known.
@@ -123,8 +123,8 @@ class Tpe:
                     rest[cell != own].extend(numbers)
         pending = [t for n, t in history.running.items() if n != number and level not in t.intermediate_values]
         return (
-            sorted((history.known[n] for n in _bounded(*good, rng)), key=lambda t: t.number),
-            sorted((*(history.known[n] for n in _bounded(*rest, rng)), *pending), key=lambda t: t.number),
+            sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: t.number),
+            sorted((*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending), key=lambda t: t.number),
         )
 
 
@@ -133,7 +133,7 @@ def good_of(there: int) -> int:
     return min(math.ceil(GOOD * there), MOST_GOOD)
 
 
-def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int = KERNELS) -> list[int]:
+def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
     """All of them if they are not too many; else a sample, at least half of it of the own ones."""
     if len(own) + len(others) <= most:
         return own + others

@@ -1,0 +1,77 @@
+"""What the bound on the kernels of `tpe` costs in quality: the same task and seed with it and without, where no scheduler stops trials.
+
+Until there are more trials than kernels the two of a pair are one and the same sweep; what they differ in later is the bound alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.search_quality.ours import Ours
+from benchmarks.search_quality.replay import replay
+from benchmarks.search_quality.report import read, section
+from benchmarks.search_quality.tasks import STEPS, task
+from sweeps.search.samplers.tpe import KERNELS
+
+# Those on which several hundred trials leave something to find; a recorded table would be searched to its end.
+TASKS = ("hartmann6", "rosenbrock4", "ackley5", "cells", "crossing")
+BUDGETS = (100, 250, 500, 1000)  # trials, each of full length
+WITH, WITHOUT = f"{KERNELS} kernels", "all kernels"
+
+
+def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
+    """Replay pairs that are not on record yet, until the time is up; one that was cut off is not counted."""
+    until = time.time() + 60 * minutes
+    done = {(r["method"], r["task"], r["seed"]) for r in read(out)}
+    for seed in seeds:
+        for name in TASKS:
+            for method, kernels in ((WITH, KERNELS), (WITHOUT, 10**9)):
+                if (method, name, seed) in done:
+                    continue
+                if time.time() > until:
+                    return
+                began, searcher = time.time(), Ours(task(name), seed, "tpe", f"{{name: none, max_t: {STEPS}}}")
+                searcher.sampler.model.kernels = kernels
+                regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
+                row = {"method": method, "task": name, "seed": seed, "budgets": BUDGETS, "regret": regret}
+                with open(out, "a") as f:
+                    f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
+
+
+def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
+    """(pairs, 2, budgets) regrets with the bound and without it, of one task or all."""
+    known = {(r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])}
+    made = [[known[WITH, t, s], known[WITHOUT, t, s]] for m, t, s in known if m == WITH and (WITHOUT, t, s) in known]
+    return np.array(made).reshape(-1, 2, len(BUDGETS))
+
+
+def table(rows: list[dict]) -> str:
+    """In Markdown: a task a line; at each budget the mean regret with the bound / without it. Then the differences of all pairs."""
+    lines = ["| task | " + " | ".join(f"{b} trials" for b in BUDGETS) + " | pairs |", "|---|" + "---|" * (len(BUDGETS) + 1)]
+    for name in TASKS:
+        found = pairs(rows, name)
+        if len(found):
+            mean = found.mean(axis=0)
+            lines.append(f"| {name} | " + " | ".join(f"{a:.4f} / {b:.4f}" for a, b in mean.T) + f" | {len(found)} |")
+    found = pairs(rows)
+    if len(found) > 1:
+        more = found[:, 0] - found[:, 1]
+        half = 1.96 * more.std(axis=0, ddof=1) / len(more) ** 0.5
+        told = [f"{m:+.4f} ± {h:.4f}" for m, h in zip(more.mean(axis=0), half, strict=True)]
+        lines.append("| bound − none | " + " | ".join(told) + f" | {len(more)} |")
+        told = [f"{(d > 0).sum()} / {(d == 0).sum()} / {(d < 0).sum()}" for d in more.T]
+        lines.append("| pairs where the bound is worse / equal / better | " + " | ".join(told) + " | |")
+    with_it, without = (np.mean([r["seconds"] for r in rows if r["method"] == method] or [np.nan]) for method in (WITH, WITHOUT))
+    lines += ["", f"A replay of {BUDGETS[-1]} trials took {with_it:.0f} s with the bound and {without:.0f} s without it."]
+    return "\n".join(lines) + "\n"
+
+
+def write(file: Path, page: Path) -> None:
+    """Put the table into the report."""
+    if rows := read(file):
+        section(page, "<!-- bound -->", "<!-- end of the bound -->", table(rows))
