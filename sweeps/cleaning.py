@@ -29,7 +29,7 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
     space, _ = saved_space(folder)
     lock = FolderLock(folder)
     try:
-        ledger = Ledger(folder, space, ())
+        ledger = Ledger(folder, space)
         now = standing(ledger.configurations(), ledger.judge.goals)
         on_disk = {n: sizes(folder / "trials" / f"{n:04d}") for n in ledger.results()}
         saved = ledger.saved()

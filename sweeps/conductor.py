@@ -8,26 +8,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from sweeps.errors import InputError, Problem
-from sweeps.gangs.messages import Past, Progress, Stage, Usage
-from sweeps.pace import Going, Left, ahead, time_left
+from sweeps.gangs.messages import Past, Progress
+from sweeps.overview import Overview
 from sweeps.search import budgets, rules
 from sweeps.search.cleaner import Cleaner
 from sweeps.search.retention import Rule
+from sweeps.search.row import Row
 from sweeps.search.study import Ledger
-from sweeps.search.verdicts import Pbt, Scheduler
-from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
-from sweeps.space import Space
+from sweeps.search.verdicts import Pbt
+from sweeps.snapshot import Snapshot
 from sweeps.tracking import Tracker
-from sweeps.trial import Report, Result, State, Trial, Verdict
+from sweeps.trial import Report, State, Trial, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -36,28 +36,7 @@ log = logging.getLogger(__name__)
 SHOW_EVERY = 0.25
 
 
-@dataclass
-class _Running:
-    """A trial that was begun, and what is known of it.
-
-    Attributes:
-        began: seconds since the sweep began.
-        shown: its configuration in short.
-        first, last: its first report that was heard, and its latest.
-        best: the best value of its reports.
-        attempt: the gang it is on, counted.
-    """
-
-    trial: Trial
-    began: float
-    shown: Pairs
-    first: Report | None = None
-    last: Report | None = None
-    best: float | None = None
-    attempt: int = 1
-
-
-def _past(row: Any, lost: int = 0) -> Past:
+def _past(row: Row, lost: int = 0) -> Past:
     """What a pool is told of a trial that goes on, from the ledger's row of it."""
     return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
 
@@ -66,13 +45,10 @@ def _past(row: Any, lost: int = 0) -> Past:
 class Conductor:
     """See the module. Called by the adapters of Tune, in the driver's main thread."""
 
-    space: Space
     ledger: Ledger
-    scheduler: Scheduler
     pool: Any
     tracker: Tracker
-    folder: Path
-    began: float
+    began: float  # seconds since the epoch
     interrupted: Callable[[], bool]
     on_progress: Callable[[Snapshot], None]
     introduce: Callable[[], None]  # tells a pool that was started again of the data
@@ -80,13 +56,7 @@ class Conductor:
     reason: str | None = None  # why no more trials are begun
     prefit: Any = None  # resolves when the chains known beforehand are fitted
     refused: InputError | None = None
-    running: dict[str, _Running] = field(default_factory=dict)
-    failures: list[tuple[str, str]] = field(default_factory=list)  # trial and error, in the order in which they ended
-    best: Best | None = None
-    spans: list[tuple[float, float]] = field(default_factory=list)  # (begin, end) of trials that ended, in seconds since the sweep began
-    at_once: int = 0  # the most that have run side by side
-    usage: Usage | None = None  # what the pool said last
-    asked: Any = None  # resolves to what it says next
+    asked: Any = None  # resolves to what the pool says next
     life: Any = None  # fails when the pool's process is lost
     cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
@@ -94,25 +64,23 @@ class Conductor:
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
+        self.space, self.scheduler, self.folder = self.ledger.space, self.ledger.scheduler, self.ledger.folder
         self.ledger.clock = lambda: time.time() - self.began
-        results = self.ledger.results()
-        self.failures += [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
+        self.overview = Overview(self.ledger, self.began)
+        self.running = self.overview.running
         if rules.hopeless(self.ledger.course.ended):
             self.forgiven = len(self.ledger.course.ended)
         self.ledger.course.pardon(self.space.limits)
-        leading: tuple[int, Result] | None = None
-        for number, result in results.items() if self.direct else ():
-            if not result.given and rules.beats(result.value, leading[1].value if leading else None, self.ledger.minimize):
-                leading = number, result
-        if leading is not None and leading[1].value is not None:
-            self._note_best(self.ledger.trial(leading[0]), leading[1].value, leading[1].best_step or 0)
-        self._note_leader()
         if not self.space.checkpoints.all_stay:
-            kept, configurations = self.space.checkpoints, self.ledger.configurations()
-            saved, origins = self.ledger.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
-            known = [(n, origins.get(n), r, saved[n][1]) for n, r in results.items() if r.state is not State.RUNNING]
-            rule = Rule(kept.per_trial, kept.top, kept.max_disk)
-            self.cleaner = Cleaner(self.folder, rule, self.space.repeats, self.ledger.judge.goals, known)
+            self.cleaner = self._cleaner()
+
+    def _cleaner(self) -> Cleaner:
+        """Keeps to the bounds of the checkpoints, from what is on record."""
+        kept, configurations = self.space.checkpoints, self.ledger.configurations()
+        saved, origins = self.ledger.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
+        known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.ledger.results().items() if r.state is not State.RUNNING]
+        rule = Rule(kept.per_trial, kept.top, kept.max_disk)
+        return Cleaner(self.folder, rule, self.space.repeats, self.ledger.judge.goals, known)
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -134,7 +102,7 @@ class Conductor:
             self._begin(row.trial, _past(row))
             return row.trial.id
         trial = None if self.reason else self.ledger.next()
-        if trial is None and not self.reason and self.ledger.more_may_come:
+        if trial is None and not self.reason and self.ledger.agenda.more_may_come:
             return None
         if trial is None:
             raise StopIteration
@@ -167,8 +135,7 @@ class Conductor:
 
     def _note(self, trial: Trial) -> None:
         self.tracker.begin(self.ledger.as_begun(trial.number), time.time())
-        self.running[trial.id] = _Running(trial, time.time() - self.began, configuration(trial))
-        self.at_once = max(self.at_once, len(self.running))
+        self.overview.begun(trial)
 
     def settle(self) -> None:
         """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
@@ -189,17 +156,10 @@ class Conductor:
         """Record a trial's news; at a rung decide and answer."""
         if trial not in self.running:
             return Verdict.STOP
-        running = self.running[trial]
-        number, running.attempt = running.trial.number, progress.attempts
+        number = self.running[trial].trial.number
         fresh = self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, fresh)
-        for report in fresh:
-            running.first, running.last = running.first or report, report
-            value = None if self.ledger.judge.metric is None else report.metrics[self.ledger.judge.metric]
-            if value is not None and rules.beats(value, running.best, self.ledger.minimize):
-                running.best = value
-                if self.direct and rules.beats(value, self.best.value if self.best else None, self.ledger.minimize):
-                    self._note_best(running.trial, value, report.step)
+        self.overview.heard(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
@@ -230,14 +190,14 @@ class Conductor:
             self._finish(trial, State.FAIL, error)
             return Verdict.STOP
         if self._perturb(row, step):
-            self.running[trial].trial, self.running[trial].shown = row.trial, configuration(row.trial)
+            self.overview.changed(row.trial)
             self.pool.renew.remote(row.trial, step, _past(row))
         else:
             self.pool.answer.remote(trial, step, True)
         self.ledger.sync()
         return Verdict.CONTINUE
 
-    def _perturb(self, row: Any, step: int) -> bool:
+    def _perturb(self, row: Row, step: int) -> bool:
         """Decide a milestone of a member; whether it takes over from another."""
         assert isinstance(self.scheduler, Pbt)
         if (taken := self.ledger.perturb(row.trial.number, step, self.scheduler)) is None:
@@ -270,26 +230,12 @@ class Conductor:
             self._look_at_pool()
             self.on_progress(self.snapshot())
 
-    @property
-    def direct(self) -> bool:
-        """Whether a report alone says how good a trial is."""
-        return self.ledger.judge.plain and self.space.repeats.count == 1
-
-    def _note_best(self, trial: Trial, value: float, step: int) -> None:
-        self.best = Best(trial.id, value, step, (("workers", workers(trial.shape)), *configuration(trial)))
-
-    def _note_leader(self) -> None:
-        """Where a report alone does not say how good a trial is, the best is that of the trials that have ended."""
-        best = self.ledger.course.best
-        if not self.direct and best is not None and best[1].value is not None:
-            self._note_best(self.ledger.trial(best[0]), best[1].value, best[1].best_step or 0)
-
     def _look_at_budgets(self) -> None:
         """End the sweep when a limit of what it may spend is reached, and there is more to come."""
         course, limits = self.ledger.course, self.space.limits
-        if len(course.ended) >= self.ledger.total:
+        if len(course.ended) >= self.ledger.agenda.total:
             return
-        spent = self.usage.seconds if self.usage else {}
+        spent = self.overview.usage.seconds if self.overview.usage else {}
         gpus = sum(spent.get(name, 0.0) * r.trial.shape.total.get("GPU", 0.0) for name, r in self.running.items())
         if (reason := budgets.reason(limits, course, gpus)) is not None:
             # what fails is no fault of the others, which may go on another time
@@ -334,7 +280,7 @@ class Conductor:
         if self.asked is not None and ray.wait([self.asked], timeout=0)[0]:
             done, self.asked = self.asked, None
             with contextlib.suppress(ray.exceptions.RayError):
-                self.usage = ray.get(done)
+                self.overview.usage = ray.get(done)
         self.asked = self.asked or self.pool.usage.remote()
 
     def lost(self, trial: str) -> None:
@@ -345,26 +291,22 @@ class Conductor:
             self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
 
     def _finish(self, trial: str, state: State, error: str | None, reason: str | None = None) -> None:
-        begun = self.running.pop(trial)
+        begun = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.ledger.finish(begun.trial.number, state, error, reason)
-        if state is not State.RUNNING:
-            self.spans.append((begun.began, time.time() - self.began))
+        result = self.ledger.finish(begun.number, state, error, reason)
+        self.overview.ended(trial, result)
         if result.error is not None:
-            self.failures.append((trial, result.error))
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.tracker.end(begun.trial.number, result, self.ledger.ended_at(begun.trial.number))
+        self.tracker.end(begun.number, result, self.ledger.ended_at(begun.number))
         self.pool.forget.remote(trial)
-        course = self.ledger.course
-        self._note_leader()
         if state is State.RUNNING:
             return
         if self.cleaner is not None:
             self.ledger.sync()  # a machine that stops must not go on from a checkpoint that is gone
-            latest = self.ledger.standing(begun.trial.number).checkpoint
-            self.cleaner.ended((begun.trial.number, begun.trial.origin, result, Path(latest.path).name if latest else None))
-        if rules.hopeless(course.ended[self.forgiven :]):
+            latest = self.ledger.standing(begun.number).checkpoint
+            self.cleaner.ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
+        if rules.hopeless(self.ledger.course.ended[self.forgiven :]):
             self.stop(f"the first {rules.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
         else:
             self._look_at_budgets()
@@ -385,64 +327,4 @@ class Conductor:
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """How the sweep stands now; `stage` says what is going on other than trials."""
-        states = Counter(s.value for s in self.ledger.course.ended)
-        states["RUNNING"] = len(self.running)
-        now, total, objective = time.time() - self.began, self.ledger.total, self.space.objective
-        failed, error = self.failures[-1] if self.failures else ("", "")
-        return Snapshot(
-            states=states,
-            total=total,
-            best=self.best,
-            seconds=now,
-            left=None if self.reason else self._left(now),
-            reason=self.reason,
-            name=self.folder.name,
-            metric=", ".join(o.metric for o in self.space.objectives),
-            goal=objective.goal,
-            front=len(self.ledger.course.front),
-            failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
-            rows=tuple(self._row(running, now) for running in self.running.values()),
-            use=self._use(),
-            fits=self.usage.fits if self.usage else 0,
-            stage=stage,
-        )
-
-    def _left(self, now: float) -> Left | None:
-        rungs = () if isinstance(self.scheduler.rungs, range) else self.scheduler.rungs
-        stops = (*rungs, self.scheduler.max_t) if self.scheduler.max_t else ()
-        going = []
-        for r in self.running.values():
-            known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())
-            going.append(Going(now - r.began, known or None))
-        to_end = len(self.spans) + self.ledger.total - len(self.ledger.course.ended)
-        return time_left(now, to_end, self.spans, going, self.at_once, self.space.limits.timeout)
-
-    def _row(self, r: _Running, now: float) -> Row:
-        stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
-        if self.reason is not None:
-            said = "stopping"
-        elif rung is not None:
-            said = f"at rung {rung}"
-        elif r.last is not None and r.attempt == 1:  # heard of since the pool was asked
-            said = Stage.TRAINING.value
-        else:
-            said = stage.value if stage else "beginning"
-        metric = self.ledger.judge.metric
-        return Row(
-            trial=r.trial.id,
-            stage=said,
-            step=r.last.step if r.last else 0,
-            max_t=self.scheduler.max_t,
-            value=r.last.metrics[metric] if r.last and metric is not None else None,
-            best=r.best,
-            shape=r.trial.shape,
-            seconds=now - r.began,
-            attempt=r.attempt,
-            configuration=r.shown,
-        )
-
-    def _use(self) -> tuple[Use, ...]:
-        if self.usage is None:
-            return ()
-        u, asked = self.usage, {name for shape in self.space.shapes for name, _ in shape.per_worker}
-        return tuple(Use(n, u.total[n], u.busy.get(n, 0.0), u.warm.get(n, 0.0)) for n in u.total if n in asked or n in ("CPU", "GPU"))
+        return self.overview.snapshot(self.reason, stage)

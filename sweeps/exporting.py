@@ -45,7 +45,8 @@ def export(
     """
     from sweeps import winner
     from sweeps.search.lock import FolderLock
-    from sweeps.search.study import JOURNAL, Ledger
+    from sweeps.search.storage import JOURNAL
+    from sweeps.search.study import Ledger
 
     folder = Path(sweep).resolve()
     if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
@@ -59,7 +60,7 @@ def export(
     space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
-        ledger = Ledger(folder, space, ())
+        ledger = Ledger(folder, space)
         if pareto:
             numbers = winner.front_numbers(ledger)
         else:

@@ -231,7 +231,7 @@ class _Sweep:
     def _open_ledger(self) -> Any:
         from sweeps.search.study import Ledger
 
-        return Ledger(self.folder, self.space, verdicts.scheduler_of(self.space.scheduler).rungs)
+        return Ledger(self.folder, self.space)
 
     def run(self, lock: FolderLock | None = None) -> SweepResult:
         """From here on all that is printed goes to the sweep's log.
@@ -287,7 +287,7 @@ class _Sweep:
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
         limit, stops = self.space.limits.max_trials, bool(verdicts.scheduler_of(self.space.scheduler).rungs)
-        total = self.ledger.total if self.ledger is not None else repeats.total(limit, (), self.space.repeats, stops)
+        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, (), self.space.repeats, stops)
         self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
@@ -300,9 +300,9 @@ class _Sweep:
         from sweeps.gangs.pool import Pool
         from sweeps.gangs.train_run import ENVIRONMENT
         from sweeps.search.cells import first_shapes
-        from sweeps.search.study import OnRecord
+        from sweeps.search.trials import OnRecord
 
-        space, scheduler = self.space, verdicts.scheduler_of(self.space.scheduler)
+        space = self.space
         self._check_shapes(joined.total, list(joined.nodes))
         here = cluster.at_driver()
         job = job_of(space, joined.roots)
@@ -338,9 +338,7 @@ class _Sweep:
             if self.taken_up:
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
-            conductor = Conductor(
-                space, ledger, scheduler, pool, tracker, self.folder, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
-            )
+            conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
             conductor.prefit = pool.prefit.remote(known_fits(space))
             try:
                 self._tune(conductor, at_once)
@@ -417,7 +415,7 @@ class _Sweep:
 
         self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
         self.on_progress(conductor.snapshot("exporting the winner"))
-        ledger, failures, reason = conductor.ledger, conductor.failures, conductor.reason
+        ledger, failures, reason = conductor.ledger, conductor.overview.failures, conductor.reason
         results, number, front = ledger.results(), ledger.winner(), ledger.front()
         counts = ending.counts(results.values())
         chosen = next(iter(front), number)

@@ -94,7 +94,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     from sweeps import listing
     from sweeps.search import record
     from sweeps.search.record import in_short
-    from sweeps.search.study import assembled
+    from sweeps.search.trials import assembled
 
     folder = Path(sweep).resolve()
     space, roots = saved_space(folder)

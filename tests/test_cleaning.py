@@ -24,7 +24,7 @@ def sweep(tmp_path):
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    ledger = Ledger(folder, space, ())
+    ledger = Ledger(folder, space)
     for i in range(4):
         trial = ledger.next()
         assert trial is not None

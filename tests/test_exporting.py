@@ -35,7 +35,7 @@ def made(tmp_path: Path, objective: str) -> Path:
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    ledger = Ledger(folder, space, ())
+    ledger = Ledger(folder, space)
     for loss, size in VALUES:
         trial = ledger.next()
         assert trial is not None
@@ -84,10 +84,10 @@ def test_what_refit_is_not_for(tmp_path):
         with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
             exporting.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
-    ledger = Ledger(sweep, space, ())
-    trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6)), ()).next()
+    ledger = Ledger(sweep, space)
+    trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).next()
     assert trial is not None
-    ledger = Ledger(sweep, space, ())
+    ledger = Ledger(sweep, space)
     ledger.finish(trial.number, State.FAIL, "boom")
     with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
         exporting.export(sweep, trial="5", refit=True)

@@ -20,7 +20,8 @@ from sweeps.gangs import output
 from sweeps.result import SweepResult
 from sweeps.search import record
 from sweeps.search.lock import FolderLock
-from sweeps.search.study import JOURNAL, Ledger
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
 from sweeps.space import load
 from sweeps.terminal import text as terminal
 from sweeps.trial import Checkpoint, Report, State
@@ -46,7 +47,7 @@ def made(root, name="made-1", began=1000.0):
     (root / "made.yaml").write_text(SPACE)
     space = load(root / "made.yaml")
     save_space(folder, space, began)
-    ledger = Ledger(folder, space, (1, 3))
+    ledger = Ledger(folder, space)
     now = time.time()
     states = ((State.COMPLETE, (0.5, 0.25, 0.3)), (State.PRUNED, (0.75,)), (State.FAIL, (math.nan,)), (None, ()))
     for state, values in states:
@@ -173,13 +174,13 @@ def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
     (tmp_path / "made.yaml").write_text(text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", ""))
     space = load(tmp_path / "made.yaml")
     save_space(folder, space, 5.0)
-    ledger = Ledger(folder, space, (1, 3))
+    ledger = Ledger(folder, space)
     for state in (State.COMPLETE, State.COMPLETE, State.PRUNED):  # a configuration, its repeat, and one that is stopped
         trial = ledger.next()
         ledger.record(trial.number, (Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0)
         ledger.finish(trial.number, state)
     total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
-    assert ledger.total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
+    assert ledger.agenda.total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
     ended(folder)
     assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command("ls", "--dir", tmp_path)
 
@@ -278,7 +279,7 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)
-    ledger = Ledger(tmp_path, load(file), ())
+    ledger = Ledger(tmp_path, load(file))
     for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
         trial = ledger.next()
         ledger.record(trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)

@@ -15,10 +15,10 @@ from sweeps.conductor import Conductor
 from sweeps.gangs.messages import Progress, Stage, Usage
 from sweeps.resources import Shape
 from sweeps.search.study import Ledger
-from sweeps.search.verdicts import scheduler_of
 from sweeps.snapshot import Snapshot, Use, configuration, opening, workers
 from sweeps.space import load
 from sweeps.trial import Report, State, Trial, Verdict
+from tests.search.deaths import Deaf
 
 SPACE = """\
 trainer: {loop: "tests.user_loops:plain"}
@@ -33,26 +33,16 @@ space:
 """
 
 
-class Deaf:
-    """Takes every call, as the pool's handle and the tracker do, and answers nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return Deaf()
-
-    def __call__(self, *args: Any) -> None:
-        return None
-
-
 @pytest.fixture
 def conductor(tmp_path) -> Conductor:
     (tmp_path / "space.yaml").write_text(SPACE)
     space = load(tmp_path / "space.yaml")
-    scheduler = scheduler_of(space.scheduler)
-    ledger = Ledger(tmp_path, space, scheduler.rungs)
+    (tmp_path / "own-1").mkdir()
+    ledger = Ledger(tmp_path / "own-1", space)
     nothing: Callable[[Snapshot], None] = lambda snapshot: None  # noqa: E731
     began = time.time() - 100
     deaf: Any = Deaf()
-    return Conductor(space, ledger, scheduler, deaf, deaf, tmp_path / "own-1", began, lambda: False, nothing, nothing)
+    return Conductor(ledger, deaf, deaf, began, lambda: False, nothing, nothing)
 
 
 def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
@@ -71,8 +61,8 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
     space = dataclasses.replace(conductor.space, limits=dataclasses.replace(conductor.space.limits, max_failures_in_a_row=2))
 
     def driven(failures: int) -> Conductor:
-        ledger = Ledger(conductor.ledger.folder, space, conductor.scheduler.rungs)
-        again = dataclasses.replace(conductor, space=space, ledger=ledger, reason=None, running={}, failures=[])
+        ledger = Ledger(conductor.ledger.folder, space)
+        again = dataclasses.replace(conductor, ledger=ledger, reason=None)
         again.settle()
         for _ in range(failures):
             assert again.reason is None
@@ -88,16 +78,16 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
 def test_a_row_says_what_a_running_trial_is_at(conductor):
     a, b = conductor.begin(), conductor.begin()
     assert [row.stage for row in conductor.snapshot().rows] == ["beginning", "beginning"]
-    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
+    conductor.overview.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
     assert [row.stage for row in conductor.snapshot().rows] == ["starting workers", "waiting for workers"]
     assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Verdict.CONTINUE
     row = conductor.snapshot().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
     assert workers(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
     assert [name for name, _ in row.configuration] == ["preprocessor", "lr"]
-    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
+    conductor.overview.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
     assert conductor.snapshot().rows[0].stage == "at rung 3"
-    conductor.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
+    conductor.overview.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
     conductor.hear(a, Progress(attempts=2))
     row = conductor.snapshot().rows[0]
     assert row.stage == "waiting for workers" and row.attempt == 2, "its workers were lost, it stands in line again"
@@ -118,7 +108,7 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(conductor):
 
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(conductor):
     total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
-    conductor.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
+    conductor.overview.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
     s = conductor.snapshot()
     assert s.use == (Use("CPU", 4.0, 2.0, 1.0), Use("GPU", 1.0, 0.0, 0.5)) and s.fits == 2
 
@@ -128,7 +118,7 @@ def test_the_time_left_is_reckoned_from_what_ended(conductor):
         trial = conductor.begin()
         conductor.running[trial].began -= 10
         conductor.hear(trial, Progress(reports(1.0), state=State.COMPLETE))
-    conductor.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
+    conductor.overview.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
     left = conductor.snapshot().left
     assert left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials to go, one every 10 s (the last 3)"
 
@@ -152,7 +142,7 @@ def test_the_pool_is_asked_without_waiting_for_it(conductor, monkeypatch):
     for expected, calls, there in ((None, 1, []), (None, 1, ["ref"]), (1.0, 2, ["ref"]), (2.0, 3, [])):
         conductor.shown = 0.0
         conductor._look_at_pool()
-        assert (conductor.usage and conductor.usage.total["CPU"]) == expected and len(asked) == calls
+        assert (conductor.overview.usage and conductor.overview.usage.total["CPU"]) == expected and len(asked) == calls
         ready[:] = there
 
 

@@ -19,9 +19,10 @@ from sweeps.search.repeats import Configurations, total
 from sweeps.space.keys import Repeats
 from sweeps.trial import Checkpoint, Report, Result, State, Trial
 
-JOURNAL = "study.journal"
 # The attributes that hold what was told of a trial, each with a number behind this.
 TOLD = "told."
+# The attribute of a repeat that names the trial whose configuration it is. It has it from when it is put in line.
+ORIGIN = "origin"
 # What of these holds a decision of PBT.
 TAKEN = "pbt"
 
@@ -175,7 +176,6 @@ def begun(trial: Trial) -> dict[str, Any]:
         "params": trial.params,
         "labels": trial.labels,
     }
-    told |= {} if trial.origin is None else {"origin": trial.origin}
     return told | ({"data": trial.data} if trial.data else {})
 
 
@@ -222,7 +222,7 @@ def is_given(t: FrozenTrial) -> bool:
 
 def origin_of(t: FrozenTrial) -> int | None:
     """The number of the trial whose configuration it repeats; None for a configuration's first."""
-    return t.user_attrs.get("begun", {}).get("origin")
+    return t.user_attrs.get(ORIGIN)
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
@@ -312,7 +312,7 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
 
 def _study(folder: Path) -> Any:
     """The study of a sweep's folder, to be read; None if there is none yet."""
-    journal, place = (folder / JOURNAL).resolve(), storage.place_of(folder)
+    journal, place = (folder / storage.JOURNAL).resolve(), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
         return None
     import optuna
@@ -346,5 +346,5 @@ def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:
         keys=keys_of(t),
         lineage=lineage,
         bracket=first.get("bracket"),
-        origin=first.get("origin"),
+        origin=origin_of(t),
     )

@@ -14,10 +14,13 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 
+from sweeps.search.record import origin_of
 from sweeps.search.samplers.history import History
 from sweeps.search.samplers.plain import Plain
+from sweeps.search.samplers.together import ByConfiguration
 from sweeps.search.samplers.tpe import Tpe
 from sweeps.space import Dimension
+from sweeps.space.keys import Repeats
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.gp import Gp
@@ -32,6 +35,7 @@ class CellSampler(BaseSampler):
         options: the algorithm's own.
         dimensions: all that there may be in a trial.
         max_t: the step at which a trial ends, if the scheduler has one.
+        repeats: of each configuration.
 
     Raises:
         InputError: the algorithm needs a package that is not installed.
@@ -44,6 +48,7 @@ class CellSampler(BaseSampler):
         options: Mapping[str, Any] | None = None,
         dimensions: Iterable[Dimension] = (),
         max_t: int | None = None,
+        repeats: Repeats = Repeats(),  # noqa: B008 - frozen
     ):
         self.seed, self._number = seed, 0
         self.cell: Mapping[str, Any] = {}
@@ -57,9 +62,10 @@ class CellSampler(BaseSampler):
             from sweeps.search.samplers.gp import Gp  # its SciPy takes a moment that the others need not wait
 
             self.model = Gp(**options or {}, space=always, max_t=max_t)
-        self.history = History(grids)
+        self.history = History(grids, repeats)
         free = {name: distribution for name, distribution in always.items() if name not in grids}
         self.plain = Plain("random" if self.model else algorithm, seed, options or {}, free)
+        self._repeats = repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
         """Make ready for a trial.
@@ -73,17 +79,25 @@ class CellSampler(BaseSampler):
         self.plain.begin(seed_of(self.seed, number, "sampler"), index)
 
     def infer_relative_search_space(self, study, trial) -> dict[str, BaseDistribution]:
-        """What the algorithm suggests in one go; a model knows by itself."""
+        """What the algorithm suggests in one go; a model knows by itself. Of a repeat all is known."""
+        if origin_of(trial) is not None:
+            return {}
         if self.model is None:
             return self.plain.space
         self.history.refresh(study)
         return {name: distribution for space in self.history.spaces() for name, distribution in space.items() if name not in self.cell}
 
     def sample_relative(self, study, trial, search_space) -> dict[str, Any]:
+        if origin_of(trial) is not None:
+            return {}
         if self.model is None:
-            return self.plain.base.sample_relative(study, trial, search_space)
+            return self.plain.base.sample_relative(self._seen(study), trial, search_space)
         rng = np.random.RandomState(seed_of(self.seed, self._number, "model"))
         return self.model.suggest(study, self.history, trial.number, self.cell, rng)
+
+    def _seen(self, study: Any) -> Any:
+        """The study as an algorithm is to see it that knows of no repeats."""
+        return study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
 
     def sample_independent(self, study, trial, param_name, param_distribution) -> Any:
         if param_name in self.cell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -15,6 +16,8 @@ from sweeps.folder import ORIGIN, without_password
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"
 SCHEMES = ("postgresql", DRIVER)
+# In the folder of a sweep without a database.
+JOURNAL = "study.journal"
 # What this process was told of passwords, by the URL without them. Elsewhere libpq finds them: $PGPASSWORD, ~/.pgpass.
 _whole: dict[str, str] = {}
 
@@ -62,6 +65,28 @@ def environment(folder: Path) -> dict[str, str]:
         return {}
     secrets = _secrets(place[0])
     return {"PGPASSWORD": secrets[-1]} if secrets else {}
+
+
+def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
+    """Optuna's storage of a sweep's study, to be written to by the one driver that there is.
+
+    Returns:
+        The storage, the study's name (None if there is none in it yet), and what forces all that was written to the disk: until then it
+        outlives every process, but not a machine that stops.
+
+    Raises:
+        InputError: the database cannot be reached.
+    """
+    import optuna
+
+    from sweeps.search.journal import Journal
+
+    if (place := place_of(folder)) is not None:
+        return connect(place[0]), place[1], lambda: None  # a database sees to that itself
+    journal = Journal(folder / JOURNAL)
+    kept = optuna.storages.JournalStorage(journal)
+    there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
+    return kept, there[0].study_name if there else None, journal.sync
 
 
 def connect(url: str) -> Any:

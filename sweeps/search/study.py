@@ -7,209 +7,32 @@ reports, and how it stands).
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
-import json
 import math
-import os
-import shutil
 import time
 import warnings
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages.journal import JournalFileBackend
-from optuna.storages.journal._file import BaseJournalFileLock
 from optuna.trial import TrialState
 
-from sweeps.resources import costs, shape_of
-from sweeps.search import cells, population, record, rules, storage
+from sweeps.resources import costs
+from sweeps.search import record, rules, storage, takeover, trials
+from sweeps.search.agenda import Agenda
+from sweeps.search.asking import Asker
 from sweeps.search.budgets import Course
 from sweeps.search.judging import Judge
-from sweeps.search.record import JOURNAL, Taken
-from sweeps.search.repeats import Configurations, merged, settled, total
-from sweeps.search.sampler import CellSampler, distribution_of, seed_of, suggest
+from sweeps.search.record import Taken
+from sweeps.search.repeats import Configurations, merged, settled
+from sweeps.search.row import Row
+from sweeps.search.sampler import CellSampler, distribution_of
 from sweeps.search.verdicts import Pbt, scheduler_of
 from sweeps.space import Space
 from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
-
-
-class _NoLock(BaseJournalFileLock):
-    """The sweep's folder is locked as a whole; a lock file of Optuna's would only be left behind by a crash."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
-
-
-class _Journal(JournalFileBackend):
-    """Optuna's journal file, forced to the disk once a decision rather than once a record: of the latter a trial has some ten.
-
-    A record is in the operating system's hands as soon as it is written, so that no death of a process loses it.
-    """
-
-    _written = False
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        with open(self._file_path, "ab") as f:
-            f.write("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
-        self._written = True
-
-    def sync(self) -> None:
-        """Outlive a machine that stops."""
-        if self._written:
-            with open(self._file_path, "ab") as f:
-                os.fsync(f.fileno())
-            self._written = False
-
-
-def cut_torn_tail(journal: Path) -> int:
-    """Cut off a last record that was not written whole; returns the bytes cut.
-
-    Optuna loads such a journal, but glues its next record to the fragment, and then cannot load it any more.
-    """
-    if not journal.exists():
-        return 0
-    data = journal.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    while whole:  # a record can also be torn in its middle, by a hole that the file system filled with zeros
-        start = data.rfind(b"\n", 0, whole - 1) + 1
-        with contextlib.suppress(ValueError):
-            json.loads(data[start:whole])
-            break
-        whole = start
-    if whole < len(data):
-        with open(journal, "r+b") as f:
-            f.truncate(whole)
-            f.flush()
-            os.fsync(f.fileno())
-    return len(data) - whole
-
-
-class _Anew:
-    """A storage that keeps the parameters which a trial that is asked for anew has on record."""
-
-    def __init__(self, storage: Any, kept: set[str]):
-        self._storage, self._kept = storage, kept
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-    def set_trial_param(self, trial_id: int, name: str, value: float, distribution: Any) -> None:
-        if name not in self._kept:
-            self._storage.set_trial_param(trial_id, name, value, distribution)
-
-
-class _Row:
-    """What the ledger knows of a trial that is not over.
-
-    Attributes:
-        trial: itself.
-        curve: the metric that leads of its reports, by step.
-        others: (step, value) of the other metrics that are asked for.
-        steps: of its last report.
-        checkpoint, best, attempts, seconds: see `sweeps.gangs.messages.Progress`.
-        told: how often it was written.
-        keys: what each dimension is now.
-        lineage, decided: the perturbations of PBT, and the last milestone that was decided.
-    """
-
-    def __init__(self, trial: Trial, keys: dict[str, Any]):
-        self.trial, self.keys = trial, keys
-        self.lineage: tuple[Taken, ...] = ()
-        self.decided = 0
-        self.curve: dict[int, float] = {}
-        self.others: dict[str, list[tuple[int, float]]] = {}
-        self.steps = 0
-        self.checkpoint: Checkpoint | None = None
-        self.best: Checkpoint | None = None
-        self.attempts, self.seconds, self.told = 0, 0.0, 0
-
-    def recall(self, t: optuna.trial.FrozenTrial, folder: Path, judge: Judge) -> None:
-        """Take up what is on record. The sweep's folder may have been moved, which its checkpoints' paths do not know."""
-        so_far = record.so_far(t)
-
-        def found(name: str) -> Checkpoint | None:
-            if (there := so_far.get(name)) is None:
-                return None
-            at = folder / "trials" / self.trial.id / Path(there["path"]).name
-            return Checkpoint(str(at), there["step"], there["best_step"]) if at.is_dir() else None
-
-        self.curve, self.others = dict(record.curve_of(t)), record.others_of(t, judge.asked[1:])
-        self.steps, self.told = max(self.curve, default=0), len(record.told(t))
-        self.checkpoint, self.best = found("checkpoint"), found("best")
-        self.attempts, self.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
-        self.lineage, self.decided = record.lineage_of(t), record.decided_of(t)
-
-    def record(self) -> dict[str, Any]:
-        as_dict = lambda c: dataclasses.asdict(c) if c else None  # noqa: E731
-        return {
-            "steps": self.steps,
-            "checkpoint": as_dict(self.checkpoint),
-            "best": as_dict(self.best),
-            "attempts": self.attempts,
-            "seconds": round(self.seconds, 4),
-        }
-
-
-@dataclasses.dataclass(frozen=True)
-class OnRecord:
-    """Reads what there is to tell of the trials of a sweep; can be pickled, and called in another process.
-
-    Attributes:
-        folder, space: the sweep's.
-        url: of the database that the study is in, with its password; None for a journal.
-    """
-
-    folder: Path
-    space: Space
-    url: str | None = dataclasses.field(default=None, repr=False)
-
-    def __call__(self, whole: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
-        """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end.
-
-        Under PBT a trial is told as it was begun, and how it was perturbed is among its reports.
-        """
-        if self.url is not None:
-            storage.remember(self.url)
-        judge = Judge.of(self.space)
-        for t in record.trials_of(self.folder):
-            if t.number not in whole:
-                begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
-                trial = assembled(self.space, t.number, lambda dimension, t=t: t.params[dimension.name], record.origin_of(t))  # type: ignore[misc]
-                lineage = record.lineage_of(t)
-                trial = dataclasses.replace(trial, lineage=record.in_short(lineage))
-                reports = *record.reports_of(t, judge.metric), *(Report(taken.origin, taken.metrics, taken.time) for taken in lineage)
-                yield trial, begin, reports, record.result_of(t, judge), end
-
-
-def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
-    """The trial of a number, from the key of each dimension that it meets, see `sweeps.space.Space.fill`."""
-    values = {}
-
-    def chosen(dimension: Any) -> Any:
-        key = choose(dimension)
-        values[dimension.name] = key if dimension.options else dimension.value(key)
-        return key
-
-    filled = space.fill(chosen)
-    return Trial(
-        number=number,
-        id=f"{number:04d}",
-        params=filled["params"],
-        preprocessor=tuple(filled["preprocessor"]),
-        shape=shape_of(filled["scaling"], space.trainer.backend),
-        seed=seed_of(space.search.seed, number, "trial"),
-        labels=values,
-        data=filled["data"],
-        origin=origin,
-    )
 
 
 class Ledger:
@@ -218,9 +41,10 @@ class Ledger:
     Args:
         folder: the sweep's.
         space: what is searched.
-        rungs: the steps at which verdicts are made.
 
     Attributes:
+        scheduler: the space's, whose rungs are the steps at which verdicts are made.
+        agenda: what is begun next.
         course: how the sweep has gone, for its budgets.
         interrupted: the numbers of trials that an earlier driver left behind, to be gone on with.
         clock: seconds that the sweep has been driven, over all its drivers; what is written bears it.
@@ -230,10 +54,10 @@ class Ledger:
         InputError: the search's algorithm needs a package that is not installed.
     """
 
-    def __init__(self, folder: Path, space: Space, rungs: Sequence[int]):
-        self.folder = folder
-        self.space, self.rungs = space, rungs if isinstance(rungs, range) else frozenset(rungs)
+    def __init__(self, folder: Path, space: Space):
+        self.folder, self.space = folder, space
         self.scheduler = scheduler_of(space.scheduler)
+        self._rungs = rungs if isinstance(rungs := self.scheduler.rungs, range) else frozenset(rungs)
         self.judge = Judge.of(space)
         self.minimize = self.judge.minimize
         # Optuna takes values of steps for one objective alone
@@ -242,41 +66,29 @@ class Ledger:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             search = space.search
-            self.sampler = CellSampler(search.algorithm, search.seed, search.options, space.dimensions, space.scheduler.max_t)
-            if (place := storage.place_of(folder)) is None:
-                journal = (folder / JOURNAL).resolve()
-                cut_torn_tail(journal)
-                self._journal: _Journal | None = _Journal(str(journal), lock_obj=_NoLock())
-                kept = optuna.storages.JournalStorage(self._journal)
-                there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
-                name = there[0].study_name if there else space.name
-            else:
-                self._journal, kept, name = None, storage.connect(place[0]), place[1]
+            dimensions, max_t = space.dimensions, space.scheduler.max_t
+            sampler = CellSampler(search.algorithm, search.seed, search.options, dimensions, max_t, space.repeats)
+            kept, name, self.sync = storage.opened(folder)
             self.study = optuna.create_study(
                 storage=kept,
-                study_name=name,
-                sampler=self.sampler,
+                study_name=name or space.name,
+                sampler=sampler,
                 directions=[objective.goal for objective in space.objectives],
                 load_if_exists=True,
             )
             self.study.set_user_attr("judged", self.judge.to_json())
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
             self.study.set_user_attr("stops", bool(self.scheduler.rungs))
-        self._rows: dict[int, _Row] = {}
-        self._open: dict[int, optuna.Trial] = {}
+        self.sampler = sampler
+        self.agenda = Agenda(space, stops=bool(self.scheduler.rungs))
         self.course = Course(self.judge.goals)
-        self._points = [point for point in space.search.initial_points if point.values is None]
-        self._configurations: dict[int, list[tuple[int, Result]]] = {}  # what has ended, by its configuration's first trial
-        self._repeated: Counter[int] = Counter()  # repeats begun, likewise
-        self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
-        self._going = 0  # first trials of configurations that are begun and have not ended
         self.interrupted: deque[int] = deque()
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0
-        self._begun, self._counts = 0, [0] * len(space.cells)  # trials in all, and in each cell
+        self._asker = Asker(self.study)
+        self._rows: dict[int, Row] = {}
+        self._open: dict[int, optuna.Trial] = {}
         self._shown: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)  # at each rung of a bracket, by trial
-        self._half: int | None = None  # Optuna's id of a trial whose sampling was cut short
-        self._waiting = 0  # trials that are enqueued: by a driver that then died, or just now
         self._give()
         self._take_up()
 
@@ -290,7 +102,7 @@ class Ledger:
                 kept[dimension.name] = distribution_of(dimension)
                 return keys[dimension.name]
 
-            trial = self._trial(len(self.study.get_trials(deepcopy=False)), choose)
+            trial = trials.assembled(self.space, len(self.study.get_trials(deepcopy=False)), choose)
             told = optuna.trial.create_trial(
                 params={name: point.keys[name] for name in kept},
                 distributions=kept,
@@ -302,136 +114,68 @@ class Ledger:
 
     def _take_up(self) -> None:
         """Go on from what is on record."""
-        ended = []
+        ended, left = [], []
         for t in self.study.get_trials(deepcopy=False):
-            if t.state is TrialState.WAITING:
-                self._waiting += 1
-            if t.state is TrialState.WAITING or record.is_given(t):
+            if self._asker.found(t):
+                left.append(t)
                 continue
-            if t.state is TrialState.RUNNING and "begun" not in t.user_attrs:
-                self._half = t._trial_id
+            if record.is_given(t):
                 continue
-            self._count(t.params, record.origin_of(t))
+            self.agenda.count(t.params, record.origin_of(t))
             values: list[float] = []
             for step, value in sorted(t.intermediate_values.items()):
-                if step in self.rungs:
+                if step in self._rungs:
                     values.append(value)
                     self._shown[self.bracket(t.number), step][t.number] = self.scheduler.shown(values)
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
             if t.state.is_finished():
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             else:
-                row = self._rows[t.number] = _Row(self._rebuilt(t), record.keys_of(t))
-                row.recall(t, self.folder, self.judge)
+                self._rows[t.number] = Row.recalled(trials.rebuilt(self.space, t), t, self.folder, self.judge)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 self.interrupted.append(t.number)
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
             self._ended(number, record.origin_of(t), record.result_of(t, self.judge))
-
-    def sync(self) -> None:
-        """Force what is on record to the disk. Until then it outlives every process, but not a machine that stops."""
-        if self._journal is not None:  # a database sees to that itself
-            self._journal.sync()
+        for t in left:
+            self.agenda.promise(record.origin_of(t))
 
     @property
     def to_run(self) -> int:
         """Trials that are still to run: those interrupted, and those not begun, repeats too; at most so many."""
-        first = len(self.interrupted) + max(0, self.space.limits.max_trials - self._begun)
-        return first * self.space.repeats.count + len(self._due)
-
-    @property
-    def total(self) -> int:
-        """Trials that there will be, see `repeats.total`."""
-        firsts = (trials[0][1].state for trials in self._configurations.values())
-        return total(self.space.limits.max_trials, firsts, self.space.repeats, bool(self.scheduler.rungs))
-
-    @property
-    def more_may_come(self) -> bool:
-        """Whether there is nothing to begin now, but trials that run may leave repeats to begin."""
-        return self.space.repeats.count > 1 and self._going > 0
-
-    def _rebuilt(self, t: optuna.trial.FrozenTrial) -> Trial:
-        keys = record.keys_of(t)
-        trial = self._trial(t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
-        return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
+        return len(self.interrupted) * self.space.repeats.count + self.agenda.left
 
     def _ended(self, number: int, origin: int | None, result: Result) -> None:
         """Take note that a trial has ended, and with its last one a configuration."""
-        first, repeats = number if origin is None else origin, self.space.repeats
-        own = self._configurations.setdefault(first, [])
-        own.append((number, result))
-        own.sort(key=lambda t: t[0])
-        self._going -= origin is None
+        results, repeats = self.agenda.ended(number, origin, result), self.space.repeats
         self.course.run(result)
-        if origin is None and result.state is State.COMPLETE:
-            self._due += [first] * (repeats.count - 1 - self._repeated[first])
-        results = [r for _, r in own]
         if settled(results, repeats):
-            self.course.judge(first, merged(results, repeats))
-
-    def _count(self, params: dict[str, Any], origin: int | None = None) -> None:
-        """Take note that a trial was begun, in its cell; or a repeat of one."""
-        if origin is not None:
-            self._repeated[origin] += 1
-            return
-        self._begun += 1
-        self._going += 1
-        index = cells.cell_of(params, self.space.cells)
-        if index is not None:
-            self._counts[index] += 1
+            self.course.judge(number if origin is None else origin, merged(results, repeats))
 
     def next(self) -> Trial | None:
         """Begin a trial: a repeat that is due, else an initial point, else what is sampled in the cell whose turn it is.
 
-        None when `limits.max_trials` configurations are begun; see also `more_may_come`.
+        None when `limits.max_trials` configurations are begun; see also `Agenda.more_may_come`.
         """
-        origin = self._due.pop(0) if self._due else None
-        if origin is None and self._begun >= self.space.limits.max_trials:
+        turn = self.agenda.next(lambda number: self.study.get_trials(deepcopy=False)[number].params)
+        if turn is None:
             return None
-        fixed: dict[str, Any] | None = None
-        if origin is not None:
-            fixed = dict(self.study.get_trials(deepcopy=False)[origin].params)
-        elif self._begun < len(self._points):
-            fixed = self._points[self._begun].keys
-        index = cells.next_cell(self.space.cells, self._counts, fixed)
-        self.sampler.begin(self.space.cells[index], self._begun + self._repeated.total(), self._counts[index])
+        self.sampler.begin(turn.cell, turn.number, turn.index)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if fixed is not None and self._half is None and not self._waiting:
-                self.study.enqueue_trial(fixed)  # what it does not fix is sampled
-                self._waiting += 1
-            asked = self._ask()
-            trial = self._trial(asked.number, lambda dimension: suggest(asked, dimension), origin)
-        self._count(asked.params, origin)
+            asked = self._asker.ask(turn)
+            trial = trials.assembled(self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), turn.origin)
+        self.agenda.count(asked.params, turn.origin)
         bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
         asked.set_user_attr("begun", record.begun(trial) | bracket)
-        self._rows[asked.number] = _Row(trial, dict(asked.params))
+        self._rows[asked.number] = Row(trial, dict(asked.params))
         self._open[asked.number] = asked
         return trial
-
-    def _ask(self) -> optuna.Trial:
-        """Optuna's next trial; one whose sampling was cut short is sampled again, from the same study to the same values."""
-        if self._half is None and self._waiting:
-            self._waiting -= 1
-            return self.study.ask()
-        if self._half is None:  # `Study.ask` would first look through all trials for one that is enqueued
-            self.study._thread_local.cached_all_trials = None
-            return optuna.Trial(self.study, self.study._storage.create_new_trial(self.study._study_id))
-        asked, self._half = optuna.Trial(self.study, self._half), None
-        frozen = asked._cached_frozen_trial
-        storage: Any = _Anew(asked.storage, set(frozen.params))
-        asked.storage = storage
-        frozen.params, frozen.distributions = {}, {}
-        return asked
-
-    def _trial(self, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
-        return assembled(self.space, number, choose, origin)
 
     def trial(self, number: int) -> Trial:
         """A trial on record, rebuilt from its parameters."""
         if number in self._rows:
             return self._rows[number].trial
-        return self._rebuilt(self.study.get_trials(deepcopy=False)[number])
+        return trials.rebuilt(self.space, self.study.get_trials(deepcopy=False)[number])
 
     def record(
         self,
@@ -446,16 +190,12 @@ class Ledger:
         row = self._rows[number]
         fresh = tuple(r for r in reports if r.step > row.steps)
         for report in fresh:
-            value = math.nan if self.judge.metric is None else report.metrics[self.judge.metric]
-            row.steps, row.curve[report.step] = report.step, value
-            for name in self.judge.asked[1:]:
-                if name in report.metrics:
-                    row.others.setdefault(name, []).append((report.step, report.metrics[name]))
-            if report.step in self.rungs and row.trial.origin is None:
+            value = row.take(report, self.judge)
+            if report.step in self._rungs and row.trial.origin is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it may be there, if the last driver died between this and what comes below
                     self._open[number].report(value, report.step)
-                values = [v for s, v in row.curve.items() if s in self.rungs]
+                values = [v for s, v in row.curve.items() if s in self._rungs]
                 self._shown[self.bracket(number), report.step][number] = self.scheduler.shown(values)
         row.checkpoint = checkpoint or row.checkpoint
         row.best, row.attempts, row.seconds = best or row.best, attempts, seconds
@@ -470,8 +210,8 @@ class Ledger:
         self._open[number].set_user_attr(f"{record.TOLD}{row.told}", told)
         row.told += 1
 
-    def standing(self, number: int) -> _Row:
-        """What is known of a trial that runs: `curve`, `checkpoint`, `best`, `attempts`, `seconds`."""
+    def standing(self, number: int) -> Row:
+        """What is known of a trial that this driver runs or ran."""
         return self._rows[number]
 
     def value_at(self, number: int, step: int) -> float:
@@ -487,7 +227,7 @@ class Ledger:
     def verdict(self, number: int, step: int) -> Verdict:
         """Whether a trial goes on from a rung; NaN is what it has there if it reported nothing."""
         bracket, curve = self.bracket(number), self._rows[number].curve
-        values = [v for s, v in sorted(curve.items()) if s in self.rungs and s <= step]
+        values = [v for s, v in sorted(curve.items()) if s in self._rungs and s <= step]
         own = self.scheduler.own(values, self.minimize) if step in curve else math.nan
         others = [v for n, v in self._shown[bracket, step].items() if n != number]
         return self.scheduler.verdict(others, own, self.minimize, step, bracket)
@@ -495,82 +235,22 @@ class Ledger:
     def as_begun(self, number: int) -> Trial:
         """A trial with the parameters that it began with, which PBT may have changed."""
         row = self._rows[number]
-        if not row.lineage:
-            return row.trial
-        began = self.study._storage.get_trial(self._open[number]._trial_id).params
-        return dataclasses.replace(self._trial(number, lambda dimension: began[dimension.name]), lineage=row.trial.lineage)
+        return trials.as_begun(self.space, self.study._storage.get_trial(self._open[number]._trial_id)) if row.lineage else row.trial
 
     def perturb(self, number: int, step: int, pbt: Pbt) -> Taken | None:
-        """Decide a milestone of PBT: None if the trial goes on as it is, else what it takes over, which its row holds then.
-
-        What it is given is a copy of the donor's checkpoint, among its own. It has the donor's curve up to there, as its model has.
-        """
-        row, seed = self._rows[number], self.space.search.seed
-        draw = population.chance(seed, number, step)
-        known = self._shown[self.bracket(number), step]
-        members = [population.Member(n, v, self._gives(n, step, pbt.max_t)) for n, v in known.items() if self._one_population(n, number)]
-        donor = population.donor(number, members, self.minimize, pbt.fraction, draw)
-        other = None if donor is None else self._rows[donor]
-        keys: dict[str, Any] = {}
-
-        def choose(dimension: Any) -> Any:
-            assert other is not None
-            if population.perturbed(dimension):
-                key = population.explored(dimension, other.keys.get(dimension.name), pbt.resample, draw)
-            else:
-                key = row.keys[dimension.name]
-            keys[dimension.name] = key
-            return key
-
-        if other is None or (trial := self._perturbed(row.trial, choose)) is None:
+        """Decide a milestone of PBT: None if the trial goes on as it is, else what it takes over, which its row holds then."""
+        row, known = self._rows[number], self._shown[self.bracket(number), step]
+        still = {n: r for n, r in self._rows.items() if not r.over}
+        peers = [takeover.Peer(self.trial(n), value, still.get(n)) for n, value in known.items()]
+        found = takeover.decided(self.space, pbt, row, step, peers, self.minimize)
+        if found is None:
             row.decided = step
             self._tell(number, (), **{record.TAKEN: {"step": step}})
             return None
-        given = other.checkpoint
-        assert given is not None
-        name = f"checkpoint_{given.step:06d}_of_{other.trial.id}"
-        copy = self._copied(Path(given.path), self.folder / "trials" / row.trial.id / name)
-        taken = Taken(step, other.trial.id, given.step, keys, trial.params, trial.labels, time.time())
-        row.decided, row.keys, row.lineage = step, keys, (*row.lineage, taken)
-        row.trial = dataclasses.replace(trial, lineage=record.in_short(row.lineage))
-        row.checkpoint = row.best = Checkpoint(str(copy), given.step, given.best_step)
-        row.curve = {s: v for s, v in sorted(other.curve.items()) if s <= given.step}
-        row.others = {metric: [(s, v) for s, v in curve if s <= given.step] for metric, curve in other.others.items()}
-        row.steps = given.step
+        taken = takeover.carry_out(found, row, step, self.folder / "trials")
         more = {"curve": list(row.curve.items()), "others": row.others}
         self._tell(number, (), **{record.TAKEN: dataclasses.asdict(taken) | more})
         return taken
-
-    def _gives(self, number: int, step: int, max_t: int | None) -> bool:
-        """Whether a trial that still trains has a checkpoint of a milestone or a later step, from which something is left to train."""
-        row = self._rows.get(number)
-        if row is None or number in self._configurations or row.checkpoint is None:
-            return False
-        return row.checkpoint.step >= step and (max_t is None or row.checkpoint.step < max_t) and Path(row.checkpoint.path).is_dir()
-
-    def _one_population(self, a: int, b: int) -> bool:
-        """Whether two trials differ in nothing that PBT leaves alone, but for the workers they run on."""
-        first, second = self.trial(a), self.trial(b)
-        grids = [{d.name: t.labels.get(d.name) for d in self.space.dimensions if d.is_grid} for t in (first, second)]
-        scaling = [{name: v for name, v in g.items() if not name.startswith("scaling.")} for g in grids]
-        return first.preprocessor == second.preprocessor and first.data == second.data and scaling[0] == scaling[1]
-
-    def _perturbed(self, trial: Trial, choose: Callable[[Any], Any]) -> Trial | None:
-        """The trial with other parameters; None if a condition would have them change more than `params`."""
-        try:
-            new = self._trial(trial.number, choose)
-        except KeyError:
-            return None
-        return new if (new.preprocessor, new.data, new.shape) == (trial.preprocessor, trial.data, trial.shape) else None
-
-    def _copied(self, source: Path, target: Path) -> Path:
-        """Copy a checkpoint, so that what bears the name is whole."""
-        part = target.with_name(f"{target.name}.part")
-        for there in (part, target):  # an earlier driver's, which died before it put this on record
-            shutil.rmtree(there, ignore_errors=True)
-        shutil.copytree(source, part)
-        part.rename(target)
-        return target
 
     def finish(self, number: int, state: State, error: str | None = None, reason: str | None = None) -> Result:
         """Put a trial's end on record. RUNNING writes what is known and leaves it resumable."""
@@ -588,7 +268,7 @@ class Ledger:
         if state is State.COMPLETE:
             self.study.tell(asked, [v for v in judged.values if v is not None], state=TrialState.COMPLETE)
         elif state is State.PRUNED:
-            if last is not None and last not in self.rungs and self.comparable and row.trial.origin is None:
+            if last is not None and last not in self._rungs and self.comparable and row.trial.origin is None:
                 asked.report(row.curve[last], last)
             self.study.tell(asked, state=TrialState.PRUNED)
         elif state is State.FAIL:
@@ -598,6 +278,7 @@ class Ledger:
         told = (judged.step, row.steps, row.best, error, seconds, judged.values, judged.metrics, judged.feasible)
         result = Result(state, judged.values[0], *told)
         if state is not State.RUNNING:
+            row.over = True
             self._ended(number, row.trial.origin, result)
         return result
 
@@ -627,7 +308,7 @@ class Ledger:
         ended = self.study._storage.get_trial(self._open[number]._trial_id).datetime_complete
         return ended.timestamp() if ended else time.time()
 
-    def _no_value(self, row: _Row, metric: str) -> str:
+    def _no_value(self, row: Row, metric: str) -> str:
         what = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
         there = any(value == value for _, value in row.others.get(metric, ()))
         if not row.curve or (metric != self.judge.metric and metric not in row.others):

@@ -36,8 +36,8 @@ def _told(journal: Any, logs: list) -> bool:
 
 POINTS = {
     "folder": Point("the sweep's folder made, the study not", "sweeps.orchestrator:_Sweep.run", "before"),
-    "sampling": Point("a trial's parameters half sampled", "sweeps.search.study:suggest", "before", 4),
-    "journal": Point("a record of the journal half written", "sweeps.search.study:_Journal.append_logs", "half", 1, _told),
+    "sampling": Point("a trial's parameters half sampled", "sweeps.search.asking:suggest", "before", 4),
+    "journal": Point("a record of the journal half written", "sweeps.search.journal:Journal.append_logs", "half", 1, _told),
     "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
     "rung": Point("between a rung's report and its verdict", "sweeps.conductor:Conductor._verdict", "before"),
     "verdict": Point("between a verdict and the stop", "sweeps.conductor:Conductor._finish", "before", 1, _pruned),

@@ -114,7 +114,7 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     folder = tmp_path / "made-1"
     folder.mkdir()
     save_space(folder, space, time.time())
-    ledger = Ledger(folder, space, RUNGS)
+    ledger = Ledger(folder, space)
     for _ in range(3):
         begun = ledger.next()
         told = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))

@@ -19,7 +19,6 @@ preprocessor: {grid: [StandardScaler, MinMaxScaler]}
 params: {eta: {loguniform: [1e-3, 1.0]}, kind: {choice: [a, b]}, noise: {randn: [0, 1]}}
 """
 C, P, F = State.COMPLETE, State.PRUNED, State.FAIL
-RUNGS = (1, 3)
 TWO = "[{metric: loss, goal: minimize}, {metric: auc, goal: maximize}]"
 NONE = "{name: none}"
 
@@ -38,7 +37,7 @@ POINTS = """[{params.eta: 0.5}, {preprocessor: MinMaxScaler, params.kind: b, par
 @pytest.mark.parametrize("algorithm", ["tpe", "random"])
 def test_initial_points_come_first_and_the_rest_of_them_is_sampled(make_space, tmp_path, algorithm):
     space = make_space(BODY, algorithm=algorithm, max_trials=6, points=POINTS)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     first, second, third = (ledger.next() for _ in range(3))
     assert first.params["eta"] == 0.5 and second.params["kind"] == "b" and second.params["noise"] == pytest.approx(1)
     assert (first.chain, second.chain, third.chain) == ("StandardScaler", "MinMaxScaler", "MinMaxScaler"), "cells are filled evenly"
@@ -49,8 +48,8 @@ def test_initial_points_come_first_and_the_rest_of_them_is_sampled(make_space, t
 
 def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, tmp_path):
     space = make_space(BODY, points=POINTS)
-    ledger = Ledger(tmp_path, space, RUNGS)
-    ledger = Ledger(tmp_path, space, RUNGS)  # once
+    ledger = Ledger(tmp_path, space)
+    ledger = Ledger(tmp_path, space)  # once
     (given_,) = ledger.study.trials
     assert (given_.state.name, given_.value, given_.params["params.eta"]) == ("COMPLETE", 0.125, 0.25)
     assert ledger.results()[0].given and ledger.winner() is None and not ledger.course.ended
@@ -65,9 +64,9 @@ def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, 
 
 def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tmp_path):
     space = make_space(BODY, points=POINTS)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     ledger.study.enqueue_trial(space.search.initial_points[0].keys)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     assert set(ledger.results()) == {0}, "what was not begun is no trial"
     assert [ledger.next().params["eta"] == 0.5 for _ in range(3)] == [True, False, False]
 
@@ -84,15 +83,15 @@ REPEATS = "repeats: {count: 3, aggregate: mean}"
 
 def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(make_space, tmp_path):
     space = make_space(BODY, max_trials=2, extra=REPEATS)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     first, other = ledger.next(), ledger.next()
-    assert ledger.next() is None and ledger.more_may_come and ledger.total == 2
+    assert ledger.next() is None and ledger.agenda.more_may_come and ledger.agenda.total == 2
     end(ledger, first, loss=0.5)
-    assert ledger.total == 4
-    ledger = Ledger(tmp_path, space, RUNGS)  # a driver that takes it up knows what is due
+    assert ledger.agenda.total == 4
+    ledger = Ledger(tmp_path, space)  # a driver that takes it up knows what is due
     second = ledger.next()
     assert second.params == first.params and second.origin == first.number and second.seed != first.seed
-    assert ledger.trial(second.number) == second == Ledger(tmp_path, space, RUNGS).trial(second.number)
+    assert ledger.trial(second.number) == second == Ledger(tmp_path, space).trial(second.number)
     third = ledger.next()
     assert third.params == first.params and ledger.next() is None
     end(ledger, second, loss=0.1)
@@ -106,17 +105,17 @@ def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(m
 
 
 def test_a_configuration_that_was_stopped_is_not_repeated(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY, max_trials=2, extra=REPEATS), RUNGS)
+    ledger = Ledger(tmp_path, make_space(BODY, max_trials=2, extra=REPEATS))
     for state in (P, F):
         end(ledger, ledger.next(), state)
-    assert ledger.next() is None and not ledger.more_may_come
+    assert ledger.next() is None and not ledger.agenda.more_may_come
 
 
 def test_without_a_scheduler_the_number_of_trials_is_known(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY, max_trials=4, extra=REPEATS, scheduler=NONE), ())
-    assert ledger.total == 12
+    ledger = Ledger(tmp_path, make_space(BODY, max_trials=4, extra=REPEATS, scheduler=NONE))
+    assert ledger.agenda.total == 12
     end(ledger, ledger.next(), F)
-    assert ledger.total == 10
+    assert ledger.agenda.total == 10
 
 
 ENDED = st.builds(lambda s, v: Result(s, v, values=(v,)), st.sampled_from([C, P, F]), st.floats(-5, 5))
@@ -156,7 +155,7 @@ def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, alg
         space = make_space(BODY, objective=TWO, scheduler=NONE, algorithm=algorithm)
     except Exception as e:
         pytest.skip(str(e))  # an algorithm that is not there yet
-    ledger = Ledger(tmp_path, space, ())
+    ledger = Ledger(tmp_path, space)
     for i in range(25):
         trial = ledger.next()
         end(ledger, trial, loss=float(i % 5), auc=float(i % 5) if i % 2 else -1.0)
@@ -170,12 +169,12 @@ def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, alg
     assert ledger.winner() is None and {ledger.results()[n].values for n in front} == {(float(v), float(v)) for v in range(5)}
     assert [t.number for t in record.read(tmp_path).front] == front == list(ledger.course.front)
     assert sorted(n for n in front) == sorted(t.number for t in ledger.study.best_trials), "as Optuna sees it"
-    assert Ledger(tmp_path, space, ()).front() == front
+    assert Ledger(tmp_path, space).front() == front
 
 
 def test_what_breaks_a_constraint_is_complete_and_never_wins_over_what_keeps_it(make_space, tmp_path):
     space = make_space(BODY, extra='constraints: {latency: "<= 5", seconds: "< 9"}', scheduler=NONE)
-    ledger = Ledger(tmp_path, space, ())
+    ledger = Ledger(tmp_path, space)
     for loss, latency, seconds in ((0.1, 7.0, 1.0), (0.3, 5.0, 1.0), (0.2, 1.0, 9.0), (0.4, 1.0, 1.0)):
         assert end(ledger, ledger.next(), seconds=seconds, loss=loss, latency=latency).state is C
     assert ledger.winner() == 1 and ledger.course.best[0] == 1
@@ -190,14 +189,14 @@ def test_what_breaks_a_constraint_is_complete_and_never_wins_over_what_keeps_it(
 
 
 def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE), ())
+    ledger = Ledger(tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE))
     for loss in (0.2, 0.1):
         end(ledger, ledger.next(), loss=loss, latency=9.0)
     assert ledger.winner() == 1 and not ledger.results()[1].feasible
 
 
 def test_a_cost_is_searched_for_like_any_objective(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY, objective="{metric: cpu_seconds, goal: minimize}", scheduler=NONE), ())
+    ledger = Ledger(tmp_path, make_space(BODY, objective="{metric: cpu_seconds, goal: minimize}", scheduler=NONE))
     for seconds in (3.0, 2.0, 4.0):
         assert end(ledger, ledger.next(), seconds=seconds, whatever=1.0).value == seconds
     end(ledger, ledger.next(), P, seconds=0.5, whatever=1.0)

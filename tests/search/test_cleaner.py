@@ -15,20 +15,12 @@ from sweeps.search import cleaner
 from sweeps.search.cleaner import Cleaner, remove, sizes
 from sweeps.search.retention import Rule
 from sweeps.search.study import Ledger
-from sweeps.search.verdicts import scheduler_of
 from sweeps.space.keys import Repeats
 from sweeps.trial import Checkpoint, Report, Result, State
+from tests.search.deaths import Deaf
 
 NONE = "{name: none}"
 BODY = "params: {eta: {uniform: [0, 1]}}"
-
-
-class Deaf:
-    def __getattr__(self, name: str) -> Any:
-        return Deaf()
-
-    def __call__(self, *args: Any) -> None:
-        return None
 
 
 def save(folder: Path, number: int, step: int, size: int = 1000) -> Checkpoint:
@@ -39,11 +31,11 @@ def save(folder: Path, number: int, step: int, size: int = 1000) -> Checkpoint:
 
 
 def driver(space: Any, folder: Path) -> Conductor:
-    scheduler, deaf = scheduler_of(space.scheduler), Deaf()
-    ledger = Ledger(folder, space, scheduler.rungs)
+    deaf = Deaf()
+    ledger = Ledger(folder, space)
     pool: Any = deaf
     tracker: Any = deaf
-    return Conductor(space, ledger, scheduler, pool, tracker, folder, time.time(), lambda: False, lambda s: None, lambda: None)
+    return Conductor(ledger, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
 
 
 def train(going: Conductor, loss: float, end: bool = True) -> str:
@@ -93,8 +85,10 @@ def test_what_runs_and_the_best_keep_theirs_and_the_next_driver_goes_on(make_spa
 def test_so_much_disk_is_of_those_too_that_run(make_space, tmp_path):
     going = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"), tmp_path)
     train(going, 0.1, end=False)
+    assert going.cleaner is not None
     for loss in (0.5, 0.3, 0.4):
         train(going, loss)
+        going.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
     going.close()
     assert there(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, "the worst first, and of the next its latest"
 

@@ -16,28 +16,21 @@ from hypothesis import strategies as st
 from sweeps.conductor import Conductor
 from sweeps.gangs.booking import Book
 from sweeps.gangs.messages import News, Past, Progress
-from sweeps.search import study
-from sweeps.search.study import JOURNAL, Ledger, OnRecord
-from sweeps.search.verdicts import scheduler_of
+from sweeps.search import record
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
+from sweeps.search.trials import OnRecord
 from sweeps.trial import Checkpoint, Report, State, Trial, Verdict
+from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
 params: {eta: {loguniform: [1e-3, 1.0]}, kind: {choice: [a, b]}, drop: {uniform: [0, 1], when: {params.kind: b}}}
 """
-TRIALS, MAX_T = 8, 9
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Deaf:
-    def __getattr__(self, name: str) -> Any:
-        return Deaf()
-
-    def __call__(self, *args: Any) -> None:
-        return None
+# In part, as a whole, and with a known result
+POINTS = """[{params.eta: 0.5}, {preprocessor: MinMaxScaler, params.kind: b, params.eta: 0.1, params.drop: 0.25},
+  {preprocessor: StandardScaler, params.kind: a, params.eta: 0.25, value: 0.125}]"""
+MAX_T = 9
 
 
 class Pool(Deaf):
@@ -52,15 +45,14 @@ class Pool(Deaf):
 
 
 def loss(trial: Trial, step: int) -> float:
-    return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step
+    return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.origin is not None else 0)
 
 
 def drive(space, folder) -> Ledger:
     """One driver with one slot, to the end of the sweep: a loop of nine steps with a checkpoint at every other one."""
-    scheduler = scheduler_of(space.scheduler)
-    ledger, pool = Ledger(folder, space, scheduler.rungs), Pool()
+    ledger, pool = Ledger(folder, space), Pool()
     deaf: Any = Deaf()
-    going = Conductor(space, ledger, scheduler, pool, deaf, folder, time.time() - ledger.spent, lambda: False, lambda s: None, lambda: None)
+    going = Conductor(ledger, pool, deaf, time.time() - ledger.spent, lambda: False, lambda s: None, lambda: None)
     going.settle()
     while True:
         try:
@@ -76,7 +68,7 @@ def drive(space, folder) -> Ledger:
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(str(path), step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
-            rung = step if step in scheduler.rungs else None
+            rung = step if step in ledger.scheduler.rungs else None
             verdict = going.hear(name, Progress(told, kept if step % 2 == 0 else None, kept, rung, None, attempts=attempts))
             if verdict is Verdict.STOP:
                 break
@@ -87,63 +79,88 @@ def drive(space, folder) -> Ledger:
 def outcome(ledger: Ledger) -> list[Any]:
     """What a sweep came to, without times."""
     told = {told[0].number: told for told in OnRecord(ledger.folder, ledger.space)()}
+    reports_of = lambda t: [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]  # noqa: E731
     return [
-        (t.number, t.state.name, t.params, t.user_attrs["begun"], t.intermediate_values, [(r.step, r.metrics) for r in told[t.number][2]])
+        (t.number, t.state.name, t.params, t.user_attrs["begun"], record.origin_of(t), t.intermediate_values, reports_of(t))
         for t in ledger.study.get_trials(deepcopy=False)
     ] + [ledger.winner(), [r.value for r in ledger.results().values()]]
 
 
-def dying(monkeypatch, at: int, part: float) -> None:
-    """Let a driver die when it writes its record of this number, of which this part comes to the disk."""
-    whole, count = study._Journal.append_logs, 0
-
-    def append_logs(self, logs):
-        nonlocal count
-        count += 1
-        if count == at:
-            text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in logs).encode()
-            with open(self._file_path, "ab") as f:
-                f.write(text[: int(len(text) * part)])
-            raise Killed
-        whole(self, logs)
-
-    monkeypatch.setattr(study._Journal, "append_logs", append_logs)
+PLAIN = {"max_trials": 8}
+ASKED = {"max_trials": 5, "points": POINTS, "extra": "repeats: {count: 2}"}
 
 
 @pytest.fixture
-def undisturbed(make_space, tmp_path):
-    space = make_space(BODY, max_trials=TRIALS)
+def undisturbed(make_space, tmp_path, request):
+    """A sweep as nobody disturbs it: its space, what it comes to, the records of its journal."""
+    space = make_space(BODY, **request.param)
     (tmp_path / "whole").mkdir()
-    return space, outcome(drive(space, tmp_path / "whole")), (tmp_path / "whole" / JOURNAL).read_bytes().count(b"\n")
+    return space, outcome(drive(space, tmp_path / "whole")), records_of(tmp_path / "whole")
 
 
 @pytest.mark.timeout(120)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("undisturbed", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True)
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path, data):
     space, expected, records = undisturbed
-    assert {state for _, state, *_ in expected[:TRIALS]} == {"COMPLETE", "PRUNED"}
+    assert {state for _, state, *_ in expected[:-2]} == {"COMPLETE", "PRUNED"}
     folder = tmp_path / "cut"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for _ in range(data.draw(st.integers(1, 4))):
-        with pytest.MonkeyPatch.context() as patch:
-            dying(patch, data.draw(st.integers(1, records)), data.draw(st.floats(0, 1)))
-            try:
-                drive(space, folder)
-            except Killed:
-                continue
-            break  # there was less left to write than that
-    assert outcome(drive(space, folder)) == expected
+    assert outcome(with_deaths(lambda: drive(space, folder), folder, data, records)) == expected
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("undisturbed", [ASKED], ids=[""], indirect=True)
+def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undisturbed, tmp_path):
+    """At each record from the one that puts an initial point, or a repeat, in line to the one that begins it: within and after it."""
+    space, expected, _ = undisturbed
+    entries = [json.loads(line) for line in (tmp_path / "whole" / JOURNAL).read_text().splitlines()]
+    lined = [i for i, e in enumerate(entries) if "fixed_params" in str(e.get("system_attrs", ""))]
+    begins = [i for i, e in enumerate(entries) if "begun" in e.get("user_attr", {})]
+    repeats = sum(trial[4] is not None for trial in expected[:-2])
+    assert repeats and len(lined) == 2 + repeats, "two initial points and the repeats; what is given is not run"
+    for first in lined[:3]:
+        for at in range(first + 1, next(i for i in begins if i > first) + 2):
+            for part in (0.5, 1.0):
+                folder = tmp_path / "cut"
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+                    dying(patch, at, part)
+                    drive(space, folder)
+                assert outcome(drive(space, folder)) == expected, (at, part)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["put in line", "sampled in part"])
+@pytest.mark.parametrize("points", [POINTS, "[]"], ids=["an initial point", "a sampled one"])
+def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(make_space, tmp_path, points, half):
+    """A driver dies as it begins a trial, while another has trained to its end: the next one ends that first, and owes it a repeat."""
+    space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
+    ledger = Ledger(tmp_path, space)
+    first = ledger.next()
+    ledger.record(first.number, tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1)
+    before = records_of(tmp_path)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        dying(patch, 2 + 3 * half, 1.0)
+        ledger.next()
+    assert records_of(tmp_path) == before + 2 + 3 * half
+    ledger = Ledger(tmp_path, space)
+    going = Conductor(ledger, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
+    going.settle()
+    begun = [going.pool.started[going.begin()][0] for _ in range(2)]
+    assert [t.origin for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
+    if points != "[]":
+        assert begun[0].params["eta"] == 0.1
+    assert [Ledger(tmp_path, space).trial(t.number) for t in begun] == begun, "what is on record is what runs"
 
 
 def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     space = make_space(BODY, max_trials=2)
-    ledger = Ledger(tmp_path, space, ())
+    ledger = Ledger(tmp_path, space)
     ledger.clock = lambda: 12.5
     trial = ledger.next()
     ledger.record(trial.number, (Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
-    again = Ledger(tmp_path, space, ())
+    again = Ledger(tmp_path, space)
     assert again.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
 
 
@@ -153,16 +170,15 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
 def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, tmp_path, steps, expected):
     """Three good trials at the first rung; the fourth is worse, and its driver died before the verdict, or long after another one."""
     space = make_space(BODY, max_trials=4)
-    scheduler = scheduler_of(space.scheduler)
-    ledger = Ledger(tmp_path, space, scheduler.rungs)
+    ledger = Ledger(tmp_path, space)
     for _ in range(3):
         done = ledger.next()
         ledger.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
         ledger.finish(done.number, State.COMPLETE)
     trial = ledger.next()
     ledger.record(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
-    ledger, pool, deaf = Ledger(tmp_path, space, scheduler.rungs), Pool(), Deaf()
-    going = Conductor(space, ledger, scheduler, pool, deaf, tmp_path, time.time(), lambda: False, lambda s: None, lambda: None)
+    ledger, pool, deaf = Ledger(tmp_path, space), Pool(), Deaf()
+    going = Conductor(ledger, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     if expected is None:
         assert going.begin() == trial.id and trial.id in pool.started
@@ -176,13 +192,12 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
 def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path):
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, target=0.5))
-    scheduler = scheduler_of(space.scheduler)
-    ledger = Ledger(tmp_path, space, scheduler.rungs)
+    ledger = Ledger(tmp_path, space)
     done = ledger.next()
     ledger.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
     ledger.finish(done.number, State.COMPLETE)
-    ledger, pool, deaf = Ledger(tmp_path, space, scheduler.rungs), Pool(), Deaf()
-    going = Conductor(space, ledger, scheduler, pool, deaf, tmp_path, time.time(), lambda: False, lambda s: None, lambda: None)
+    ledger, pool, deaf = Ledger(tmp_path, space), Pool(), Deaf()
+    going = Conductor(ledger, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     assert going.reason.startswith("limits.target")
     with pytest.raises(StopIteration):

@@ -6,7 +6,6 @@ import pytest
 
 from sweeps.search import record
 from sweeps.search.study import Ledger
-from sweeps.search.verdicts import scheduler_of
 from sweeps.trial import State, Verdict
 from tests.search.test_study import reports
 
@@ -19,7 +18,7 @@ SCHEDULERS = [
 
 
 def opened(folder, space) -> Ledger:
-    return Ledger(folder, space, scheduler_of(space.scheduler).rungs)
+    return Ledger(folder, space)
 
 
 def train(ledger: Ledger, steps: range) -> dict[int, list[Verdict]]:
@@ -31,7 +30,7 @@ def train(ledger: Ledger, steps: range) -> dict[int, list[Verdict]]:
             if Verdict.STOP in verdicts[t.number]:
                 continue
             ledger.record(t.number, reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0)
-            if step in ledger.rungs:
+            if step in ledger.scheduler.rungs:
                 verdicts[t.number].append(ledger.verdict(t.number, step))
                 if verdicts[t.number][-1] is Verdict.STOP:
                     ledger.finish(t.number, State.PRUNED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections import deque
 from pathlib import Path
@@ -16,10 +15,11 @@ from hypothesis import strategies as st
 from sweeps.conductor import Conductor
 from sweeps.gangs.messages import Past, Progress
 from sweeps.search import record
-from sweeps.search.study import JOURNAL, Ledger, OnRecord
-from sweeps.search.verdicts import scheduler_of
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
+from sweeps.search.trials import OnRecord
 from sweeps.trial import Checkpoint, Report, State, Trial, Verdict
-from tests.search.test_crash import Deaf, Killed, dying
+from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -72,9 +72,8 @@ class Told(Deaf):
 
 
 def conduct(space: Any, folder: Path, pool: Any, told: Any) -> Conductor:
-    scheduler, deaf = scheduler_of(space.scheduler), lambda *more: None
-    ledger = Ledger(folder, space, scheduler.rungs)
-    return Conductor(space, ledger, scheduler, pool, told, folder, time.time() - ledger.spent, lambda: False, deaf, lambda: None)
+    ledger, deaf = Ledger(folder, space), lambda *more: None
+    return Conductor(ledger, pool, told, time.time() - ledger.spent, lambda: False, deaf, lambda: None)
 
 
 def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Conductor:
@@ -179,20 +178,9 @@ def test_the_copy_is_the_members_own(undisturbed):
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, undisturbed, tmp_path, data):
-    expected = outcome(undisturbed[0].ledger)
-    records = (tmp_path / "whole" / JOURNAL).read_bytes().count(b"\n")
     folder = tmp_path / "cut"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for _ in range(data.draw(st.integers(1, 4))):
-        with pytest.MonkeyPatch.context() as patch:
-            dying(patch, data.draw(st.integers(1, records)), data.draw(st.floats(0, 1)))
-            try:
-                drive(space, folder)
-            except Killed:
-                continue
-            break
-    assert outcome(drive(space, folder).ledger) == expected
+    going = with_deaths(lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole"))
+    assert outcome(going.ledger) == outcome(undisturbed[0].ledger)
 
 
 def test_a_loop_without_checkpoints_is_refused_at_the_first_milestone(space, tmp_path):

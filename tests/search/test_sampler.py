@@ -48,7 +48,7 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     space = make_space(
         "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}", 80, scheduler="{name: none}"
     )
-    ledger = Ledger(tmp_path, space, ())
+    ledger = Ledger(tmp_path, space)
     late = {"StandardScaler": [], "MinMaxScaler": []}
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
     while trial := ledger.next():

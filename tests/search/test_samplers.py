@@ -15,9 +15,12 @@ from optuna.trial import TrialState
 
 from sweeps.errors import InputError
 from sweeps.search import extras
+from sweeps.search.record import ORIGIN
 from sweeps.search.samplers import gp, plain, tpe
 from sweeps.search.samplers.history import FULL, History
+from sweeps.search.samplers.together import ByConfiguration, together
 from sweeps.search.study import Ledger
+from sweeps.space.keys import Repeats
 from sweeps.trial import State, Verdict
 from tests.search.test_study import reports
 
@@ -52,7 +55,7 @@ def run(ledger: Ledger, n: int, value=lambda trial: trial.params["x"], at_once: 
 def end(ledger: Ledger, trial, value) -> None:
     for step in (1, 3, 9):
         ledger.record(trial.number, reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0)
-        if step in ledger.rungs and ledger.verdict(trial.number, step) is Verdict.STOP:
+        if step in ledger.scheduler.rungs and ledger.verdict(trial.number, step) is Verdict.STOP:
             ledger.finish(trial.number, State.PRUNED)
             return
     ledger.finish(trial.number, State.COMPLETE)
@@ -66,11 +69,11 @@ def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, a
     for again in (False, True):
         folder = tmp_path / str(again)
         folder.mkdir()
-        ledger = Ledger(folder, space, (1, 3))
+        ledger = Ledger(folder, space)
         run(ledger, 17)
         begun = ledger.next()  # runs while the driver dies
         if again:
-            ledger = Ledger(folder, space, (1, 3))
+            ledger = Ledger(folder, space)
         asked.append([begun, *(ledger.next() for _ in range(3))])
     assert asked[0] == asked[1]
     assert len({str(t.params) for t in asked[0]}) > 1, "and not the same one over and over"
@@ -78,7 +81,7 @@ def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, a
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, algorithm):
-    asked = run(Ledger(tmp_path, make_space(BODY, 80, algorithm), (1, 3)), 24)
+    asked = run(Ledger(tmp_path, make_space(BODY, 80, algorithm)), 24)
     assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [12, 12]
     assert all(("drop" in t.params) == (t.params["kind"] == "b") for t in asked)
     assert {t.params["kind"] for t in asked} == {"a", "b"}
@@ -89,8 +92,7 @@ def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, a
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler):
     space = make_space(NUMBERS, 60, algorithm, scheduler=scheduler)
-    rungs = () if "none" in scheduler else (1, 3) if "asha" in scheduler else range(1, 9)
-    asked = run(Ledger(tmp_path, space, rungs), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
+    asked = run(Ledger(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
     late = sorted(math.hypot(t.params["x"] - 0.3, t.params["y"] - 0.8) for t in asked[20:40])
     assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
 
@@ -105,7 +107,7 @@ def test_options_are_the_algorithms():
 
 def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
     body = "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
-    asked = run(Ledger(tmp_path, make_space(body, 64, "qmc"), (1, 3)), 32)
+    asked = run(Ledger(tmp_path, make_space(body, 64, "qmc")), 32)
     for chain in ("StandardScaler", "MinMaxScaler"):
         assert sorted(int(16 * t.params["x"]) for t in asked if t.chain == chain) == list(range(16)), "one in each sixteenth"
 
@@ -113,7 +115,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
     monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps\[cmaes\]"):
-        Ledger(tmp_path, make_space(NUMBERS, 20, "cmaes"), ())
+        Ledger(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 
 
 # ---- history
@@ -171,10 +173,10 @@ def test_the_highest_level_with_enough_values_is_modelled_and_what_failed_ranks_
 def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
-    kept = tpe._bounded(own, others, rng)
+    kept = tpe._bounded(own, others, rng, tpe.KERNELS)
     assert len(kept) == len(set(kept)) == tpe.KERNELS and sum(n < 1000 for n in kept) == tpe.KERNELS // 2
-    assert tpe._bounded(own[:5], others[:5], rng) == own[:5] + others[:5]
-    assert sum(n < 1000 for n in tpe._bounded(own, others[:5], rng)) == tpe.KERNELS - 5
+    assert tpe._bounded(own[:5], others[:5], rng, tpe.KERNELS) == own[:5] + others[:5]
+    assert sum(n < 1000 for n in tpe._bounded(own, others[:5], rng, tpe.KERNELS)) == tpe.KERNELS - 5
 
 
 # ---- the Gaussian process
@@ -248,3 +250,121 @@ def test_a_configuration_is_not_suggested_twice_while_there_are_others():
     history.refresh(study)
     found = [tpe.Tpe().suggest(study, history, 10, {}, np.random.RandomState(seed)) for seed in range(20)]
     assert all(f.get("i", 10) >= 10 for f in found) and any(found)
+
+
+# ---- repeats
+
+REPEATED = "repeats: {count: 2}"
+
+
+def with_repeats(ledger: Ledger, n: int, value, apart: float) -> list:
+    """Begin n configurations one after the other, each with a repeat; the values of the two lie so far around that of the configuration."""
+    asked = []
+    while (trial := ledger.next()) is not None and len(asked) < n:
+        asked += [trial] if trial.origin is None else []
+        end(ledger, trial, lambda t: value(t) + (apart if t.origin is None else -apart))
+    return asked
+
+
+def on_a_grid(trial) -> float:
+    """A value whose mean with others is exact."""
+    return round((trial.params["x"] - 0.3) ** 2 * 4096) / 4096
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
+def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
+    """Whatever the single values are: with the same means the same is suggested, as if each configuration were one trial."""
+    asked = []
+    for repeats, apart in (("", 0.0), (REPEATED, 0.0), (REPEATED, 0.25)):
+        folder = tmp_path / f"{repeats}{apart}"
+        folder.mkdir()
+        options = f"{algorithm}, options: {{population_size: 4}}" if algorithm == "nsga2" else algorithm
+        ledger = Ledger(folder, make_space(BODY, 80, options, scheduler="{name: none}", extra=repeats))
+        asked.append([(t.params, t.chain) for t in with_repeats(ledger, 24, on_a_grid, apart)])
+        assert len(ledger.study.trials) >= 24 * (2 if repeats else 1) - 1
+    assert asked[0] == asked[1] == asked[2]
+
+
+def test_the_aggregate_is_what_counts(make_space, tmp_path):
+    """Of two values one is low: by the minimum its configuration is good, by the mean it is not."""
+    found = {}
+    for aggregate in ("mean", "min", "max"):
+        folder = tmp_path / aggregate
+        folder.mkdir()
+        ledger = Ledger(folder, make_space(NUMBERS, 4, scheduler="{name: none}", extra=f"repeats: {{count: 2, aggregate: {aggregate}}}"))
+        with_repeats(ledger, 4, lambda t: 0.5, 0.25)
+        ledger.sampler.history.refresh(ledger.study)
+        found[aggregate] = {values for _, values, _ in ledger.sampler.history.levels[FULL][""]}
+    assert found == {"mean": {(0.5 + 1 / 9,)}, "min": {(0.25 + 1 / 9,)}, "max": {(0.75 + 1 / 9,)}}
+
+
+def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list:
+    """The trials of a configuration, as they are on record."""
+    attrs = lambda i: {} if i == 0 else {ORIGIN: 0}  # noqa: E731
+    broken = lambda value: None if limit is None else {"m": value - limit}  # noqa: E731
+    create = optuna.trial.create_trial
+    return [
+        create(state=state, value=value, user_attrs=attrs(i), constraints=broken(value))
+        if state is TrialState.COMPLETE
+        else create(state=state, user_attrs=attrs(i))
+        for i, (state, value) in enumerate(ends)
+    ]
+
+
+C, F, P, R = TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED, TrialState.RUNNING
+
+
+@pytest.mark.parametrize(
+    "ends, state, value",
+    [
+        ([(C, 1.0)], R, None),
+        ([(C, 1.0), (C, 2.0)], R, None),
+        ([(C, 1.0), (C, 2.0), (R, 0.0)], R, None),
+        ([(C, 1.0), (C, 2.0), (C, 6.0)], C, 3.0),
+        ([(C, 1.0), (F, 0.0), (C, 6.0)], C, 3.5),
+        ([(P, 1.0)], P, None),
+        ([(F, 1.0)], F, None),
+    ],
+    ids=["none begun", "one to come", "one runs", "all", "one failed", "stopped", "failed"],
+)
+def test_a_configuration_is_observed_when_its_last_trial_has_ended(ends, state, value):
+    seen = together(repeated(*ends), Repeats(3))
+    assert (seen.state, seen.value if seen.values else None) == (state, value)
+
+
+def test_a_constraint_that_one_repeat_breaks_is_broken():
+    trials = repeated((C, 1.0), (C, 4.0), limit=3.0)
+    seen = together(trials, Repeats(2))
+    assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, "and the record is as it was"
+
+
+def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
+    study = optuna.create_study()
+    for t in [*repeated((C, 1.0), (C, 3.0)), *repeated((P, 0.0))]:
+        study.add_trial(t)
+    seen = ByConfiguration(study, Repeats(2))
+    assert [(t.number, t.state, t.value) for t in seen.get_trials()] == [(0, C, 2.0), (2, P, None)]
+    assert [t.number for t in seen._get_trials(deepcopy=False, states=(C,), use_cache=True)] == [0]
+    assert seen.direction == study.direction
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from([C, P, F]), st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=8), st.data())
+def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(ends, data):
+    study, pieces, once = optuna.create_study(), History((), Repeats(2)), History((), Repeats(2))
+    firsts = []
+    for state, value, _ in ends:
+        firsts.append((len(study.trials), state))
+        study.add_trial(repeated((state, value))[0])
+        if data.draw(st.booleans()):
+            pieces.refresh(study)
+    for (number, state), (_, _, value) in zip(firsts, ends, strict=True):
+        if state is C:
+            study.add_trial(optuna.trial.create_trial(value=value, user_attrs={ORIGIN: number}))
+        if data.draw(st.booleans()):
+            pieces.refresh(study)
+    for history in (pieces, once):
+        history.refresh(study)
+    assert once.levels == pieces.levels and once.running == pieces.running == {}
+    assert once.count(FULL) == sum(state is C for state, *_ in ends)

@@ -11,11 +11,12 @@ import pytest
 
 from sweeps import InputError
 from sweeps.folder import save_space, without_password
-from sweeps.search import record, storage
+from sweeps.search import asking, record, storage
 from sweeps.search.study import Ledger
 from tests.commands import command, space_of
 from tests.postgres import PASSWORD, server
-from tests.search.test_crash import BODY, Killed, drive, outcome
+from tests.search.deaths import Killed
+from tests.search.test_crash import BODY, drive, outcome
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,8 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)
-    for target, nth in (("suggest", 5), ("Ledger.finish", 2)):
-        owner = Ledger if "." in target else __import__("sweeps.search.study", fromlist=["_"])
-        whole, count = getattr(owner, target.rpartition(".")[2]), 0
+    for owner, name, nth in ((asking, "suggest", 5), (Ledger, "finish", 2)):
+        whole, count = getattr(owner, name), 0
 
         def dying(*args, whole=whole, nth=nth, **kwargs):
             nonlocal count
@@ -56,14 +56,14 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
             return whole(*args, **kwargs)
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(owner, target.rpartition(".")[2], dying)
+            patch.setattr(owner, name, dying)
             drive(space, folder)
     assert outcome(drive(space, folder)) == expected
     assert PASSWORD not in (folder / "origin.json").read_text() and not (folder / "study.journal").exists()
     shown = record.read(folder)
     assert shown is not None and len(shown.trials) == 6
     other = folder_in(space, tmp_path / "other", told)
-    assert record.read(other) is None and Ledger(other, space, ()).to_run == 6, "a sweep has a study of its own"
+    assert record.read(other) is None and Ledger(other, space).to_run == 6, "a sweep has a study of its own"
 
 
 @pytest.mark.integration

@@ -9,8 +9,10 @@ import time
 import pytest
 
 from sweeps.errors import SweepLocked
+from sweeps.search.journal import cut_torn_tail
 from sweeps.search.lock import FolderLock
-from sweeps.search.study import JOURNAL, Ledger, cut_torn_tail
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
 from sweeps.trial import Checkpoint, Report, State
 
 BODY = """
@@ -18,7 +20,6 @@ preprocessor: {grid: [StandardScaler, MinMaxScaler]}
 scaling: {num_workers: {grid: [1, 2]}}
 params: {eta: {loguniform: [1e-3, 1.0]}, depth: {randint: [1, 9]}, kind: {choice: [a, b]}}
 """
-RUNGS = (1, 3)
 
 
 def reports(*values: float, start: int = 1) -> tuple[Report, ...]:
@@ -34,7 +35,7 @@ def fill(ledger: Ledger, n: int) -> None:
 
 
 def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    ledger = Ledger(tmp_path, make_space(BODY))
     cells = []
     for _ in range(16):
         trial = ledger.next()
@@ -46,7 +47,7 @@ def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp
 
 
 def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY, max_trials=5), RUNGS)
+    ledger = Ledger(tmp_path, make_space(BODY, max_trials=5))
     assert [t is None for t in (ledger.next() for _ in range(6))] == [False] * 5 + [True]
 
 
@@ -54,24 +55,24 @@ def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_pa
     asked = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        ledger = Ledger(tmp_path / name, make_space(BODY), RUNGS)
+        ledger = Ledger(tmp_path / name, make_space(BODY))
         fill(ledger, 10)
         if name == "b":  # a driver that starts anew from the journal goes on as if nothing had happened
-            ledger = Ledger(tmp_path / name, make_space(BODY), RUNGS)
+            ledger = Ledger(tmp_path / name, make_space(BODY))
         fill(ledger, 10)
         asked.append([(t.params, t.user_attrs["begun"]) for t in ledger.study.trials])
     assert asked[0] == asked[1]
     (tmp_path / "c").mkdir()
-    other = Ledger(tmp_path / "c", make_space(BODY, seed=4), RUNGS)
+    other = Ledger(tmp_path / "c", make_space(BODY, seed=4))
     fill(other, 3)
     assert [t.params for t in other.study.trials] != [p for p, _ in asked[0][:3]]
 
 
 def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
     space = make_space(BODY)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     trials = [ledger.next() for _ in range(4)]
-    again = Ledger(tmp_path, space, RUNGS)
+    again = Ledger(tmp_path, space)
     assert [again.trial(t.number) for t in trials] == trials
 
 
@@ -89,7 +90,7 @@ params:
 @pytest.mark.parametrize("algorithm", ["tpe", "random"])
 def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
     space = make_space(CONDITIONAL, algorithm=algorithm)
-    ledger, trials = Ledger(tmp_path, space, RUNGS), []
+    ledger, trials = Ledger(tmp_path, space), []
     for _ in range(30):
         trial = ledger.next()
         trials.append(trial)
@@ -102,12 +103,12 @@ def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
         assert set(trial.labels) == set(ledger.study.trials[-1].params), "what is not asked for is not on record"
     assert {"skip" in t.params for t in trials} == {True, False}
     assert sum("preprocessor.1" in t.labels for t in trials) == 15
-    again = Ledger(tmp_path, space, RUNGS)
+    again = Ledger(tmp_path, space)
     assert [again.trial(t.number) for t in trials] == trials
 
 
 def test_telling_twice_changes_nothing(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    ledger = Ledger(tmp_path, make_space(BODY))
     trial = ledger.next()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
@@ -119,7 +120,7 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
 
 
 def test_states_are_told_as_they_are(make_space, tmp_path):
-    ledger = Ledger(tmp_path, make_space(BODY), RUNGS)
+    ledger = Ledger(tmp_path, make_space(BODY))
     ends = [
         (State.COMPLETE, (0.3,)),
         (State.PRUNED, (0.1,)),
@@ -140,28 +141,28 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
 
 def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     space = make_space(BODY)
-    ledger = Ledger(tmp_path, space, RUNGS)
+    ledger = Ledger(tmp_path, space)
     trial = ledger.next()
     ledger.record(trial.number, reports(0.9, 0.8), None, None, 1, 0.1)
     ledger.finish(trial.number, State.RUNNING)
-    result = Ledger(tmp_path, space, RUNGS).results()[0]
+    result = Ledger(tmp_path, space).results()[0]
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
 
 
 def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(make_space, tmp_path):
     space = make_space(BODY)
     (tmp_path / "whole").mkdir()
-    fill(Ledger(tmp_path / "whole", space, RUNGS), 3)
+    fill(Ledger(tmp_path / "whole", space), 3)
     data = (tmp_path / "whole" / JOURNAL).read_bytes()
     cuts = sorted({len(data) - 1, len(data), 1, *random.Random(0).sample(range(len(data)), 60)})
     for i, cut in enumerate(cuts):
         folder = tmp_path / str(i)
         folder.mkdir()
         (folder / JOURNAL).write_bytes(data[:cut])
-        ledger = Ledger(folder, space, RUNGS)
+        ledger = Ledger(folder, space)
         trial = ledger.next()
         assert trial.number == len(ledger.study.trials) - 1
-        assert Ledger(folder, space, RUNGS).trial(trial.number) == trial
+        assert Ledger(folder, space).trial(trial.number) == trial
 
 
 def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):

@@ -18,6 +18,10 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.search.record import origin_of
+from sweeps.search.samplers.together import together
+from sweeps.space.keys import Repeats
+
 # The level of trials that ran to their end.
 FULL = math.inf
 
@@ -32,8 +36,11 @@ class History:
     A level is a step at which trials were compared, or `FULL`. A trial has a value at every level that it came to; what failed or
     violates a constraint ranks behind everything else.
 
+    Of repeats a trial stands for its configuration, see `together`; they are not trials here.
+
     Args:
         grids: the names of the grid's dimensions, which tell a trial's cell.
+        repeats: of each configuration.
 
     Attributes:
         running: those that have not ended, by number.
@@ -43,8 +50,9 @@ class History:
         tried: their configurations, see `point_of`.
     """
 
-    def __init__(self, grids: Collection[str] = ()):
-        self._grids = sorted(grids)
+    def __init__(self, grids: Collection[str] = (), repeats: Repeats = Repeats()):  # noqa: B008 - frozen
+        self._grids, self._repeats = sorted(grids), repeats
+        self._repeated: dict[int, list[int]] = defaultdict(list)  # the numbers of the repeats, by the first trial's
         self._read = 0  # trials looked at
         self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
         self._shapes: set[frozenset[str]] = set()
@@ -60,8 +68,14 @@ class History:
         """Take up what the study has learnt since the last time."""
         trials = study.get_trials(deepcopy=False)
         signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
-        for number in [*self.running, *range(self._read, len(trials))]:
-            trial = trials[number]
+        fresh = []
+        for trial in trials[self._read :]:
+            if (origin := origin_of(trial)) is None:
+                fresh.append(trial.number)
+            else:
+                self._repeated[origin].append(trial.number)
+        for number in [*self.running, *fresh]:
+            trial = together([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
             self.running[number] = trial
             for step, value in trial.intermediate_values.items():
                 self.last_step = max(self.last_step, step)
@@ -71,6 +85,7 @@ class History:
                 self._add(trial, FULL, tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)), 0.0)
             if trial.state.is_finished():
                 del self.running[number]
+                self._repeated.pop(number, None)
                 if violation := math.inf if trial.state is TrialState.FAIL else sum(v for v in trial.constraints.values() if v > 0):
                     for level, (_, values, _) in list(self._ranks[number].items()):
                         self._remove(trial, level)

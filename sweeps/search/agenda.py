@@ -1,0 +1,120 @@
+"""What is begun next, and what there is still to come: repeats that are due, initial points, then cells in turn. Pure.
+
+It is told of all that is begun and all that ends, by this driver and by those before it, and so is a function of the record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.search import cells, repeats
+from sweeps.space import Space
+from sweeps.trial import Result, State
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the next trial is to be.
+
+    Attributes:
+        cell: the values of the grid's dimensions.
+        number: configurations begun before it.
+        index: of these the ones in its cell.
+        origin: the number of the trial whose configuration it repeats; None for a configuration's first.
+        fixed: the keys that are not sampled: of the trial that it repeats, or of an initial point; None where all are.
+    """
+
+    cell: Mapping[str, Any]
+    number: int
+    index: int
+    origin: int | None = None
+    fixed: Mapping[str, Any] | None = None
+
+
+class Agenda:
+    """See the module.
+
+    Args:
+        space: what is searched.
+        stops: whether a scheduler may stop trials, so that nobody knows how many configurations are repeated.
+
+    Attributes:
+        begun: configurations in all.
+        configurations: (number, result) of the trials that have ended, by their configuration's first, the first first.
+    """
+
+    def __init__(self, space: Space, stops: bool):
+        self._space, self._stops = space, stops
+        self._points = [point.keys for point in space.search.initial_points if point.values is None]
+        self._counts = [0] * len(space.cells)  # trials begun in each cell
+        self._repeated: Counter[int] = Counter()  # repeats begun, by the first trial
+        self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
+        self._going = 0  # first trials of configurations that are begun and have not ended
+        self._promised: tuple[int | None] | None = None
+        self.begun = 0
+        self.configurations: dict[int, list[tuple[int, Result]]] = {}
+
+    def promise(self, origin: int | None) -> None:
+        """A driver died while it began a trial, a repeat of this origin or a configuration's first: the next one is that."""
+        self._promised = (origin,)
+
+    def next(self, keys_of: Callable[[int], Mapping[str, Any]]) -> Turn | None:
+        """The next trial; None when `limits.max_trials` configurations are begun, see also `more_may_come`.
+
+        Args:
+            keys_of: gives the keys of a trial on record, by number.
+        """
+        origin = self._promised[0] if self._promised else self._due[0] if self._due else None
+        if origin is None and self.begun >= self._space.limits.max_trials:
+            return None
+        fixed: Mapping[str, Any] | None = None
+        if origin is not None:
+            fixed = keys_of(origin)
+        elif self.begun < len(self._points):
+            fixed = self._points[self.begun]
+        index = cells.next_cell(self._space.cells, self._counts, fixed)
+        return Turn(self._space.cells[index], self.begun, self._counts[index], origin, fixed)
+
+    def count(self, keys: Mapping[str, Any], origin: int | None) -> None:
+        """A trial was begun."""
+        self._promised = None
+        if origin is not None:
+            self._repeated[origin] += 1
+            if origin in self._due:
+                self._due.remove(origin)
+            return
+        self.begun += 1
+        self._going += 1
+        index = cells.cell_of(keys, self._space.cells)
+        if index is not None:
+            self._counts[index] += 1
+
+    def ended(self, number: int, origin: int | None, result: Result) -> list[Result]:
+        """A trial has ended; how the trials of its configuration have, the first first."""
+        first = number if origin is None else origin
+        own = self.configurations.setdefault(first, [])
+        own.append((number, result))
+        own.sort(key=lambda t: t[0])
+        self._going -= origin is None
+        if origin is None and result.state is State.COMPLETE:
+            self._due += [first] * (self._space.repeats.count - 1 - self._repeated[first])
+        return [r for _, r in own]
+
+    @property
+    def left(self) -> int:
+        """Trials that are not begun, repeats too; at most so many."""
+        return max(0, self._space.limits.max_trials - self.begun) * self._space.repeats.count + len(self._due)
+
+    @property
+    def total(self) -> int:
+        """Trials that there will be, see `repeats.total`."""
+        firsts = (trials[0][1].state for trials in self.configurations.values())
+        return repeats.total(self._space.limits.max_trials, firsts, self._space.repeats, self._stops)
+
+    @property
+    def more_may_come(self) -> bool:
+        """Whether there is nothing to begin now, but trials that run may leave repeats to begin."""
+        return self._space.repeats.count > 1 and self._going > 0
