@@ -13,6 +13,8 @@ import pandas as pd
 import psutil
 import pytest
 
+import sweeps
+from sweeps import exporting
 from tests.commands import REPO, command, space_of
 from tests.waiting import wait_until
 
@@ -90,9 +92,8 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
 def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
-    process = command("export", result["dir"], "--trial", other, "-o", tmp_path / "other")
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode == 0 and (tmp_path / "other" / "MLmodel").is_file()) or "left no checkpoint" in err, err
+    (made,) = exporting.export(result["dir"], trial=other, output=tmp_path / "other")
+    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.made["trial"] == other
     process = command("export", result["dir"], "--trial", "99")
     assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
 

@@ -71,11 +71,13 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
+@pytest.mark.long
 def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match=r"`loss` must be a number, got 'good' at step 1"):
         sweeps.run(space_of(tmp_path, "reports_text", limits="max_trials: 1"), dir=tmp_path / "runs")
 
 
+@pytest.mark.long
 def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match="every rank must report equally often; reports were: rank 0 3, rank 1 2"):
         sweeps.run(

@@ -74,7 +74,7 @@ def trained(module, params, task, steps, folder):
     [(trainers.xgboost, {"num_boost_round": 5}), (trainers.torch_tabular, {"epochs": 3, "lr": 0.01})],
     ids=["xgboost", "torch"],
 )
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"])
 def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     kept = trained(module, params, task, SKLEARN, tmp_path)
     bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))

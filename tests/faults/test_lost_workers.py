@@ -24,7 +24,14 @@ def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("workers, rounds", [(1, [[0]]), (2, [[1], [0, 1]])], ids=["a gang of one", "a gang of two"])
+LOST = [
+    pytest.param(1, [[0]], id="a gang of one"),
+    pytest.param(2, [[1]], id="a gang of two"),
+    pytest.param(2, [[1], [0, 1]], id="a gang of two, again and again", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("workers, rounds", LOST)
 def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean_ray, tmp_path, workers, rounds):
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
     try:

@@ -48,8 +48,8 @@ def loss(trial: Trial, step: int) -> float:
     return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.origin is not None else 0)
 
 
-def drive(space, folder) -> Ledger:
-    """One driver with one slot, to the end of the sweep: a loop of nine steps with a checkpoint at every other one."""
+def drive(space, folder, loss=loss, max_t: int = MAX_T) -> Ledger:
+    """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint at every other one."""
     ledger, pool = Ledger(folder, space), Pool()
     deaf: Any = Deaf()
     going = Conductor(ledger, pool, deaf, time.time() - ledger.spent, lambda: False, lambda s: None, lambda: None)
@@ -62,7 +62,7 @@ def drive(space, folder) -> Ledger:
         trial, past = pool.started[name]
         kept = past.checkpoint if past else None
         verdict, attempts = Verdict.CONTINUE, past.attempts + 1 if past else 1
-        for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
+        for step in range(kept.step + 1 if kept else 1, max_t + 1):
             if step % 2 == 0:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from sweeps.trial import Result, State
 from tests.tracking.test_tracker import check, play, reports, trial
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
 
 
 def started(tmp_path) -> TrackerApart:
@@ -56,6 +56,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
 
 @pytest.mark.integration
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
+    (tmp_path / "mlflow.db").unlink()
     tracker = started(tmp_path)
     tracker.finish("FAILED", 1.0)
     assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()

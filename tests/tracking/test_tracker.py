@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,22 +21,7 @@ from sweeps.trial import Report, Result, State, Trial
 from tests.report.made import space_in
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="session")
-def database(tmp_path_factory):
-    """An empty database of MLflow's: making one takes two seconds, copying it none."""
-    from mlflow.tracking import MlflowClient
-
-    root = tmp_path_factory.mktemp("mlflow")
-    MlflowClient(default_uri(root)).search_experiments()
-    return root / "mlflow.db"
-
-
-@pytest.fixture(autouse=True)
-def _made_before(database, tmp_path):
-    shutil.copy(database, tmp_path)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
 
 
 def trial(number: int) -> Trial:
