@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import time
 from collections import deque
 from pathlib import Path
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 from sweeps.conductor import Conductor
 from sweeps.gangs.messages import Past, Progress
-from sweeps.search import record
+from sweeps.search import record, takeover
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.search.trials import OnRecord
@@ -172,6 +175,24 @@ def test_the_copy_is_the_members_own(undisturbed):
         for taken in t.lineage:
             copy = ledger.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
             assert (copy / "state").is_file() and not copy.is_symlink()
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
+def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, monkeypatch, links):
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    source, target = tmp_path / "checkpoint_000003", tmp_path / "checkpoint_000003_of_0001"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "state").write_text("7")
+    (target.with_name(f"{target.name}.part") / "torn").mkdir(parents=True)
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    assert takeover._copied(source, target) == target
+    assert sorted(p.name for p in target.rglob("*")) == ["deep", "state"]
+    assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
+    shutil.rmtree(source)
+    assert (target / "deep" / "state").read_text() == "7", "what the donor deletes stays"
 
 
 @pytest.mark.timeout(120)
