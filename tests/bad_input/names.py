@@ -1,0 +1,199 @@
+"""Bad input: domains in the wrong place, and names of what is not there."""
+
+from __future__ import annotations
+
+from tests.bad_input import Case, line, params
+
+TABLE: dict[str, tuple[Case, ...]] = {
+    "Domains in the wrong place": (
+        params(
+            "two domains in one mapping",
+            "eta: {uniform: [0, 1], choice: [1]}",
+            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension has one",
+        ),
+        params(
+            "a domain and another key",
+            "eta: {quniform: [0, 1], q: 0.1}",
+            "5:24: params.eta: `quniform` must be the only key of its mapping, which also has: q",
+        ),
+        params(
+            "unknown domain", "eta: {loguniforn: [1e-3, 0.3]}", "5:24: params.eta: unknown domain `loguniforn`; did you mean `loguniform`?"
+        ),
+        params(
+            "a domain of Ray Tune by its old name",
+            "eta: {grid_search: [1, 2]}",
+            "5:24: params.eta: unknown domain `grid_search`; did you mean `grid`?",
+        ),
+        params(
+            "a domain of another library",
+            "eta: {log_uniform: [1e-3, 0.3]}",
+            "5:24: params.eta: unknown domain `log_uniform`; did you mean `loguniform`?",
+        ),
+        line(
+            "a grid under limits",
+            "limits: {max_trials: {grid: [4, 8]}}",
+            "4:23: limits.max_trials: a grid under limits; only what stands under `space:` is tuned",
+        ),
+        line(
+            "a choice under data",
+            "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
+            "2:43: data.valid: a choice under data; of data, train, drop and rows may be tuned",
+        ),
+        line(
+            "a domain for the trainer",
+            "trainer: {grid: [xgboost, torch_tabular]}",
+            "1:11: trainer: a grid under trainer; only what stands under `space:` is tuned",
+        ),
+        line(
+            "a domain for all of space",
+            "space: {grid: [{}]}",
+            "5:9: space.grid: a grid stands inside a section: preprocessor, scaling, params",
+        ),
+        line("a range of chains", "space: {preprocessor: {uniform: [0, 1]}}", "5:23: preprocessor: can be a grid or a choice, not uniform"),
+        line(
+            "a range of floats for workers",
+            "space: {scaling: {num_workers: {uniform: [1, 2]}}}",
+            "5:32: scaling.num_workers: must be a constant, a grid, a choice or a range of integers, got {uniform: [1, 2]}",
+        ),
+        line(
+            "grid search of what is no grid",
+            "search: {algorithm: grid}",
+            "6:21: search.algorithm: grid needs grids alone; sampled: params.eta",
+        ),
+        params(
+            "more cells than anybody runs",
+            ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(17)),
+            "5:1: space: the grids make 131072 cells, more than 100000; make some a choice",
+        ),
+    ),
+    "Names": (
+        line(
+            "a Python reference without its module",
+            'data: {train: "rows:load", label: y, valid: 0.25}',
+            "2:15: data.train: `rows:load`: no module `rows`",
+        ),
+        line("the label dropped", "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}", "2:55: data.drop: `y` is the label"),
+        line(
+            "unknown trainer",
+            "trainer: xgbost",
+            "1:10: trainer: unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?",
+        ),
+        line(
+            "a loop without its backend",
+            "trainer: my_mod:train",
+            "1:10: trainer: a reference needs its backend: {loop: my_mod:train, backend: torch}",
+        ),
+        line("no such module", "trainer: {loop: my_mod:train}", "1:17: trainer.loop: `my_mod:train`: no module `my_mod`"),
+        line(
+            "no such function in it",
+            "trainer: {loop: marks:trian}",
+            "1:17: trainer.loop: `marks:trian`: `marks` has no `trian`; did you mean `train`?",
+        ),
+        line("no reference", "trainer: {loop: marks.train}", "1:17: trainer.loop: `marks.train` is not a reference; write `module:attr`"),
+        line(
+            "unknown backend",
+            "trainer: {loop: marks:train, backend: gloo}",
+            "1:39: trainer.backend: must be torch, xgboost, lightgbm or none, got gloo",
+        ),
+        line(
+            "unknown step",
+            "space: {preprocessor: StandardScalr}",
+            "5:23: preprocessor: unknown step `StandardScalr` (any but Ray Data's: module:attr); did you mean `StandardScaler`?",
+        ),
+        line(
+            "unknown parameter of a step",
+            "space: {preprocessor: {StandardScaler: {column: all}}}",
+            "5:41: preprocessor.StandardScaler.column: unknown parameter of StandardScaler; did you mean `columns`?",
+        ),
+        line(
+            "a step without what it needs",
+            "space: {preprocessor: {FeatureHasher: {num_features: 8}}}",
+            "5:24: preprocessor.FeatureHasher: `output_column` is required by FeatureHasher",
+        ),
+        line(
+            "unknown word for a step",
+            "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
+            "5:50: preprocessor.SimpleImputer.strategy: SimpleImputer takes mean, most_frequent, constant, got median",
+        ),
+        line(
+            "no such step of scikit-learn",
+            "space: {preprocessor: sklearn.preprocessing:PowerTransfomer}",
+            "5:23: preprocessor: `sklearn.preprocessing:PowerTransfomer`: `sklearn.preprocessing` has no "
+            "`PowerTransfomer`; did you mean `PowerTransformer`?",
+        ),
+        line(
+            "a step whose parameters are not under it",
+            "space: {preprocessor: {StandardScaler: , columns: all}}",
+            "5:23: preprocessor: a step is a one-key mapping, got keys StandardScaler, columns; indent `columns` under `StandardScaler`",
+        ),
+        line(
+            "unknown scheduler",
+            "scheduler: {name: bohb, max_t: 9}",
+            "6:19: scheduler.name: must be none, asha, hyperband, median or pbt, got bohb",
+        ),
+        line(
+            "unknown algorithm",
+            "search: {algorithm: hyperopt}",
+            "6:21: search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+        ),
+        line(
+            "unknown goal",
+            "objective: {metric: valid-logloss, goal: minimise}",
+            "3:42: objective.goal: must be minimize or maximize, got minimise; did you mean `minimize`?",
+        ),
+        line(
+            "unknown task",
+            "data: {train: rows.csv, valid: 0.25, task: multi}",
+            "2:44: data.task: must be binary, multiclass or regression, got multi; did you mean `multiclass`?",
+        ),
+        line(
+            "unknown set of scikit-learn",
+            'data: {train: "sklearn:irs", valid: 0.25}',
+            "2:15: data.train: scikit-learn's `irs` is not known; did you mean `iris`?",
+        ),
+        line(
+            "unknown resource",
+            "space: {scaling: {resources_per_worker: {cpu: 1}}}",
+            "5:42: scaling.resources_per_worker.cpu: unknown resource; did you mean `CPU`?",
+        ),
+        line(
+            "a name that is no folder's",
+            "name: a/b",
+            "6:7: name: must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ., got a/b",
+        ),
+        line(
+            "a label that is no text", "data: {train: rows.csv, label: 1, valid: 0.25}", "2:32: data.label: must be text, got 1; quote it"
+        ),
+        line(
+            "a column to drop that is no text",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: [1]}",
+            "2:55: data.drop.0: must be text, got 1; quote it",
+        ),
+        line(
+            "a column to drop that is no list",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: age}",
+            "2:54: data.drop: must be a list, got age",
+        ),
+        line("a metric that is no text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"),
+        line("a trainer that is no name", "trainer: 3", "1:10: trainer: must be a name or a mapping with keys loop, backend, load, got 3"),
+        line(
+            "a step in two lists",
+            "space: {preprocessor: [[StandardScaler]]}",
+            "5:24: preprocessor.0: a step is a name or `{Name: {...}}`, got the list [StandardScaler]",
+        ),
+        line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got 3"),
+        line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got {}"),
+        line("params that are no mapping", "space: {params: [1]}", "5:17: params: must be a mapping, got [1]"),
+        line(
+            "resources that are no mapping",
+            "space: {scaling: {resources_per_worker: 2}}",
+            "5:41: scaling.resources_per_worker: must be a mapping such as {CPU: 1}, got 2",
+        ),
+        params("a parameter without a text for a name", "1: 2", "5:18: params.1: a parameter's name must be text; quote it"),
+        line(
+            "columns that are no text",
+            "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",
+            "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; quote it",
+        ),
+    ),
+}

@@ -1,0 +1,154 @@
+"""Bad input: what is searched for and how, which checkpoints stay, variants of the data."""
+
+from __future__ import annotations
+
+from tests.bad_input import Case, answered, line, top
+
+TWO = "[{metric: valid-logloss, goal: minimize}, {metric: seconds, goal: minimize}]"
+
+TABLE: dict[str, tuple[Case, ...]] = {
+    "What is searched for, and how": (
+        Case(
+            "several objectives under a scheduler",
+            f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
+            answered(
+                ("6:19: scheduler.name: several objectives need none: trials cannot be ranked by one number before they end, got asha",)
+            ),
+            top(objective=TWO, scheduler="{name: asha, max_t: 9}"),
+        ),
+        Case(
+            "a cost as the objective under a scheduler",
+            "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
+            answered(
+                ("6:19: scheduler.name: must be none: seconds is known only when a trial has ended, and asha compares trials before",)
+            ),
+            top(objective="{metric: seconds, goal: minimize}", scheduler="{name: asha, max_t: 9}"),
+        ),
+        line(
+            "an objective twice",
+            "objective: [{metric: a, goal: minimize}, {metric: a, goal: maximize}]",
+            "3:51: objective.1.metric: `a` is an objective already",
+        ),
+        line(
+            "a constraint that is no comparison",
+            "constraints: {latency_ms: 5}",
+            '6:27: constraints.latency_ms: must be a comparison with a number, one of <=, >=, <, >, such as "<= 5", got 5',
+        ),
+        line("no repeats", "repeats: 0", "6:10: repeats.count: must be at least 1, got 0"),
+        line(
+            "an aggregate of another name",
+            "repeats: {count: 3, aggregate: average}",
+            "6:32: repeats.aggregate: must be mean, median, min or max, got average",
+        ),
+        line(
+            "a key of another scheduler",
+            "scheduler: {name: asha, max_t: 9, brackets: 3}",
+            "6:35: scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
+        ),
+        line(
+            "PBT without an interval",
+            "scheduler: {name: pbt}",
+            "6:1: scheduler.perturbation_interval: is required by pbt: the reports between two perturbations",
+        ),
+        line(
+            "a population of PBT beside more trials",
+            "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
+            "6:62: scheduler.population: must be limits.max_trials, 4, as pbt trains its population and no other trials; got 6",
+        ),
+        line(
+            "an option of another algorithm",
+            "search: {algorithm: tpe, options: {popsize: 8}}",
+            "6:36: search.options.popsize: unknown option of tpe; it is one of cmaes",
+        ),
+        line(
+            "unknown option",
+            "search: {options: {n_startup: 8}}",
+            "6:20: search.options.n_startup: unknown option of tpe; did you mean `n_startup_trials`?",
+        ),
+        line(
+            "an option that will not do",
+            "search: {options: {n_startup_trials: few}}",
+            "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
+        ),
+        line(
+            "an initial point of what is not there",
+            "search: {initial_points: [{params.etta: 0.1}]}",
+            "6:28: search.initial_points.0: no dimension `params.etta`; did you mean `params.eta`?",
+        ),
+        line(
+            "an initial point beyond the bounds",
+            "search: {initial_points: [{params.eta: 1}]}",
+            "6:40: search.initial_points.0.params.eta: must be within its bounds, 0.001 to 0.3, got 1",
+        ),
+        line(
+            "a known result of half a point",
+            "search: {initial_points: [{value: 0.5}]}",
+            "6:28: search.initial_points.0: a point with a known result must say all that is there; missing: params.eta",
+        ),
+        line("a target that is no number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
+        line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be at least 1, got 0"),
+        line("no GPU-hours", "limits: {max_trials: 4, max_gpu_hours: 0}", "4:40: limits.max_gpu_hours: must be a number above 0, got 0"),
+    ),
+    "Checkpoints": (
+        line(
+            "three of a trial",
+            "checkpoints: {per_trial: 3}",
+            "6:26: checkpoints.per_trial: must be 1 (a trial's best) or 2 (its latest too), got 3",
+        ),
+        line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be at least 1, got 0"),
+        line(
+            "a size without a unit",
+            "checkpoints: {max_disk: 10}",
+            "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10",
+        ),
+        line(
+            "a unit that is not known",
+            "checkpoints: {max_disk: 10GiB}",
+            "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10GiB",
+        ),
+        line("an unknown key", "checkpoints: {disk: 10GB}", "6:15: checkpoints.disk: unknown key; did you mean `max_disk`?"),
+        line(
+            "a number alone",
+            "checkpoints: 5",
+            "6:14: checkpoints: must be a mapping with keys per_trial, top, max_disk, got 5",
+        ),
+        line(
+            "a grid",
+            "checkpoints: {top: {grid: [1, 2]}}",
+            "6:21: checkpoints.top: a grid under checkpoints; only what stands under `space:` is tuned",
+        ),
+    ),
+    "Variants of the data": (
+        line(
+            "a range of files",
+            "data: {train: {uniform: [0, 1]}, label: y, valid: 0.25}",
+            "2:15: data.train: can be a grid or a choice, not uniform",
+        ),
+        line(
+            "an option that is no source",
+            "data: {train: {grid: [rows.csv, 3]}, label: y, valid: 0.25}",
+            "2:33: data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
+        ),
+        line(
+            "more than all rows",
+            "data: {train: rows.csv, label: y, valid: 0.25, rows: {choice: [0.5, 2]}}",
+            "2:69: data.rows.choice.1: must be a part above 0 and at most 1, got 2",
+        ),
+        line(
+            "a range that begins at no rows",
+            "data: {train: rows.csv, label: y, valid: 0.25, rows: {uniform: [0, 1]}}",
+            "2:54: data.rows: must be parts above 0 and at most 1, got {uniform: [0, 1]}",
+        ),
+        line(
+            "a feature subset that is no list",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [age, plan]}}",
+            "2:64: data.drop.choice.0: must be a list of columns, got age",
+            "2:69: data.drop.choice.1: must be a list of columns, got plan",
+        ),
+        line(
+            "the label in a feature subset",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [y]]}}",
+            "2:54: data.drop: `y` is the label",
+        ),
+    ),
+}

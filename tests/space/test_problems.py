@@ -1,0 +1,204 @@
+"""Every problem of a space file, each at its line and column, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.space.conftest import HEAD
+from tests.space.test_load import data, top
+
+BAD_TOP = [
+    (top(name="2019"), "4:7", "name: must be text; quote it, got 2019"),
+    (top(name="a/b"), "4:7", "name: must be up to 100 of"),
+    (top(name=".."), "4:7", "not begin with - or ."),
+    (top(name="{choice: [a, b]}"), "4:8", "name: a choice under name"),
+    (top(nmae="x"), "4:1", "nmae: unknown key; did you mean `name`?"),
+    (top(zzz="1"), "4:1", "zzz: unknown key; valid: name, trainer, data"),
+    (top(when="x"), "4:1", "when: stands beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"),
+    (top(trainer=None), "1:1", "trainer: is required: one of "),
+    (top(trainer="xgbost"), "1:10", "unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?"),
+    (top(trainer="../x"), "1:10", "unknown trainer ../x"),
+    (top(trainer="__init__"), "1:10", "unknown trainer __init__"),
+    (top(trainer="my_mod:train"), "1:10", "a reference needs its backend: {loop: my_mod:train, backend: torch}"),
+    (top(trainer="3"), "1:10", "trainer: must be a name or a mapping"),
+    (top(trainer="{loop: no_mod:train}"), "1:17", "trainer.loop: `no_mod:train`: no module `no_mod`"),
+    (top(trainer="{loop: json:lod}"), "1:17", "trainer.loop: `json:lod`: `json` has no `lod`; did you mean `load`?"),
+    (top(trainer="{loop: json}"), "1:17", "`json` is not a reference; write `module:attr`"),
+    (top(trainer="{loop: json:load, load: json:lod}"), "1:34", "trainer.load: `json:lod`"),
+    (top(trainer="{loop: json:load, backend: gloo}"), "1:37", "must be torch, xgboost, lightgbm or none, got gloo"),
+    (top(trainer="{backend: torch}"), "1:1", "trainer.loop: is required; give a reference"),
+    (top(trainer="{grid: [xgboost]}"), "1:11", "trainer: a grid under trainer; only what stands under `space:` is tuned"),
+    (top(data="d.csv"), "2:7", "data: must be a mapping with keys train, valid"),
+    (top(data="{train: d.csv}"), "2:1", "data.valid: is required; give a fraction such as 0.2, a path, {column"),
+    (top(data="{valid: 0.2}"), "2:1", "data.train: is required; give a path, a glob"),
+    (top(data="{train: 3, valid: 0.2}"), "2:15", "data.train: must be text, got 3; quote it"),
+    (top(data="{train: '', valid: 0.2}"), "2:15", "data.train: must not be empty"),
+    (top(data="{train: sklearn:irs, valid: 0.2}"), "2:15", "scikit-learn's `irs` is not known; did you mean `iris`?"),
+    (top(data="{train: json:lod, valid: 0.2}"), "2:15", "data.train: `json:lod`"),
+    (top(data="{train: a, valid: 0.2, label: {grid: [a, b]}}"), "2:38", "data.label: a grid under data"),
+    (data("valid: 1.5"), "2:29", "data.valid: a fraction must be above 0 and below 1, got 1.5"),
+    (data("valid: 0"), "2:29", "above 0 and below 1, got 0"),
+    (data("valid: true"), "2:29", "data.valid: must be a fraction such as 0.2"),
+    (data("valid: '0.2'"), "2:29", "'0.2' is text; a fraction is written without quotes"),
+    (data("valid: {colum: a, value: b}"), "2:29", "got {colum: a, value: b}"),
+    (data("valid: {column: a}"), "2:22", "data.valid.value: is required"),
+    (data("valid: {column: a, value: [b]}"), "2:48", "data.valid.value: must be one value of the column, got [b]"),
+    (data("valid: {time: a, last: 2}"), "2:45", "data.valid.last: must be a fraction above 0 and below 1, got 2"),
+    (data("valid: {group: a, prt: 2, part: 0.1}"), "2:40", "data.valid.prt: unknown key; did you mean `part`?"),
+    (data("valid: {uniform: [0.1, 0.2]}"), "2:30", "data.valid: a uniform under data"),
+    (data("valid: 0.6, test: 0.4"), "2:40", "data.test: valid and test leave no rows to train on: 0.6 + 0.4"),
+    (data("valid: v.csv, test: v.csv"), "2:42", "data.test: is the same rows as valid"),
+    (data("valid: 0.2, label: 3"), "2:41", "data.label: must be text, got 3"),
+    (data("valid: 0.2, task: multi"), "2:40", "must be binary, multiclass or regression, got multi; did you mean `multiclass`?"),
+    (data("valid: 0.2, tets: 0.1"), "2:34", "data.tets: unknown key; did you mean `test`?"),
+    (top(objective="{metric: m}"), "3:1", "objective.goal: is required; give minimize or maximize"),
+    (top(objective="{metric: m, goal: minimise}"), "3:30", "got minimise; did you mean `minimize`?"),
+    (top(search="{algorithm: hyperopt}"), "4:21", "search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt"),
+    (top(search="{seed: -1}"), "4:16", "search.seed: must be at least 0, got -1"),
+    (top(search="{seed: 1.0}"), "4:16", "search.seed: must be an integer, got 1.0"),
+    (top(search="{seed: true}"), "4:16", "search.seed: must be an integer, got true"),
+    (top(search="{seed: 4294967296}"), "4:16", "search.seed: must be below 4294967296"),
+    (top(search="tpe"), "4:9", "search: must be a mapping with keys algorithm, seed, options, initial_points, got tpe"),
+    (top(scheduler="{name: asha}"), "4:1", "scheduler.max_t: is required by asha"),
+    (top(scheduler="{name: bohb}"), "4:19", "scheduler.name: must be none, asha, hyperband, median or pbt, got bohb"),
+    (top(scheduler="{max_t: 3}"), "4:1", "scheduler.name: is required beside other keys"),
+    (top(scheduler="{name: asha, max_t: 3, grace_period: 4}"), "4:49", "scheduler.grace_period: must be at most max_t, 3, got 4"),
+    (top(scheduler="{name: asha, max_t: 3, reduction_factor: 1}"), "4:53", "scheduler.reduction_factor: must be at least 2, got 1"),
+    (top(limits="{max_trials: 0}"), "4:22", "limits.max_trials: must be at least 1, got 0"),
+    (top(limits="{max_trials: '8'}"), "4:22", "limits.max_trials: must be an integer, got '8'"),
+    (top(limits="{timeout: 30 minutes}"), "4:19", "must be a time above 0 such as 90s, 30m, 1h30m"),
+    (top(limits="{timeout: 1:30}"), "4:19", "limits.timeout: must be a time"),
+    (top(limits="{timeout: 0s}"), "4:19", "limits.timeout: must be a time above 0"),
+    (top(limits="{timeout: true}"), "4:19", "limits.timeout: must be a time"),
+    (top(limits="{max_concurrent_trials: many}"), "4:33", "must be `auto` or an integer of at least 1, got many"),
+    (top(limits="{max_failures: -1}"), "4:24", "limits.max_failures: must be at least 0, got -1"),
+    (top(limits="{max_trials: {grid: [1, 2]}}"), "4:23", "limits.max_trials: a grid under limits"),
+    (top(limits="{max_trils: 8}"), "4:10", "limits.max_trils: unknown key; did you mean `max_trials`?"),
+    (top(space="3"), "4:8", "space: must be a mapping with sections"),
+    (top(space="{grid: [1]}"), "4:9", "space.grid: a grid stands inside a section"),
+    (top(space="{data: {}}"), "4:9", "space.data: data stands at the top of the file; its train, drop and rows may be tuned there"),
+    (top(space="{parms: {}}"), "4:9", "space.parms: unknown section; did you mean `params`?"),
+    (top(space="{when: {}}"), "4:9", "space: `when` stands beside a domain; a constant has none"),
+    (top(space="{params: {eta: {uniform: [0, 1]}}}"), "1:1", "limits.max_trials: is required, as params.eta is sampled"),
+    (
+        top(limits="{max_trials: 3}", space="{params: {a: {grid: [1, 2]}, b: {grid: [1, 2]}}}"),
+        "4:22",
+        "limits.max_trials: must be at least the number of grid cells, 4, got 3",
+    ),
+    (
+        top(search="{algorithm: grid}", limits="{max_trials: 3}", space="{params: {a: {choice: [1, 2]}}}"),
+        "4:21",
+        "search.algorithm: grid needs grids alone; sampled: params.a",
+    ),
+    (
+        top(space="{params: {" + ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40)) + "}}"),
+        "4:1",
+        f"the grids make {2**40} cells, more than 100000",
+    ),
+]
+
+# under `space:`, which is line 5 of the file, so that the first line here is line 6 and begins in column 3
+BAD_SPACE = [
+    ("params:\n  eta: {loguniform: [0, 0.1]}", "7:11", "params.eta: loguniform needs 0 < lower < upper, got [0, 0.1]"),
+    ("params:\n  eta:\n    loguniform: [0.1, true]", "8:25", "params.eta: loguniform [lower, upper]: upper must be a number"),
+    ("params: {n: {randint: [3, 3]}}", "6:16", "params.n: randint needs lower < upper (upper is excluded), got [3, 3]"),
+    ("params: {eta: {uniform: {lower: 0}}}", "6:18", "params.eta: uniform needs a list [lower, upper], got {lower: 0}"),
+    ("params: {eta: {uniform: }}", "6:18", "params.eta: uniform needs a list [lower, upper], got null"),
+    ("params: {eta: {loguniforn: [1e-4, 1]}}", "6:18", "params.eta: unknown domain `loguniforn`; did you mean `loguniform`?"),
+    ("params: {eta: {grid_search: [1, 2]}}", "6:18", "unknown domain `grid_search`; did you mean `grid`?"),
+    ("params: {eta: {grid: []}}", "6:18", "params.eta: grid needs a list of at least one option, got an empty list"),
+    ("params: {eta: {choice: 3}}", "6:18", "params.eta: choice needs a list of at least one option, got 3"),
+    ("params: {eta: {choice: [1, 2, 1.0]}}", "6:33", "params.eta: choice has the same option twice: 1.0 (options 1 and 3)"),
+    ("params: {eta: {grid: [{a: 1, b: 2}, {b: 2, a: 1}]}}", "6:39", "same option twice: {b: 2, a: 1}"),
+    ("params: {eta: {uniform: [0, 1], choice: [1]}}", "6:35", "two domains in one mapping: uniform, choice"),
+    ("params: {eta: {quniform: [0, 1], q: 0.1}}", "6:18", "`quniform` must be the only key of its mapping, which also has: q"),
+    ("params: {eta: {uniform: [0, 1], when: {a: b}}}", "6:42", "params.eta: `when` names no dimension: `a`"),
+    ("params: {a: [1, {uniform: [1, 0]}]}", "6:20", "params.a.1: uniform needs lower < upper"),
+    ("params: {a: {grid: [1, {uniform: [1, 0]}]}}", "6:27", "params.a.grid.1: uniform needs lower < upper"),
+    ("params: 3", "6:11", "params: must be a mapping, got 3"),
+    ("params: {uniform: [0, 1]}", "6:11", "params: can be a grid or a choice, not uniform"),
+    ("params: {grid: [3]}", "6:19", "params.grid.0: must be a mapping, got 3"),
+    ("params: {1: 2}", "6:12", "params.1: a parameter's name must be text"),
+    (
+        "preprocessor: StandardScalr",
+        "6:17",
+        "unknown step `StandardScalr` (any but Ray Data's: module:attr); did you mean `StandardScaler`?",
+    ),
+    ("preprocessor: Chain", "6:17", "`Chain` is not needed"),
+    ("preprocessor: 3", "6:17", "preprocessor: a step is a name or `{Name: {...}}`, got 3"),
+    ("preprocessor: [[StandardScaler]]", "6:18", "preprocessor.0: a step is a name or"),
+    ("preprocessor: {StandardScaler: {column: all}}", "6:35", "unknown parameter of StandardScaler; did you mean `columns`?"),
+    ("preprocessor: {StandardScaler: [a]}", "6:34", "preprocessor.StandardScaler: parameters must be a mapping, got [a]"),
+    ("preprocessor: {StandardScaler: , MinMaxScaler: }", "6:17", "make each step its own entry of a list"),
+    ("preprocessor:\n  - StandardScaler:\n    columns: all", "7:7", "indent `columns` under `StandardScaler`"),
+    ("preprocessor: {uniform: [0, 1]}", "6:17", "preprocessor: can be a grid or a choice, not uniform"),
+    ("preprocessor: {grid: [StandardScaler, [StandardScaler]]}", "6:41", "grid has the same option twice: [StandardScaler]"),
+    ("preprocessor: {grid: [StandardScaler, Standardscaler]}", "6:41", "preprocessor.grid.1: unknown step"),
+    ("preprocessor: {gridd: [StandardScaler]}", "6:18", "unknown domain `gridd`; did you mean `grid`?"),
+    ("preprocessor: {PowerTransformer: {}}", "6:18", "`power` is required by PowerTransformer"),
+    ("preprocessor: json:lod", "6:17", "preprocessor: `json:lod`: `json` has no `lod`; did you mean `load`?"),
+    ("preprocessor: {StandardScaler: {columns: 3}}", "6:44", "must be numeric, categorical, all, a pattern or a list of names, got 3"),
+    ("preprocessor: {StandardScaler: {columns: []}}", "6:44", "must be numeric, categorical, all"),
+    ("preprocessor: {StandardScaler: {columns: [a, 3]}}", "6:48", "columns.1: a column's name must be text, got 3; quote it"),
+    ("preprocessor: {StandardScaler: {columns: {randint: [0, 1]}}}", "6:44", "can be a grid or a choice, not randint"),
+    ("preprocessor: {SimpleImputer: {strategy: {choice: []}}}", "6:45", "preprocessor.SimpleImputer.strategy: choice needs a list"),
+    ("preprocessor: {StandardScaler: {when: 3}}", "6:35", "preprocessor.StandardScaler: `when` stands beside a domain"),
+    ("scaling: 2", "6:12", "scaling: must be a mapping with keys num_workers, use_gpu, resources_per_worker, got 2"),
+    ("scaling: {workers: 2}", "6:13", "scaling.workers: unknown key; did you mean `num_workers`?"),
+    ("scaling: {num_workers: 0}", "6:26", "scaling.num_workers: must be an integer of at least 1, got 0"),
+    ("scaling: {num_workers: true}", "6:26", "must be an integer of at least 1, got true"),
+    ("scaling: {num_workers: {grid: [1, 0]}}", "6:37", "scaling.num_workers.grid.1: must be an integer of at least 1, got 0"),
+    ("scaling: {num_workers: {grid: [1, {choice: [2, two]}]}}", "6:50", "num_workers.grid.1.choice.1: must be an integer"),
+    ("scaling: {num_workers: {uniform: [1, 2]}}", "6:26", "must be a constant, a grid, a choice or a range of integers"),
+    ("scaling: {num_workers: {randint: [0, 3]}}", "6:26", "scaling.num_workers: must be at least 1"),
+    ("scaling: {num_workers: {randint: [1, 99999]}}", "6:3", "scaling: makes 99998 combinations, more than 10000"),
+    ("scaling: {num_workers: {grid: [1], choice: [2]}}", "6:38", "two domains in one mapping: grid, choice"),
+    ("scaling: {use_gpu: maybe}", "6:22", "scaling.use_gpu: must be true or false, got maybe"),
+    ("scaling: {use_gpu: {randint: [0, 2]}}", "6:22", "must be a constant, a grid or a choice, got"),
+    ("scaling: {resources_per_worker: {CPU: -1}}", "6:41", "resources_per_worker.CPU: must be a number of at least 0, got -1"),
+    ("scaling: {resources_per_worker: {cpu: 1}}", "6:36", "unknown resource; did you mean `CPU`?"),
+    ("scaling: {resources_per_worker: {CPU: {uniform: [0, 1]}}}", "6:41", "must be a constant, a grid, a choice or a range"),
+    ("scaling: {grid: [{num_workers: 0}]}", "6:34", "scaling.grid.0.num_workers: must be an integer of at least 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "piece"), BAD_TOP, ids=[f"{piece[:50]}" for _, _, piece in BAD_TOP])
+def test_one_problem_at_the_top(lines, text: str, place: str, piece: str) -> None:
+    (found,) = lines(text)
+    assert found.startswith(place + ": ") and piece in found
+
+
+@pytest.mark.parametrize(("body", "place", "piece"), BAD_SPACE, ids=[f"{piece[:50]}" for _, _, piece in BAD_SPACE])
+def test_one_problem_under_space(lines, body: str, place: str, piece: str) -> None:
+    body = "".join(f"  {line}\n" for line in body.splitlines())
+    (found,) = lines(f"{HEAD}limits: {{max_trials: 99}}\nspace:\n{body}")
+    assert found.startswith(place + ": ") and piece in found
+
+
+def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
+    found = lines(
+        "trainer: xgbost\n"
+        "data: {train: sklearn:irs, valid: 2, tets: 0.1}\n"
+        "objective: {goal: min}\n"
+        "scheduler: {name: asha, max_t: {grid: [1]}, reduction_factor: 1}\n"
+        "limts: {}\n"
+        "space:\n"
+        "  params:\n"
+        "    eta: {loguniform: [0, true]}\n"
+        "    depth: {randint: [3, 3]}\n"
+        "  preprocessor: [Foo, {SimpleImputer: {strateg: mean}}]\n"
+        "  scaling: {num_workers: 0, cpus: 1}\n",
+        "limits.max_trials=0",
+        "search.sed=1",
+        "nonsense",
+        "search.seed=[1",
+    )
+    # what cannot be read stops all else: first the overrides that are none
+    assert [line.partition(": ")[0] for line in found] == ["--set search.seed=[1", "--set nonsense"]
+    found = lines(Path("space.yaml").read_text(), "limits.max_trials=0", "search.sed=1")
+    assert [line.split(": ")[0] for line in found] == [
+        *("1:10", "2:15", "2:35", "2:38", "3:1", "3:19", "4:33", "4:63", "5:1", "8:27", "9:13"),
+        *("10:18", "10:40", "11:26", "11:29", "--set limits.max_trials=0", "--set search.sed=1"),
+    ]
