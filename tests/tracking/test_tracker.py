@@ -69,6 +69,7 @@ def check(client, tracker: Tracker) -> None:
     assert (run.data.metrics["objective"], run.data.metrics["steps"], run.data.metrics["seconds"]) == (0.25, 3.0, 1.5)
 
 
+@pytest.mark.integration
 def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -82,6 +83,7 @@ def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
     assert len(runs) == 5
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("last", ["reports", "end"])
 def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last):
     """Two trials ended, one whose end was lost, one that was never sent, one that runs: each is there once, and goes on."""
@@ -120,6 +122,7 @@ def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last
         assert len(client.get_metric_history(run.info.run_id, "objective")) == 1
 
 
+@pytest.mark.integration
 def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -134,6 +137,7 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 2500
 
 
+@pytest.mark.integration
 def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -149,6 +153,7 @@ def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
         assert shown.info.status == "FINISHED" and shown.data.metrics["acc_5"] == 0.9 and shown.data.metrics["loss_val_"] == 0.1
 
 
+@pytest.mark.integration
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     (tmp_path / "mlflow.db").unlink()
     tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
@@ -156,6 +161,7 @@ def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     assert tracker.close() and not (tmp_path / "mlflow.db").exists()
 
 
+@pytest.mark.integration
 def test_nothing_waits_for_mlflow(tmp_path):
     tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
     began = time.monotonic()
@@ -165,6 +171,7 @@ def test_nothing_waits_for_mlflow(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.integration
 def test_a_server_that_comes_late_gets_everything(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -199,6 +206,7 @@ def test_a_server_that_comes_late_gets_everything(tmp_path):
         server.wait(20)
 
 
+@pytest.mark.integration
 def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
     tracker = Tracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0)
     play(tracker)
@@ -207,6 +215,7 @@ def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.integration
 def test_the_parent_run_shows_what_was_asked_for_and_what_came_of_it(tmp_path):
     from mlflow.tracking import MlflowClient
 
