@@ -39,6 +39,7 @@ def test_members_take_over_and_go_on_from_there(clean_ray, tmp_path):
         assert sorted(steps) == [(x.origin, x.params["x"]) for x in t.lineage]
 
 
+@pytest.mark.long
 def test_a_loop_that_begins_anew_is_refused_in_one_line(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError, match=r"pbt needs a loop that goes on from its checkpoint") as e:
         sweeps.run(space_of(tmp_path, "forgets", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)

@@ -104,9 +104,8 @@ def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
     hidden = Path(result["dir"]).with_name("gone")
     Path(result["dir"]).rename(hidden)
     try:
-        process = command("export", tmp_path / "moved", "-o", tmp_path / "bundle")
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 0 and (tmp_path / "bundle" / "MLmodel").is_file(), err
+        exporting.export(tmp_path / "moved", output=tmp_path / "bundle")
+        assert (tmp_path / "bundle" / "MLmodel").is_file()
     finally:
         hidden.rename(result["dir"])
 

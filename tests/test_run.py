@@ -20,6 +20,7 @@ def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
     assert result.bundle is not None and (result.bundle / "MLmodel").is_file()
 
 
+@pytest.mark.long  # tests/faults/test_crash.py has one as well
 def test_a_users_loop_without_load_leaves_its_best_checkpoint(clean_ray, tmp_path):
     result = sweeps.run(space_of(tmp_path, "plain"), dir=tmp_path / "runs")
     assert result.trials == {"completed": 4, "pruned": 0, "failed": 0}

@@ -10,7 +10,7 @@ import pytest
 from sweeps.bundle import export, predict, predict_file
 from sweeps.errors import InputError
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,6 @@ def test_uris_and_progress(bundle, tmp_path):
         predict_file(path, "nowhere://rows.csv")
 
 
-@pytest.mark.integration
 def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, monkeypatch):
     """What is held at once: Python's and pandas' blocks, by tracemalloc; ten times the rows add next to nothing."""
     import tracemalloc
@@ -115,7 +114,6 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
     assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == ["out.csv", "rows.csv"]
 
 
-@pytest.mark.integration
 def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path, local_ray):
     path, kept = bundle
     rng = np.random.default_rng(0)
