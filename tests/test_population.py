@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 import sweeps
-from sweeps.search.record import read
-from tests.commands import space_of
+from sweeps.search.record import Record, read
+from tests.commands import command, space_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PBT = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
@@ -51,3 +57,54 @@ def test_a_loop_without_checkpoints_is_refused_in_one_line(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError, match=r"trial 000\d reported none at step 2") as e:
         sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
+
+
+MEMBERS = """\
+name: members
+trainer: {trainer}
+data: {{train: "sklearn:breast_cancer", label: target, valid: 0.25}}
+objective: {{metric: valid-logloss, goal: minimize}}
+search: {{algorithm: random, seed: 1}}
+scheduler: {{name: pbt, max_t: 8, perturbation_interval: 2, quantile_fraction: 0.5}}
+limits: {{max_trials: 4, max_failures: 2}}
+space:
+  preprocessor: StandardScaler
+  scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: 1}}}}
+  params: {params}
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "trainer, workers, params",
+    [
+        ("torch_tabular", 1, "{lr: {loguniform: [1.0e-4, 1.0e-1]}, optimizer: {choice: [sgd, adam]}, width: 16}"),
+        ("xgboost", 2, "{eta: {loguniform: [1.0e-2, 1.0]}, subsample: {uniform: [0.5, 1.0]}, max_depth: 3}"),
+    ],
+    ids=["torch", "xgboost"],
+)
+def test_a_killed_population_of_a_shipped_trainer_goes_on(trainer, workers, params, tmp_path):
+    file, runs = tmp_path / "members.yaml", tmp_path / "runs"
+    file.write_text(MEMBERS.format(trainer=trainer, workers=workers, params=params))
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    process = command("run", file, "--dir", runs, "--tracking-uri", uri)
+    before = wait_until(lambda: _with_lineage(runs), 150, "a member to take over from another")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(20)
+    resumed = command("resume", "latest", "--dir", runs, "--json")
+    out, err = resumed.communicate(timeout=150)
+    assert resumed.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0} and Path(result["bundle"]).is_dir()
+    record = read(Path(result["dir"]))
+    assert record is not None
+    kept = {t.id: t.lineage for t in record.trials}
+    for t in before.trials:
+        assert kept[t.id][: len(t.lineage)] == t.lineage, "what was taken over stays as it was"
+    assert all([step for step, _ in t.curve] == list(range(1, 9)) for t in record.trials)
+
+
+def _with_lineage(runs: Path) -> Record | None:
+    folder = next(runs.glob("members-*"), None)
+    record = read(folder) if folder is not None and (folder / "study.journal").exists() else None
+    return record if record is not None and any(t.lineage for t in record.trials) else None

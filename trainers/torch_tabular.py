@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BACKEND = "torch"
+READS_NUMBERS = True  # a chain that leaves text is refused before a trial is begun
 # Bytes of a checkpoint at most: the best weights, the latest, and two moments of each; see trainers/xgboost.py.
 CHECKPOINT_BYTES = (
     "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
@@ -223,14 +224,16 @@ def train_func(config: dict[str, Any]) -> None:
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             latest = best.restore(Path(folder))
+        _same_shape(network, latest["network"])
         network.load_state_dict(latest["network"])
         done = latest["epoch"]
     model = ray.train.torch.prepare_model(network)
     optimizer = _optimizer(model, params)
-    if latest:
+    # Under PBT the state may be another trial's: its settings do not count, and that of another optimizer is of no use
+    if latest and latest.get("kind", type(optimizer).__name__) == type(optimizer).__name__:
         own = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
         optimizer.load_state_dict(latest["optimizer"])
-        for group, mine in zip(optimizer.param_groups, own, strict=True):  # under PBT the state is another trial's
+        for group, mine in zip(optimizer.param_groups, own, strict=True):
             group.update(mine)
 
     for epoch in range(done + 1, params.epochs + 1):
@@ -260,6 +263,12 @@ def train_func(config: dict[str, Any]) -> None:
             ray.train.report(metrics)
 
 
+def _same_shape(network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Refuse the weights of another network, which PBT hands over where the network's shape is tuned."""
+    if {name: value.shape for name, value in network.state_dict().items()} != {name: value.shape for name, value in weights.items()}:
+        raise ValueError("the checkpoint is of a network of another `depth` or `width`: under pbt these must be constants")
+
+
 class _Best:
     """The weights of the best epoch so far, on a CPU, and how to write them down."""
 
@@ -279,7 +288,7 @@ class _Best:
         weights = self.weights or _weights(network)
         save_file(weights, folder / "model.safetensors")
         (folder / "architecture.json").write_text(json.dumps(asdict(self.architecture)))
-        latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict()}
+        latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict(), "kind": type(optimizer).__name__}
         torch.save(latest | {"best_epoch": self.epoch, "best_value": self.value}, folder / "latest.pt")
         # Asked of a copy on the CPU, which is where a bundle will be asked: a GPU rounds otherwise.
         check = None if self.cur.check is None else Model(self.architecture, weights).predict(self.cur.check)

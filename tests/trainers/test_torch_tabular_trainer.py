@@ -101,3 +101,13 @@ def test_metrics_are_scikit_learns():
     }
     assert np.isnan(auc(np.ones(3, bool), np.ones(3)))
     assert np.isfinite(measure("binary", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])
+
+
+def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
+    current, shards = fake_train.make("binary")
+    donor = fake_train.run(train_func, {"epochs": 4, "optimizer": "sgd"}, current(checkpoint_interval=0.0), shards, tmp_path).checkpoints[2]
+    for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
+        took_over = fake_train.run(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
+        assert len(took_over.metrics) == 2
+    with pytest.raises(ValueError, match="a network of another `depth` or `width`: under pbt these must be constants"):
+        fake_train.run(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)
