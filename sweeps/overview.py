@@ -23,7 +23,7 @@ class Running:
         began: seconds since the sweep began.
         shown: its configuration in short.
         first, last: its first report that was heard, and its latest.
-        best: the best value of its reports.
+        best, best_step: the best value of its reports, and the report that had it.
         attempt: the gang it is on, counted.
     """
 
@@ -33,6 +33,7 @@ class Running:
     first: Report | None = None
     last: Report | None = None
     best: float | None = None
+    best_step: int = 0
     attempt: int = 1
 
 
@@ -61,11 +62,7 @@ class Overview:
         self.best: Best | None = None
         results = ledger.results()
         self.failures = [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
-        leading: tuple[int, Result] | None = None
-        for number, result in results.items() if self._direct else ():
-            if not result.given and rules.beats(result.value, leading[1].value if leading else None, ledger.minimize):
-                leading = number, result
-        self._note(leading)
+        self._look_for_best()
         self._note_leader()
 
     def begun(self, trial: Trial) -> None:
@@ -85,7 +82,7 @@ class Overview:
             running.first, running.last = running.first or report, report
             value = None if metric is None else report.metrics[metric]
             if value is not None and rules.beats(value, running.best, minimize):
-                running.best = value
+                running.best, running.best_step = value, report.step
                 if self._direct and rules.beats(value, self.best.value if self.best else None, minimize):
                     self._note_best(running.trial, value, report.step)
 
@@ -96,7 +93,23 @@ class Overview:
             self.spans.append((begun.began, time.time() - self._began))
         if result.error is not None:
             self.failures.append((trial, result.error))
+        if result.state is State.FAIL and self.best is not None and self.best.trial == trial:  # it cannot win
+            self._look_for_best()
         self._note_leader()
+
+    def _look_for_best(self) -> None:
+        """The best of all that is known and can still win."""
+        self.best, minimize = None, self._ledger.minimize
+        leading: tuple[int, Result] | None = None
+        for number, result in self._ledger.results().items() if self._direct else ():
+            out = result.given or result.state is State.FAIL
+            if not out and rules.beats(result.value, leading[1].value if leading else None, minimize):
+                leading = number, result
+        self._note(leading)
+        for running in self.running.values() if self._direct else ():
+            if rules.beats(running.best, self.best.value if self.best else None, minimize):
+                assert running.best is not None
+                self._note_best(running.trial, running.best, running.best_step)
 
     @property
     def _direct(self) -> bool:

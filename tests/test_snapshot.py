@@ -106,6 +106,21 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(conductor):
     assert s.best == best and s.failure == (b, "ValueError: too large") and s.ended == 2 and not s.rows
 
 
+def test_a_trial_that_failed_does_not_lead_any_more(conductor):
+    a, b, c = conductor.begin(), conductor.begin(), conductor.begin()
+    conductor.hear(a, Progress(reports(3.0), state=State.COMPLETE))
+    conductor.hear(b, Progress(reports(1.0)))
+    conductor.hear(c, Progress(reports(4.0, 2.0)))
+    assert conductor.snapshot().best.trial == b
+    conductor.hear(b, Progress(state=State.FAIL, error="boom"))
+    best = conductor.snapshot().best
+    assert (best.trial, best.value, best.step) == (c, 2.0, 2), "which still runs"
+    conductor.hear(c, Progress(state=State.FAIL, error="boom"))
+    assert conductor.snapshot().best.trial == a
+    again = dataclasses.replace(conductor, ledger=Ledger(conductor.ledger.folder, conductor.space))
+    assert again.snapshot().best.trial == a, "nor for another driver"
+
+
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(conductor):
     total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
     conductor.overview.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)

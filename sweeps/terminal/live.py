@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from sweeps.snapshot import Snapshot
@@ -34,8 +35,8 @@ class Progress:
         self.silent = silent
         self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self.frames: _Frames | None = None
+        self.lines: _Lines | None = None
         self.last: Snapshot | None = None
-        self.said, self.at = "", time.monotonic()
         self.stopping = False
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -51,12 +52,15 @@ class Progress:
         if self.terminal:
             self.frames = self.frames or _Frames(self.stream)
             self.frames.show(snapshot)
-        elif time.monotonic() - self.at >= LINE_EVERY and (said := line(snapshot)) != self.said:
-            self._print(said)
-            self.said, self.at = said, time.monotonic()
+        else:
+            self.lines = self.lines or _Lines(self._print)
+            self.lines.show(snapshot)
 
     def close(self) -> None:
         """Take the view away; the end is printed in its place. Where that goes elsewhere, a line stays."""
+        if self.lines is not None:
+            self.lines.close()
+            self.lines = None
         if self.frames is not None:
             self.frames.close()
             self.frames = None
@@ -82,8 +86,49 @@ def line(s: Snapshot) -> str:
     return " · ".join(parts)
 
 
-class _Frames:
-    """Draws frames over one another, from a thread of its own: the clock goes on while the driver waits for something.
+class _View:
+    """Shows a sweep from a thread of its own: the clock goes on while the driver waits for something."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.at = 0.0
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._go_on, name="live view", daemon=True)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """From now on show this one."""
+        self.snapshot, self.at = snapshot, time.monotonic()
+        if self.thread.ident is None:  # never started; it ends when the terminal goes away
+            self.thread.start()
+
+    def close(self) -> None:
+        """Show nothing more."""
+        self.done.set()
+        if self.thread.is_alive():
+            self.thread.join()
+
+    def _now(self) -> Snapshot:
+        assert self.snapshot is not None
+        return dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
+
+    def _go_on(self) -> None:
+        raise NotImplementedError
+
+
+class _Lines(_View):
+    """Prints a line now and then."""
+
+    def __init__(self, say: Callable[[str], None]):
+        super().__init__()
+        self.say = say
+
+    def _go_on(self) -> None:
+        while not self.done.wait(LINE_EVERY):
+            self.say(line(self._now()))
+
+
+class _Frames(_View):
+    """Draws frames over one another.
 
     Not `rich.live.Live`: that hides the cursor, which the second Ctrl-C, ending the process at once, would leave hidden; wipes a
     frame before it draws the next, which flickers; and miscounts its lines when the terminal is made narrower.
@@ -94,23 +139,14 @@ class _Frames:
 
         from sweeps.terminal.view import View
 
+        super().__init__()
         self.console = Console(file=stream, highlight=False)
         self.stream, self.view = stream, View()
-        self.snapshot: Snapshot | None = None
-        self.at = 0.0
         self.widths: list[int] = []  # of the lines that stand
         self.lock = threading.RLock()
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._go_on, name="live view", daemon=True)
         self.others = _Above(self) if stream is sys.stderr else None
         if self.others is not None:
             sys.stderr = self.others
-
-    def show(self, snapshot: Snapshot) -> None:
-        """From now on show this one."""
-        self.snapshot, self.at = snapshot, time.monotonic()
-        if self.thread.ident is None:  # never started; it ends when the terminal goes away
-            self.thread.start()
 
     def say(self, text: str) -> None:
         """A line that stays, above the frame."""
@@ -120,9 +156,7 @@ class _Frames:
 
     def close(self) -> None:
         """Wipe the frame."""
-        self.done.set()
-        if self.thread.is_alive():
-            self.thread.join()
+        super().close()
         with contextlib.suppress(OSError, ValueError):
             self._write(self._over([]))
             self.widths = []
@@ -140,11 +174,9 @@ class _Frames:
                     return
 
     def _draw(self) -> None:
-        assert self.snapshot is not None
         width, height = self._size()
-        now = dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
         # A column is left free, for what terminals do differently in the last one; and a line, for the cursor.
-        lines = self.view.lines(now, width - 1, height - 1)
+        lines = self.view.lines(self._now(), width - 1, height - 1)
         drawn = []
         for text in lines:
             with self.console.capture() as capture:
