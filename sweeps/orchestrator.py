@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import chatter, cluster, ending, leftovers, provenance
+from sweeps import chatter, cluster, ending, leftovers, provenance, refs
 from sweeps import space as space_file
 from sweeps.data.look import look, look_at_root, placed
 from sweeps.data.metric import metric_problems
@@ -158,7 +158,6 @@ def resume(
             cluster.prepare_authentication()
         import ray  # noqa: F401 - sets up its logging, which is then redirected
 
-        save_limits(folder, space)
         return went.run(lock)
     finally:
         lock.release()
@@ -313,10 +312,13 @@ class _Sweep:
         if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
             pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
         workers = tuple(sorted({shape.workers for shape in space.shapes}))
-        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here)
+        numbers = bool(refs.literal(refs.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
+        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers)
         try:
             self._say("reading the data")
-            facts = self._ask(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
+            before = self.ledger.data if self.ledger is not None else None
+            tuned = tuple(space.sections.get("data", ()))
+            facts = self._ask(keeper.load.remote(space.data, space.search.seed, space.variants, tuned, before))
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
                 raise placed(space, problems)
@@ -326,7 +328,7 @@ class _Sweep:
 
             introduce()
             ledger = self.ledger = self.ledger or self._open_ledger()
-            self._same_data(facts.fingerprint)
+            ledger.begun_with(facts.fingerprint)
             made = provenance.git(space.data.base)
             for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
                 tracker.artifact(name, text)
@@ -335,7 +337,8 @@ class _Sweep:
             tracker.tag_parent(tags)
             tracker.describe(space)
             tracker.artifact("space.yaml", space.text)
-            if self.taken_up:
+            if self.taken_up:  # now that nothing speaks against it
+                save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
             conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
@@ -348,19 +351,12 @@ class _Sweep:
                 raise placed(space, conductor.refused.problems)
             if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
-            return self._conclude(conductor, ray.get(keeper.count.remote()), tracker)
+            return self._conclude(conductor, ray.get(keeper.count.remote()), facts.notes, tracker)
         finally:
             ray.kill(pool)
             ray.kill(keeper)
             for scratch in leftovers.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
-
-    def _same_data(self, fingerprint: str) -> None:
-        """Trials that were trained on other data cannot be compared."""
-        before = self.ledger.data_of(fingerprint)
-        if before != fingerprint:
-            said = f"the data has changed since the sweep began (its fingerprint was {before[:12]}, now it is {fingerprint[:12]})"
-            raise placed(self.space, (Problem("data.train", said),))
 
     def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
         """Refuse what can never run, with both numbers."""
@@ -408,7 +404,7 @@ class _Sweep:
         ).fit()
         self.on_progress(conductor.snapshot())
 
-    def _conclude(self, conductor: Any, fits: int, tracker: Any) -> tuple[SweepResult, SweepsError | None]:
+    def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
         """Export the winner, and tell MLflow what the sweep came to."""
         from sweeps import winner
         from sweeps.report import Drawing
@@ -420,7 +416,7 @@ class _Sweep:
         counts = ending.counts(results.values())
         chosen = next(iter(front), number)
         broken = self.space.constraints if chosen is not None and not results[chosen].feasible else ()
-        notes = ending.notes(counts, failures, broken, bool(front))
+        notes = (*said, *ending.notes(counts, failures, broken, bool(front)))
         done, error = None, None
         if number is not None:
             self.winner = ledger.trial(number)

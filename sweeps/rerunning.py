@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import chatter, cluster
+from sweeps.data.look import placed
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.orchestrator import job_of
@@ -113,6 +114,8 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
 def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str | None) -> Iterator[tuple[Path, cluster.Joined]]:
     """A folder inside the sweep's for as long as this lasts, and Ray, as the sweep had it unless an address is given."""
     chatter.set_environment()
+    import ray  # noqa: F401 - sets up its logging, which is then redirected
+
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
         shutil.copy(folder / ORIGIN, scratch)  # by which the nodes of a cluster show that they see the folder
@@ -163,11 +166,15 @@ def trained(
         raise InputError(problems)
     here = cluster.at_driver()
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
-    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together)
+    keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ()))))
-        if fingerprint is not None and facts.fingerprint != fingerprint:
-            raise InputError(Problem("data.train", "the data has changed since the sweep began"))
+        tuned = tuple(space.sections.get("data", ()))
+        try:
+            facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuned, fingerprint))
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError):
+                raise placed(space, e.cause.problems) from None
+            raise
         pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))

@@ -138,6 +138,22 @@ def is_categorical(values: pd.Series) -> bool:
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
+def check_numbers(prepared: pd.DataFrame, label: str | None) -> None:
+    """Refuse what a chain leaves for a trainer that reads numbers and categories alone.
+
+    Raises:
+        InputError: naming every column that is neither.
+    """
+    kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
+    if left := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
+        many = len(left) > 1
+        shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
+        way = "name it in `columns` of an encoder (whose default, `categorical`, leaves out dates), or leave it out with `data.drop`"
+        way = way.replace(" it ", " them ") if many else way
+        text = f"column{'s' * many} {shown} {'do' if many else 'does'} not come to numbers, which is all that the trainer reads; {way}"
+        raise InputError(Problem(PLACE, text))
+
+
 def select(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
     """The columns of a frame that a step's selector means, in the order of the frame.
 

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.data import ExecutionResources
 
+from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
 from sweeps.data.preprocess import Fitted, data_key, fit_chain
+from sweeps.data.rules import lacking
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
+from sweeps.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +43,7 @@ class Facts:
         rows: by split.
         check: raw feature rows of `valid`, up to 32.
         test: under which name the test split is on the shelf.
+        notes: what the user should know of the splits.
     """
 
     label: str | None
@@ -50,6 +54,7 @@ class Facts:
     rows: dict[str, int]
     check: pd.DataFrame
     test: str = "test"
+    notes: tuple[str, ...] = ()
 
 
 class Shelf:
@@ -104,11 +109,20 @@ class _Keeper:
         folder: the sweep's.
         workers: every number of workers that a trial can have.
         cpus: on which Ray Data may run its tasks, where Ray counts more than there are.
+        numbers: what a chain leaves must be numbers, as of nothing else the trainer makes a model.
         together: `train` has the rows of valid too; they stay in `valid`, whose metrics then mean nothing.
     """
 
-    def __init__(self, roots: tuple[str, ...], folder: str, workers: tuple[int, ...], cpus: float | None = None, together: bool = False):
-        self.shelf, self.workers, self.together = Shelf(Path(folder)), workers, together
+    def __init__(
+        self,
+        roots: tuple[str, ...],
+        folder: str,
+        workers: tuple[int, ...],
+        cpus: float | None = None,
+        numbers: bool = False,
+        together: bool = False,
+    ):
+        self.shelf, self.workers, self.numbers, self.together = Shelf(Path(folder)), workers, numbers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -118,26 +132,33 @@ class _Keeper:
         self.prepared: dict[str, dict[str, Any]] = {}
         self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
 
-    def load(self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = ()) -> Facts:
+    def load(
+        self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = (), before: str | None = None
+    ) -> Facts:
         """Read and split the data.
 
         Args:
             spec, variants: see `sweeps.space.Space`.
             seed: the sweep's.
             tuned: the keys of `data` that are tuned.
+            before: the fingerprint of the data as it was when the sweep began; None if it is being begun.
 
         Returns:
             The facts of all variants together: the fingerprint is of all; the rest is the first one's.
 
         Raises:
-            InputError: see `Variants`.
+            InputError: see `Variants`; or the data is not the same as `before`. Then nothing is kept of it.
         """
         self.variants = Variants(spec, variants or (spec,), seed, tuned)
+        now = self.variants.fingerprint
+        if before is not None and now != before:
+            said = f"the data has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
+            raise InputError(Problem("data.train", said))
         for i, s in enumerate(self.variants.sources.values()):
             if s.test is not None:
                 self.shelf.put(f"test-{i}" if tuned else "test", s.test)
         whole = next(iter(self.variants.sources.values()))
-        facts = dataclasses.replace(self._facts_of(whole, "test"), fingerprint=self.variants.fingerprint)
+        facts = dataclasses.replace(self._facts_of(whole, "test"), fingerprint=now)
         self.shelf.put("facts", facts)
         return facts
 
@@ -152,6 +173,7 @@ class _Keeper:
             rows={name: table.num_rows for name, table in parts.items() if table is not None},
             check=s.valid.slice(0, CHECK_ROWS).select(list(s.features)).to_pandas(),
             test=test,
+            notes=lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
         )
 
     def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -185,8 +207,10 @@ class _Keeper:
             fitted = self.shelf.get(key)
         except (OSError, EOFError, pickle.UnpicklingError):
             fitted = fit_chain(steps, splits.train, label)
-        train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
         valid = fitted.transform(splits.valid.to_pandas())
+        if self.numbers:
+            check_numbers(valid, label)
+        train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
         # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
         # `from_pandas` a task would be run for each, to learn its schema.
         whole = (ray.put(ray.data.from_blocks([valid])),)
@@ -218,7 +242,8 @@ def start(
     workers: tuple[int, ...],
     cpus: float | None = None,
     where: Any = "DEFAULT",
+    numbers: bool = False,
     together: bool = False,
 ) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
-    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, together)
+    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together)

@@ -168,3 +168,20 @@ def check_markers(spec: DataSpec, train: pa.Table) -> list[Problem]:
             some = ", ".join(sorted({f"`{value}`" for value in values[:8]}))
             problems.append(Problem(f"data.{key}", f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}"))
     return problems
+
+
+def lacking(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
+    """A line for each split that has no row of some class: no metric of it can say anything of that class.
+
+    Args:
+        label: the column of the class codes.
+        classes: None for a regression.
+        parts: the splits by name.
+    """
+    said = []
+    for name, table in parts.items() if label is not None and classes is not None else ():
+        there = set(table.column(label).unique().to_pylist())
+        if gone := [f"`{c}`" for code, c in enumerate(classes or ()) if code not in there]:
+            more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+            said.append(f"the {name} split has no row of class {', '.join(gone[:3])}{more} of `{label}`")
+    return tuple(said)

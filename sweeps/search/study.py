@@ -296,12 +296,15 @@ class Ledger:
         name = lambda told, which: Path(told[which]["path"]).name if told.get(which) else None  # noqa: E731
         return {number: (name(told, "best"), name(told, "checkpoint")) for number, told in known.items()}
 
-    def data_of(self, fingerprint: str) -> str:
-        """The fingerprint of the data that the sweep was begun with: this one, if it is being begun."""
-        known = self.study.user_attrs.get("data")
-        if known is None:
+    @property
+    def data(self) -> str | None:
+        """The fingerprint of the data that the sweep was begun with; None if it is being begun."""
+        return self.study.user_attrs.get("data")
+
+    def begun_with(self, fingerprint: str) -> None:
+        """Keep the fingerprint of the data."""
+        if self.data is None:
             self.study.set_user_attr("data", fingerprint)
-        return known or fingerprint
 
     def ended_at(self, number: int) -> float:
         """When a trial ended, by the record, in seconds since the epoch; now, if it has not."""

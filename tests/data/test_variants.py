@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from sweeps.data import load_splits
+from sweeps.data.rules import lacking
 from sweeps.data.variants import Variants, name_of
 from sweeps.errors import InputError
 from sweeps.space import DataSpec, Split
@@ -147,3 +149,47 @@ def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs
         assert list(frame) == list(own.features) and len(frame) == len(labels) == 10
         assert frame.x.max() > 40 if data["train"] == "b.csv" else frame.x.max() < 40
         assert shelf.chain(scaled, data).columns_in == own.features
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
+    from sweeps.data.prepared import _Keeper
+
+    rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
+    files(tmp_path, a=rows)
+    asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
+    before = _Keeper((), str(tmp_path), (1,)).load(asked, 0).fingerprint
+    shelf = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
+    files(tmp_path, a=rows.assign(x=rows.x + 1))
+    with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began \(its fingerprint was {before[:12]}"):
+        _Keeper((), str(tmp_path), (1,)).load(asked, 0, before=before)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == shelf
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
+    from sweeps.data.prepared import _Keeper
+    from sweeps.space import Step
+
+    files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}))
+    asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
+    keeper = _Keeper((), str(tmp_path), (1,), numbers=True)
+    keeper.load(asked, 0)
+    with pytest.raises(InputError, match=r"space.preprocessor: column `plan` does not come to numbers, .*; name it in .*, or leave it out"):
+        keeper.prepare((Step("StandardScaler"),))
+    assert keeper.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
+    any_loop = _Keeper((), str(tmp_path), (1,))
+    any_loop.load(asked, 0)
+    assert any_loop.prepare((Step("StandardScaler"),))["key"], "a loop of the user's own may read text"
+
+
+def test_a_split_without_a_class_is_told():
+    codes = pa.table({"y": [0, 1, 2, 3, 4]})
+    parts = {"train": codes, "valid": codes.slice(0, 4), "test": codes.slice(0, 1)}
+    assert lacking("y", ("a", "b", "c", "d", "e"), parts) == (
+        "the valid split has no row of class `e` of `y`",
+        "the test split has no row of class `b`, `c`, `d` and 1 more of `y`",
+    )
+    assert lacking("y", None, parts) == lacking(None, None, parts) == ()
