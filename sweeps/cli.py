@@ -175,11 +175,13 @@ def schema() -> None:
 def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
     """Say what the sweep in FILE will come to: trials, shapes, fits, steps, disk. Starts nothing."""
     from sweeps import machine
+    from sweeps.data.look import look_at_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.plan.disk import free_at
     from sweeps.space import load
 
+    look_at_root(root)
     there = machine.detect() if resources is None else machine.parse_resources(resources)
     memory = machine.memory() if resources is None else None
     made = plan_space(load(file, tuple(overrides)), there, free=free_at(root), memory=memory)
@@ -219,7 +221,7 @@ def export(
     if alias and pareto:
         raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
     folder = find(sweep, root)
-    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output):
+    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output, again=bool(name)):
         click.echo(made)
         for line in exporting.register(folder, made, name, alias, force) if name else ():
             click.echo(line, err=True)

@@ -11,7 +11,7 @@ SweepsError                 anything below; `sweeps` prints it without a traceba
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,18 @@ class Interrupted(SweepsError):
     """The user pressed Ctrl-C."""
 
     exit_code = 130
+
+
+def no_trial(place: str, asked: str, known: Collection[str]) -> InputError:
+    """A trial was named that there is not.
+
+    Args:
+        place: the argument.
+        asked: what was written.
+        known: the ids that there are.
+    """
+    hint = nearest(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
+    return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'none was begun'}"))
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

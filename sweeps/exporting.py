@@ -23,6 +23,7 @@ def export(
     pareto: bool = False,
     refit: bool = False,
     output: str | os.PathLike[str] | None = None,
+    again: bool = False,
 ) -> list[Path]:
     """Write the bundle of a trial of a sweep that ran, or of several.
 
@@ -33,6 +34,7 @@ def export(
         pareto: the whole front of several objectives in place of one.
         refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
         output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
+        again: one that lies in SWEEP/exports from before, and is whole, will do.
 
     Returns:
         The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
@@ -67,12 +69,24 @@ def export(
             numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
         targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
+        there = {target for target in targets.values() if again and named is None and _whole(target, refit)}
         for target in targets.values():
-            if target.exists():
-                raise InputError(Problem("--output", f"{target} exists; name a folder that does not"))
-        return [_export(folder, space, ledger, number, target, roots, refit) for number, target in targets.items()]
+            if target not in there and target.exists():
+                raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
+        return [t if t in there else _export(folder, space, ledger, number, t, roots, refit) for number, t in targets.items()]
     finally:
         lock.release()
+
+
+def _whole(target: Path, refit: bool) -> bool:
+    """Whether a bundle lies there as it was exported, of a model that was trained in this way."""
+    from sweeps.bundle import Manifest, seal
+
+    try:
+        seal.verify(target)
+        return ("refit" in Manifest.read(target).made) == refit
+    except (seal.Broken, OSError):
+        return False
 
 
 def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.errors import InputError, Problem, nearest, no_trial
 from sweeps.folder import ORIGIN, RESULT
 from sweeps.result import here, plain
 
@@ -159,8 +159,7 @@ def trial_of(study: Any, trial_id: str) -> Any:
     if name == "best".zfill(4) and study is not None and study.best is not None:
         return study.best
     if name not in known:
-        hint = nearest(name, known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
-        raise InputError(Problem("trial", f"no trial `{trial_id}`; {hint if known else 'none was begun'}"))
+        raise no_trial("trial", trial_id, known)
     return known[name]
 
 

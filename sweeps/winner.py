@@ -15,7 +15,7 @@ import numpy as np
 
 from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.prepared import Shelf
-from sweeps.errors import BundleError, InputError, Problem, SweepsError, nearest
+from sweeps.errors import BundleError, InputError, Problem, SweepsError, no_trial
 from sweeps.resources import COSTS
 from sweeps.result import plain
 from sweeps.search.study import Ledger
@@ -208,7 +208,7 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
         return best
     name = trial_id.zfill(4)
     if name not in known:
-        raise InputError(Problem("--trial", f"no trial `{trial_id}`; {nearest(name, known)}"))
+        raise no_trial("--trial", trial_id, known)
     return known[name]
 
 

@@ -159,7 +159,9 @@ def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.Da
     """Reading errors as the user's, with the file's name."""
     try:
         yield from rows
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, pa.ArrowInvalid, OSError) as e:
+    except pd.errors.EmptyDataError:
+        raise InputError(Problem(str(source), "is empty: there is not even a header in it")) from None
+    except (pd.errors.ParserError, UnicodeDecodeError, pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
 
 

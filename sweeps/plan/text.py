@@ -240,7 +240,9 @@ def _disk(plan: Plan) -> list[str]:
 
 
 def size(number: float) -> str:
-    """Bytes in two or three digits: `940 KB`, `1.2 GB`."""
+    """Bytes in two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
+    if number < 1000:
+        return f"{number:.0f} byte{'s' * (round(number) != 1)}"
     for unit in ("KB", "MB", "GB", "TB"):
         number /= 1000
         if number < 999.5 or unit == "TB":

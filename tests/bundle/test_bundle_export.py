@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeps import exporting
 from sweeps.bundle import copy_checkpoint, export, load_bundle
 from sweeps.errors import BundleError, InputError
 
@@ -42,6 +44,15 @@ def test_nothing_but_the_bundle_is_left(bundle):
     path, _ = bundle
     assert os.listdir(path.parent) == ["bundle"]
     assert not list(path.rglob("__pycache__"))
+
+
+def test_one_that_lies_there_is_taken_again_if_it_is_whole_and_of_the_same_kind(bundle, tmp_path):
+    path, _ = bundle
+    again = tmp_path / "0001"
+    shutil.copytree(path, again)
+    assert exporting._whole(again, refit=False) and not exporting._whole(again, refit=True)
+    (again / "MLmodel").write_text("changed")
+    assert not exporting._whole(again, refit=False) and not exporting._whole(tmp_path / "none", refit=False)
 
 
 def test_the_manifest(bundle):

@@ -83,6 +83,8 @@ def test_space_is_asked_for_where_the_folder_will_be(tmp_path):
     assert Disk(2, 10, None, free=19).short and not Disk(2, 10, None, free=20).short
 
 
-@pytest.mark.parametrize("number, text", [(900, "0.9 KB"), (12_345, "12 KB"), (999_600, "1.0 MB"), (1.23e9, "1.2 GB"), (5e15, "5,000 TB")])
+@pytest.mark.parametrize(
+    "number, text", [(1, "1 byte"), (900, "900 bytes"), (12_345, "12 KB"), (999_600, "1.0 MB"), (1.23e9, "1.2 GB"), (5e15, "5,000 TB")]
+)
 def test_sizes_are_short(number, text):
     assert size(number) == text
