@@ -27,6 +27,17 @@ def toy(name: str) -> Arrays:
     return tuple(train_test_split(x.astype(np.float64), y, test_size=0.25, stratify=y, random_state=0))
 
 
+def cancer() -> Any:
+    """Those of breast cancer as a frame, for sweeps; its column `part` says which are valid."""
+    import pandas as pd
+    from sklearn import datasets
+
+    names = datasets.load_breast_cancer().feature_names
+    x, x_valid, y, y_valid = toy("breast_cancer")
+    parts = [pd.DataFrame(a, columns=names).assign(target=b, part=part) for a, b, part in ((x, y, "train"), (x_valid, y_valid, "valid"))]
+    return pd.concat(parts, ignore_index=True)
+
+
 def xgb_matrices(data: Arrays) -> tuple[Any, Any]:
     """(train, valid) as XGBoost's own type."""
     import xgboost as xgb

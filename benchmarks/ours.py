@@ -22,12 +22,14 @@ class Swept:
         begins, ends: of each trial that ended, seconds since the epoch, by number.
         whole: seconds of `sweeps.run`, its export and all.
         result: what it returned.
+        tried: the `params` of each trial, by number.
     """
 
     begins: tuple[float, ...]
     ends: tuple[float, ...]
     whole: float
     result: Any
+    tried: tuple[dict[str, Any], ...] = ()
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -50,6 +52,7 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
         RuntimeError: a trial failed, or is missing.
     """
     import sweeps
+    from sweeps.search import record
 
     file = task.folder / f"{name}.yaml"
     file.write_text(f"name: {name}\n" + textwrap.dedent(space))
@@ -60,7 +63,8 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
     begins, ends = times_of(result.dir, name)
     if len(ends) < task.trials:
         raise RuntimeError(f"{len(ends)} of {task.trials} trials came to their end: {result.notes}")
-    return Swept(begins, ends, whole, result)
+    known = record.read(result.dir)
+    return Swept(begins, ends, whole, result, tuple(t.params for t in known.trials) if known is not None else ())
 
 
 def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -76,7 +80,7 @@ def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, .
 
 
 class NullTracker:
-    """Stands for `sweeps.tracking.Tracker` where MLflow is to be off: takes everything, does nothing."""
+    """Stands for `sweeps.tracking.TrackerApart` where MLflow is to be off: takes everything, does nothing."""
 
     def __init__(self, uri: str, root: Path, experiment: str, *more: Any, **named: Any):
         self.uri, self.root, self.experiment = uri, root, experiment
@@ -96,9 +100,9 @@ def no_mlflow() -> Iterator[None]:
     """While this lasts, sweeps of this process log nothing to MLflow."""
     from sweeps import tracking
 
-    real = tracking.Tracker
-    tracking.Tracker = NullTracker  # type: ignore[assignment,misc]
+    real = tracking.TrackerApart
+    tracking.TrackerApart = NullTracker  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        tracking.Tracker = real  # type: ignore[misc]
+        tracking.TrackerApart = real  # type: ignore[misc]

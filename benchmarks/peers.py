@@ -12,8 +12,13 @@ from benchmarks.running import local_ray
 SEED = 0
 
 
-def optuna_loop(task: Task, objective: Callable[[Any], float]) -> dict[str, Any]:
+def optuna_loop(task: Task, objective: Callable[[Any], float], tried: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """A bare loop of Optuna's, which keeps nothing.
+
+    Args:
+        task: how many trials.
+        objective: of a trial.
+        tried: gets the parameters of each trial, in order.
 
     Returns:
         `trial`, see `steady`; `search`, from the first trial's beginning to the last one's end.
@@ -25,11 +30,21 @@ def optuna_loop(task: Task, objective: Callable[[Any], float]) -> dict[str, Any]
     began = time.time()
     study.optimize(objective, n_trials=task.trials)
     ends = [t.datetime_complete.timestamp() for t in study.trials if t.datetime_complete]
+    if tried is not None:
+        tried += [t.params for t in study.trials]
     return {"trial": steady(ends), "search": max(ends) - began, "best": study.best_value}
 
 
 def tune_run(
-    task: Task, trainable: Any, space: dict[str, Any], metric: str, *, slots: int = 1, reuse: bool = False, cpus: int = 2
+    task: Task,
+    trainable: Any,
+    space: dict[str, Any],
+    metric: str,
+    *,
+    slots: int = 1,
+    reuse: bool = False,
+    cpus: int = 2,
+    tried: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """A run of Ray Tune with OptunaSearch, its loggers off (by TUNE_DISABLE_AUTO_CALLBACK_LOGGERS).
 
@@ -41,6 +56,7 @@ def tune_run(
         slots: trials at once.
         reuse: `reuse_actors`.
         cpus: of the Ray that is started.
+        tried: gets the configuration of each trial, in the order in which they ended.
 
     Returns:
         `trial`, see `steady`; `whole`, of `Tuner.fit`.
@@ -57,6 +73,8 @@ def tune_run(
         class Ends(tune.Callback):
             def on_trial_complete(self, iteration, trials, trial, **info):
                 ends.append(time.time())
+                if tried is not None:
+                    tried.append(trial.config)
 
         began = time.time()
         results = tune.Tuner(

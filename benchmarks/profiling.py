@@ -28,7 +28,14 @@ SECONDS = 4.0
 ROOMS = ("ray::Runner", "ray::_Pool", "ray::_Keeper", "ray::Solo", "ray::RayTrainWorker", "ray::_Train")
 
 
-def swept(task: Task, space: Callable[[str, dict[str, Any]], str], trainer: str, loop: str, constants: dict[str, Any]) -> dict[str, Any]:
+def swept(
+    task: Task,
+    space: Callable[[str, dict[str, Any]], str],
+    trainer: str,
+    loop: str,
+    constants: dict[str, Any],
+    tried: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Run a sweep and return its numbers; with `task.profile` its `profile` as well.
 
     Args:
@@ -37,15 +44,20 @@ def swept(task: Task, space: Callable[[str, dict[str, Any]], str], trainer: str,
         trainer: as the space file names it.
         loop: the same as a reference.
         constants: of `params`.
+        tried: gets the `params` of each trial, by number.
     """
+    tried = [] if tried is None else tried
     if not task.profile:
-        return sweep(task, space(trainer, constants)).numbers
+        done = sweep(task, space(trainer, constants))
+        tried += done.tried
+        return done.numbers
     backend = "torch" if "torch" in loop or "ddp" in loop else "none"
     times = task.folder / "loops.jsonl"
     timed = f'{{loop: "benchmarks.loops:timed", backend: {backend}}}'
     clocks: list[tuple[str, str, float, float]] = []
     with _stopwatches(clocks), _sampled(task.folder, times) as stacks:
         done = sweep(task, space(timed, {**constants, "loop": f'"{loop}"', "times": str(times)}))
+    tried += done.tried
     loops = {name: (began, ended) for name, began, ended in map(json.loads, times.read_text().splitlines())}
     text = [f"{shown(steady(done.ends), 'ms')} a trial, with the stopwatches and py-spy", "", *way(clocks, loops), "", *stacks()]
     return {**done.numbers, "profile": "\n".join(text)}
