@@ -72,6 +72,19 @@ class Past:
 
 
 @dataclass(frozen=True)
+class Data:
+    """What a gang reads of a variant of the data that was passed through a chain.
+
+    Attributes:
+        shards: for each dataset name, a reference of a materialized Ray Dataset a rank, or one for all.
+        check: the rows for `Current.check`, an object reference of a DataFrame; None without data.
+    """
+
+    shards: dict[str, tuple[Any, ...]]
+    check: Any
+
+
+@dataclass(frozen=True)
 class Order:
     """One attempt at one trial, for all ranks of a gang.
 
@@ -81,8 +94,7 @@ class Order:
         folder: where checkpoints and logs of the trial go.
         data_key: the key of the prepared data.
         keep: the keys of the data whose caches a worker keeps, this one's too; the same for every rank.
-        shards: for each dataset name, a reference of a materialized Ray Dataset a rank, or one for all.
-        check: the rows for `Current.check`, an object reference of a DataFrame; None without data.
+        data: that of the key; None if the gang had it for an earlier trial and keeps it: references cost a message each.
         checkpoint: where to go on from; None from the start.
     """
 
@@ -92,8 +104,7 @@ class Order:
     data_key: str
     keep: tuple[str, ...]
     labels: Labels
-    shards: dict[str, tuple[Any, ...]]
-    check: Any
+    data: Data | None
     checkpoint: Checkpoint | None
 
 

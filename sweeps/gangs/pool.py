@@ -27,7 +27,7 @@ from ray.exceptions import RayTaskError
 from sweeps.gangs.booking import Book
 from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
-from sweeps.gangs.messages import Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
+from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
 from sweeps.resources import Shape
 from sweeps.trial import State, Trial
 
@@ -343,10 +343,11 @@ class _Pool:
         run.resumed = asyncio.get_running_loop().create_future()
         if attempt > 1:
             await asyncio.get_running_loop().run_in_executor(self.threads, _tidy, run.folder, run.book)
-        shards, key = prepared["shards"][workers], prepared["key"]
+        key = prepared["key"]
+        data = None if key in dict(gang.kept) else Data(prepared["shards"][workers], prepared["check"])  # which its ranks have already
         gang.kept = keep(gang.kept, key, prepared["bytes"], room_of(self.leases.cluster, gang.shape))
         kept = tuple(k for k, _ in gang.kept)
-        order = Order(run.trial, attempt, run.folder, key, kept, self.labels, shards, prepared["check"], run.book.checkpoint)
+        order = Order(run.trial, attempt, run.folder, key, kept, self.labels, data, run.book.checkpoint)
         try:
             await gang.order(order)
             late = await self._await_ranks(gang, run)

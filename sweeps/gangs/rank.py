@@ -28,7 +28,7 @@ import ray.train
 
 from sweeps import refs, trial
 from sweeps.gangs import isolation, output, seam
-from sweeps.gangs.messages import Ended, Job, News, Order
+from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 
 # Between rungs a rank tells the pool its news this often, in seconds.
@@ -54,8 +54,8 @@ class NotTakenUp(ValueError):
 class TrialSession:
     """The trial at hand, as the loop of one rank sees it through `ray.train`."""
 
-    def __init__(self, pool: Any, gang: str, rank: int, job: Job, order: Order, datasets: dict[str, Any]):
-        self._datasets = datasets
+    def __init__(self, pool: Any, gang: str, rank: int, job: Job, order: Order, store: _Store):
+        self._store = store
         self.pool, self.gang, self.rank, self.job, self.order = pool, gang, rank, job, order
         self.name = f"{job.sweep}-{order.trial.id}"
         self.folder = order.folder
@@ -141,12 +141,12 @@ class TrialSession:
         return ray.train.Checkpoint.from_directory(found.path) if found else None
 
     def shard(self, name: str) -> Any:
-        shards = self.order.shards.get(name)
-        if shards is None:
-            raise KeyError(f"no dataset `{name}`; there are: {', '.join(self.order.shards) or 'none (the space names no data)'}")
-        if name not in self._datasets:
-            self._datasets[name] = ray.get(shards[self.rank % len(shards)])
-        return self._datasets[name].iterator()
+        shards, opened = self._store.shards, self._store.opened
+        if name not in shards:
+            raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards) or 'none (the space names no data)'}")
+        if name not in opened:
+            opened[name] = ray.get(shards[name][self.rank % len(shards[name])])
+        return opened[name].iterator()
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
         """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder.
@@ -233,8 +233,9 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         for key in stores.keys() - set(order.keep):  # the same on every rank
             del stores[key]
         if (store := stores.get(order.data_key)) is None:
-            store = stores[order.data_key] = _Store(ray.get(order.check) if order.check is not None else None)
-        session = TrialSession(pool, gang, rank, job, order, store.datasets)
+            assert order.data is not None, "the pool names no data as kept that it has not sent"
+            store = stores[order.data_key] = _Store(order.data)
+        session = TrialSession(pool, gang, rank, job, order, store)
         current = Current(
             trial=order.trial.id,
             seed=order.trial.seed,
@@ -273,11 +274,12 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
 
 
 class _Store:
-    """What a worker keeps of one data key: the shards it has opened, the check rows, and what loops built from them."""
+    """What a worker keeps of one data key: the shards, those it has opened, the check rows, and what loops built from them."""
 
-    def __init__(self, check: Any):
-        self.check = check
-        self.datasets: dict[str, Any] = {}
+    def __init__(self, data: Data):
+        self.shards = data.shards
+        self.check = ray.get(data.check) if data.check is not None else None
+        self.opened: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
 
 
