@@ -147,7 +147,9 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
 # ---- all runs of a workload
 
 
-def record(workload: Workload, repeats: int, command: str, *, sides: Sequence[str] = (), trials: int | None = None) -> Recorded:
+def record(
+    workload: Workload, repeats: int, command: str, *, sides: Sequence[str] = (), trials: int | None = None, before: int = 0
+) -> Recorded:
     """Run the sides of a workload in turn, `repeats` times.
 
     Args:
@@ -156,6 +158,7 @@ def record(workload: Workload, repeats: int, command: str, *, sides: Sequence[st
         command: what was typed.
         sides: these alone.
         trials: fewer than each side's own.
+        before: repeats that there are already. Each begins with another side, as a machine's speed drifts.
 
     Returns:
         What was measured. A side that fails is a problem of the record, and is not run again.
@@ -168,7 +171,8 @@ def record(workload: Workload, repeats: int, command: str, *, sides: Sequence[st
         return Recorded(workload.name, command, date, machine(), 0.0, problems=(f"Skipped: {reason}",))
     todo = [side for side in workload.sides if not sides or side.name in sides]
     for repeat in range(repeats):
-        for side in list(todo):
+        first = (before + repeat) % max(1, len(todo))
+        for side in [*todo[first:], *todo[:first]]:
             n = min(side.trials, trials or side.trials)
             began_side = time.monotonic()
             try:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import profiling
+from benchmarks import profiling, running
 from benchmarks.__main__ import NAMES, workloads
 from benchmarks.common import (
     Goal,
@@ -243,3 +243,18 @@ def test_a_later_run_of_the_same_machine_adds_its_samples():
     assert both.joined(two).command == both.command == "bench small; bench small --more"
     with pytest.raises(ValueError, match="small: cores was 2, and is 4 now"):
         one.joined(Recorded("small", "", "", {"cores": "4", "commit": "def"}, 1.0))
+
+
+def test_each_repeat_begins_with_another_side(monkeypatch):
+    ran: list[str] = []
+
+    def run_side(workload, side, trials):
+        ran.append(side.name)
+        return Sample(side.name, trials, {"trial": 1.0})
+
+    monkeypatch.setattr(running, "run_side", run_side)
+    sides = tuple(Side(name, name, lambda task: {}, 1) for name in "abc")
+    workload = Workload("w", "w", "w", sides, (Measure("trial", "a trial"),), lambda median: [])
+    running.record(workload, 2, "")
+    running.record(workload, 1, "", before=2)
+    assert "".join(ran) == "abcbcacab"
