@@ -58,7 +58,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(bundle, tmp_path):
     cases = {
         "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
         "missing.csv": (None, r"missing\.csv: there is no such file"),
-        "empty.csv": (b"", r"empty\.csv: cannot be read"),
+        "empty.csv": (b"", r"empty\.csv: is empty: there is not even a header"),
         "binary.csv": (b"\xff\xfe\x00\x01", r"binary\.csv: cannot be read"),
         "text.parquet": (b"no parquet at all", r"text\.parquet: cannot be read"),
         "text.csv.gz": (b"no gzip", r"text\.csv\.gz: cannot be read"),
