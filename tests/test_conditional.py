@@ -12,7 +12,7 @@ import sweeps
 from sweeps.data.prepared import Shelf
 from tests.commands import REPO
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 FILE = REPO / "search_spaces" / "conditional.yaml"
 DATA = ("data.drop", "data.rows")
 

@@ -282,6 +282,7 @@ def test_without_steps_nothing_is_fitted_and_nothing_changes():
         assert identity.transform(raw.iloc[:0]).dtypes.equals(raw.dtypes)
 
 
+@pytest.mark.integration
 def test_without_steps_ray_is_not_imported():
     code = (
         "import sys, pyarrow as pa; from sweeps.data import fit_chain\n"

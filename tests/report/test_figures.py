@@ -125,6 +125,7 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     assert drawn.basis == "the values at step 5, which 3 trials reached"
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_a_process_that_fails_or_takes_too_long_says_so(tmp_path):
     assert "is not a sweep's folder" in Drawing(tmp_path).result().figures[0].note

@@ -15,14 +15,13 @@ from sweeps.trial import Result, State
 from tests.tracking.test_tracker import check, play, reports, trial
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
 
 
 def started(tmp_path) -> TrackerApart:
     return TrackerApart(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
 
 
-@pytest.mark.integration
 def test_what_is_said_is_written_in_another_process(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -33,7 +32,6 @@ def test_what_is_said_is_written_in_another_process(tmp_path):
     check(MlflowClient(default_uri(tmp_path)), tracker)
 
 
-@pytest.mark.integration
 def test_a_process_that_is_killed_loses_nothing(tmp_path):
     from mlflow.tracking import MlflowClient
 
@@ -54,7 +52,6 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
 
-@pytest.mark.integration
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     (tmp_path / "mlflow.db").unlink()
     tracker = started(tmp_path)
@@ -62,7 +59,6 @@ def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()
 
 
-@pytest.mark.integration
 def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(tmp_path):
     command = [sys.executable, "-c", "from sweeps.tracking.apart import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
