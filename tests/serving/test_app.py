@@ -50,6 +50,7 @@ def test_odd_rows():
     assert send(app, "/predict", {"columns": {n: [] for n in GOOD}})[1]["predictions"]["prediction"] == []
 
 
+@pytest.mark.integration
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_what_is_asked_together_is_answered_as_alone(sizes):
@@ -148,6 +149,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.integration
 @settings(max_examples=300, deadline=None)
 @given(JSON | st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, JSON)), max_size=3))
 def test_whatever_json_is_sent_it_is_refused_or_fits_the_columns(sent):
@@ -177,6 +179,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.integration
 @settings(max_examples=100, deadline=None)
 @given(st.lists(VALUES, max_size=6))
 def test_the_direct_way_gives_the_same_bits(rows):
