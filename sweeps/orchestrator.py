@@ -316,9 +316,7 @@ class _Sweep:
         keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers)
         try:
             self._say("reading the data")
-            before = self.ledger.data if self.ledger is not None else None
-            tuned = tuple(space.sections.get("data", ()))
-            facts = self._ask(keeper.load.remote(space.data, space.search.seed, space.variants, tuned, before))
+            facts = prepared.load(keeper, space, self.ledger.data if self.ledger is not None else None)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
                 raise placed(space, problems)
@@ -362,17 +360,6 @@ class _Sweep:
         """Refuse what can never run, with both numbers."""
         if problems := never_fits(self.space, cluster, nodes):
             raise InputError(problems)
-
-    def _ask(self, ref: Any) -> Any:
-        """`ray.get`, with our own errors as they were raised."""
-        import ray
-
-        try:
-            return ray.get(ref)
-        except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError):
-                raise placed(self.space, e.cause.problems) from None
-            raise
 
     def _tune(self, conductor: Any, at_once: int) -> None:
         """Search, under Ray Tune."""

@@ -99,14 +99,16 @@ class Overview:
 
     def _look_for_best(self) -> None:
         """The best of all that is known and can still win."""
+        if not self._direct:
+            return
         self.best, minimize = None, self._ledger.minimize
         leading: tuple[int, Result] | None = None
-        for number, result in self._ledger.results().items() if self._direct else ():
+        for number, result in self._ledger.results().items():
             out = result.given or result.state is State.FAIL
             if not out and rules.beats(result.value, leading[1].value if leading else None, minimize):
                 leading = number, result
         self._note(leading)
-        for running in self.running.values() if self._direct else ():
+        for running in self.running.values():
             if rules.beats(running.best, self.best.value if self.best else None, minimize):
                 assert running.best is not None
                 self._note_best(running.trial, running.best, running.best_step)

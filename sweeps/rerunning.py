@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import chatter, cluster
-from sweeps.data.look import placed
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.orchestrator import job_of
@@ -168,13 +167,7 @@ def trained(
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
     keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        tuned = tuple(space.sections.get("data", ()))
-        try:
-            facts = ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuned, fingerprint))
-        except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError):
-                raise placed(space, e.cause.problems) from None
-            raise
+        facts = prepared.load(keeper, space, fingerprint)
         pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 import sweeps
@@ -98,8 +101,13 @@ def test_bad_data_is_the_users_error(clean_ray, tmp_path):
         sweeps.run(space_of(tmp_path, "plain"), dir=tmp_path / "runs", overrides=("data.label=targt",))
 
 
-def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 15s, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path, monkeypatch):
+    def an_hour_later_once_the_study_knows_of_a_report():
+        return time.time() + 3600 * any('"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal"))
+
+    clock = SimpleNamespace(time=an_hour_later_once_the_study_knows_of_a_report, monotonic=time.monotonic)
+    monkeypatch.setattr("sweeps.conductor.time", clock)
+    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
@@ -166,7 +174,6 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 
 def refitted_on_all_but_test(file, result, rows):
     """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
-    import pandas as pd
 
     from sweeps import exporting
     from sweeps.data.load import load_splits
@@ -185,3 +192,17 @@ def refitted_on_all_but_test(file, result, rows):
     if hasattr(bundle._model, "booster"):
         assert bundle._model.booster.num_boosted_rounds() == made["best_step"]
     assert sorted(p.name for p in result.dir.iterdir()) == sorted({*before, "exports"})
+
+
+def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
+    rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    file = space_of(tmp_path, "plain", limits="max_trials: 1")
+    file.write_text(file.read_text().replace('"sklearn:iris", label: target', "rows.csv, label: y"))
+    folder = sweeps.run(file, dir=tmp_path / "runs").dir
+    before = {path: path.read_bytes() for path in [folder / "origin.json", folder / "result.json", *(folder / "prepared").iterdir()]}
+    rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(sweeps.InputError, match=r"space.yaml:\d+:\d+: data.train: the data has changed since the sweep began"):
+        sweeps.resume(folder, add_trials=1)
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(before) == 2 + len(list((folder / "prepared").iterdir()))

@@ -18,6 +18,7 @@ from ray.data import ExecutionResources
 
 from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
+from sweeps.data.look import placed
 from sweeps.data.preprocess import Fitted, data_key, fit_chain
 from sweeps.data.rules import lacking
 from sweeps.data.tables import equal_parts
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from sweeps.space import DataSpec, Step
+    from sweeps.space import DataSpec, Space, Step
 
 # Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
 CHECK_ROWS = 32
@@ -247,3 +248,22 @@ def start(
 ) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
     return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together)
+
+
+def load(keeper: Any, space: Space, before: str | None) -> Facts:
+    """Have the keeper read the data of a space.
+
+    Args:
+        keeper: see `start`.
+        space: whose data it is.
+        before: see `_Keeper.load`.
+
+    Raises:
+        InputError: as `_Keeper.load`, at its place in the space file.
+    """
+    try:
+        return ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
+    except ray.exceptions.RayTaskError as e:
+        if isinstance(e.cause, InputError):
+            raise placed(space, e.cause.problems) from None
+        raise
