@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.data.prepared import Shelf
+from sweeps.driver import job_of
 from sweeps.errors import BundleError, InputError, Problem, SweepFailed
-from sweeps.orchestrator import job_of
 from sweeps.rerunning import scratch_of, trained
 from sweeps.trial import Checkpoint, Result, State
 from sweeps.winner import Refitted

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import chatter, cluster
+from sweeps.driver import job_of
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
-from sweeps.orchestrator import job_of
 from sweeps.plan import never_fits
 from sweeps.result import plain
 from sweeps.trial import Report, State

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
         raise AssertionError("a sweep has begun")
 
     monkeypatch.setattr(orchestrator, "new_folder", begun)
-    monkeypatch.setattr(orchestrator, "_Sweep", begun)
+    monkeypatch.setattr(orchestrator, "Driver", begun)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
     return tmp_path

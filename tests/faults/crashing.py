@@ -35,7 +35,7 @@ def _told(journal: Any, logs: list) -> bool:
 
 
 POINTS = {
-    "folder": Point("the sweep's folder made, the study not", "sweeps.orchestrator:_Sweep.run", "before"),
+    "folder": Point("the sweep's folder made, the study not", "sweeps.driver:Driver.run", "before"),
     "sampling": Point("a trial's parameters half sampled", "sweeps.search.asking:suggest", "before", 4),
     "journal": Point("a record of the journal half written", "sweeps.search.journal:Journal.append_logs", "half", 1, _told),
     "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment

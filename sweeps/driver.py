@@ -1,0 +1,320 @@
+"""The driver of one sweep, in order: Ray, data, search, export, record. Wires everything below once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps import chatter, cluster, ending, leftovers, provenance, refs
+from sweeps.data.look import placed
+from sweeps.data.metric import metric_problems
+from sweeps.errors import InputError, SweepsError
+from sweeps.folder import RESULT, roots_of, save_limits
+from sweeps.interrupt import Interrupt
+from sweeps.plan import never_fits
+from sweeps.resources import concurrency
+from sweeps.result import SweepResult, here
+from sweeps.search import repeats, verdicts
+from sweeps.search import storage as storages
+from sweeps.shell import resume_of
+from sweeps.snapshot import opening
+from sweeps.space import Space, known_fits
+from sweeps.trial import Trial
+
+if TYPE_CHECKING:
+    from sweeps.gangs.messages import Job
+    from sweeps.search.lock import FolderLock
+
+log = logging.getLogger(__name__)
+
+# A Tune trial must ask for something; a CPU would be taken from the workers.
+RUNNER_MEMORY = 16 * 2**20
+
+
+def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The user's callback, which may print: standard output is turned to the log while a sweep runs, but not for it."""
+    stdout = sys.stdout
+
+    def speak(snapshot: Any) -> None:
+        with contextlib.redirect_stdout(stdout):
+            on_progress(snapshot)
+
+    return speak
+
+
+class Driver:
+    """Drives one sweep, whether it begins or goes on."""
+
+    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress):
+        self.space: Space = space
+        self.root: Path = root
+        self.folder: Path = folder
+        self.begun: float = began  # by its first driver
+        self.began: float = began  # as if it had been driven without a break
+        self.address: str | None = address
+        self.uri = tracking_uri
+        self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
+        self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
+        self.ledger: Any = None
+        self.taken_up = False
+        self.nothing_left: SweepResult | None = None
+        self.roots = roots_of(space)
+        self.drawing: Any = None  # of the report, which is written at the very end
+        self.winner: Trial | None = None
+
+    def take_up(self, changed: bool) -> None:
+        """Read what is on record, and put away what the last driver has left behind.
+
+        Args:
+            changed: the limits are others than before.
+        """
+        with chatter.into(self.folder / "sweep.log"):
+            ended = leftovers.end(self.folder)
+            self.ledger = self._open_ledger()
+        said = json.loads(file.read_text()) if (file := self.folder / RESULT).is_file() else None
+        if said is not None and not ending.goes_on(said, self.ledger.to_run, changed):
+            why, how = "every trial has ended", "--add-trials N adds trials"
+            if reason := said.get("reason"):
+                why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
+            note = f"nothing was left to do: {why}; {how}"
+            before = SweepResult.from_json(here(said, self.folder))
+            self.nothing_left = dataclasses.replace(before, notes=(*before.notes, note))
+            return
+        if ended:
+            log.warning("%d processes of the last driver's Ray were ended", ended)
+        self.taken_up, self.began = True, time.time() - self.ledger.spent
+        leftovers.tidy(self.folder, self.ledger.checkpoints())
+
+    def _open_ledger(self) -> Any:
+        from sweeps.search.study import Ledger
+
+        return Ledger(self.folder, self.space)
+
+    def run(self, lock: FolderLock | None = None) -> SweepResult:
+        """From here on all that is printed goes to the sweep's log.
+
+        Args:
+            lock: on the sweep's folder, if it is held already.
+        """
+        from sweeps.search.lock import FolderLock
+
+        lock = lock or FolderLock(self.folder)
+        with chatter.into(self.folder / "sweep.log"):
+            try:
+                return self._run()
+            except (SweepsError, KeyboardInterrupt):
+                raise
+            except Exception as e:
+                e.add_note(f"what is on record is safe; to go on: {resume_of(self.folder)}")
+                raise
+            finally:
+                lock.release()
+
+    def _run(self) -> SweepResult:
+        from sweeps import report
+        from sweeps.tracking import TrackerApart, default_uri
+
+        uri = self.uri or default_uri(self.root)
+        tracker = TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+        result, error, status = None, None, "FAILED"
+        try:
+            self._say("starting Ray")
+            listening = self.interrupt.listening
+            # Again within: `ray.init` puts handlers of its own in the place of SIGTERM's
+            with listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined, listening():
+                result, error = self._search(tracker, joined)
+            status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None and not result.front else "FINISHED"
+            tracker.artifact(RESULT, result.as_text())
+            made = report.write(self.folder, self.space, result, self.drawing)
+            if made is not None:
+                tracker.report(made.markdown, made.html, self.winner)
+        finally:
+            tracker.finish(status, time.time())
+            told = tracker.close()
+        notes = list(result.notes)
+        if not told or tracker.error:
+            notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
+        result = dataclasses.replace(result, notes=tuple(notes), mlflow={**result.mlflow, "parent_run": tracker.parent})
+        (self.folder / RESULT).write_text(result.as_text())
+        if error is not None:
+            error.result = result
+            raise error
+        return result
+
+    def _say(self, stage: str) -> None:
+        """What goes on before the first trial."""
+        limit, stops = self.space.limits.max_trials, bool(verdicts.scheduler_of(self.space.scheduler).rungs)
+        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, (), self.space.repeats, stops)
+        self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
+
+    def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
+        """The search and the export; what came of it, and what is wrong with that."""
+        import ray
+
+        from sweeps.conductor import Conductor
+        from sweeps.data import prepared
+        from sweeps.gangs.messages import Labels
+        from sweeps.gangs.pool import Pool
+        from sweeps.gangs.train_run import ENVIRONMENT
+        from sweeps.search.cells import first_shapes
+        from sweeps.search.trials import OnRecord
+
+        space = self.space
+        self._check_shapes(joined.total, list(joined.nodes))
+        here = cluster.at_driver()
+        job = job_of(space, joined.roots)
+        storage, failures = str(self.folder / "gangs"), space.limits.max_failures
+        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
+        room = concurrency(space.shapes, joined.total, space.limits.max_trials)
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
+        if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
+            pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
+        workers = tuple(sorted({shape.workers for shape in space.shapes}))
+        numbers = bool(refs.literal(refs.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
+        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers)
+        try:
+            self._say("reading the data")
+            facts = prepared.load(keeper, space, self.ledger.data if self.ledger is not None else None)
+            labels = Labels(facts.label, facts.task, facts.classes)
+            if problems := metric_problems(space, facts.task):
+                raise placed(space, problems)
+
+            def introduce() -> None:
+                pool.configure.remote(keeper, labels)
+
+            introduce()
+            ledger = self.ledger = self.ledger or self._open_ledger()
+            ledger.begun_with(facts.fingerprint)
+            made = provenance.git(space.data.base)
+            for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
+                tracker.artifact(name, text)
+            tags = {"sweeps.data_fingerprint": facts.fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(self.folder)}
+            tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made else {}
+            tracker.tag_parent(tags)
+            tracker.describe(space)
+            tracker.artifact("space.yaml", space.text)
+            if self.taken_up:  # now that nothing speaks against it
+                save_limits(self.folder, space)
+                (self.folder / RESULT).unlink(missing_ok=True)
+                tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
+            conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
+            conductor.prefit = pool.prefit.remote(known_fits(space))
+            try:
+                self._tune(conductor, at_once)
+            finally:
+                conductor.close()
+            if conductor.refused is not None:
+                raise placed(space, conductor.refused.problems)
+            if not joined.ours:  # our own Ray is shut down as a whole
+                ray.get(pool.shutdown.remote())
+            return self._conclude(conductor, ray.get(keeper.count.remote()), facts.notes, tracker)
+        finally:
+            ray.kill(pool)
+            ray.kill(keeper)
+            for scratch in leftovers.SCRATCH:
+                shutil.rmtree(self.folder / scratch, ignore_errors=True)
+
+    def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
+        """Refuse what can never run, with both numbers."""
+        if problems := never_fits(self.space, cluster, nodes):
+            raise InputError(problems)
+
+    def _tune(self, conductor: Any, at_once: int) -> None:
+        """Search, under Ray Tune."""
+        from ray import tune
+
+        from sweeps.runner import Runner
+        from sweeps.search.adapters import StudySearcher, VerdictScheduler
+
+        limits = self.space.limits
+        conductor.settle()
+        if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
+            return
+        tune.Tuner(
+            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),
+            tune_config=tune.TuneConfig(
+                search_alg=StudySearcher(conductor),
+                scheduler=VerdictScheduler(conductor),
+                num_samples=conductor.ledger.to_run,
+                max_concurrent_trials=at_once,
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self.folder),
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=limits.max_failures),
+            ),
+        ).fit()
+        self.on_progress(conductor.snapshot())
+
+    def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
+        """Export the winner, and tell MLflow what the sweep came to."""
+        from sweeps import winner
+        from sweeps.report import Drawing
+
+        self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
+        self.on_progress(conductor.snapshot("exporting the winner"))
+        ledger, failures, reason = conductor.ledger, conductor.overview.failures, conductor.reason
+        results, number, front = ledger.results(), ledger.winner(), ledger.front()
+        counts = ending.counts(results.values())
+        chosen = next(iter(front), number)
+        broken = self.space.constraints if chosen is not None and not results[chosen].feasible else ()
+        notes = (*said, *ending.notes(counts, failures, broken, bool(front)))
+        done, error = None, None
+        if number is not None:
+            self.winner = ledger.trial(number)
+            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
+            notes, error = (*notes, *done.notes), done.error
+        elif not front:
+            error = ending.failed(counts, failures, reason, self.folder)
+        result = SweepResult(
+            sweep=self.folder.name,
+            dir=self.folder,
+            trials=counts,
+            best=done.best if done else None,
+            bundle=done.bundle if done else None,
+            checkpoint=done.checkpoint if done else None,
+            mlflow={"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent},
+            fits=fits,
+            seconds=round(time.time() - self.began, 2),
+            reason=reason,
+            notes=notes,
+            front=tuple(winner.described(ledger, n) for n in front),
+            freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
+        )
+        for n in front:
+            tracker.tag(n, {"sweeps.front": "true"})
+        tracker.tag_parent(ending.tags(result))
+        tracker.metrics(ending.metrics(result), time.time())
+        return result, error
+
+
+def job_of(space: Space, roots: tuple[str, ...]) -> Job:
+    """What is the same for all trials of a space; `roots` are the folders of the user's modules."""
+    from sweeps.gangs.messages import Job
+    from sweeps.search.judging import Judge
+
+    scheduler, judge = verdicts.scheduler_of(space.scheduler), Judge.of(space)
+    return Job(
+        sweep=space.name,
+        loop=space.trainer.loop,
+        backend=space.trainer.backend,
+        roots=roots,
+        metric=judge.metric,
+        goal="minimize" if judge.minimize else "maximize",
+        asked=judge.asked,
+        max_t=scheduler.max_t,
+        rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
+        milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
+        trial_timeout=space.limits.trial_timeout,
+    )
