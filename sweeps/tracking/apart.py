@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # Lost this often, it is not started again: the study has it all.
 STARTS = 5
-NICE = 19  # Ray's workers have 15, and go first
+NICE = 19  # whoever trains goes first
 LOST = ("lost", ())
 
 
