@@ -1,4 +1,4 @@
-"""The taxi sweep with MLflow on, then off: what logging costs that runs in a thread of the driver.
+"""The taxi sweep with MLflow on, then off: what logging costs that runs in a process beside the driver.
 
 12 trials of 100 rounds on 360,000 rows, XGBoost on two threads, which fill both cores, so that whatever MLflow takes is taken
 from the training; each round reports six metrics, all of which are logged. The database is there before the clock starts, as it

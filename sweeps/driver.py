@@ -64,17 +64,18 @@ class Driver:
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
         self.ledger: Any = None
-        self.taken_up = False
-        self.nothing_left: SweepResult | None = None
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
 
-    def take_up(self, changed: bool) -> None:
+    def take_up(self, changed: bool) -> SweepResult | None:
         """Read what is on record, and put away what the last driver has left behind.
 
         Args:
             changed: the limits are others than before.
+
+        Returns:
+            What the sweep came to, if nothing is left to do.
         """
         with chatter.into(self.folder / "sweep.log"):
             ended = leftovers.end(self.folder)
@@ -86,12 +87,12 @@ class Driver:
                 why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
             note = f"nothing was left to do: {why}; {how}"
             before = SweepResult.from_json(here(said, self.folder))
-            self.nothing_left = dataclasses.replace(before, notes=(*before.notes, note))
-            return
+            return dataclasses.replace(before, notes=(*before.notes, note))
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
-        self.taken_up, self.began = True, time.time() - self.ledger.spent
+        self.began = time.time() - self.ledger.spent
         leftovers.tidy(self.folder, self.ledger.checkpoints())
+        return None
 
     def _open_ledger(self) -> Any:
         from sweeps.search.study import Ledger
@@ -167,8 +168,9 @@ class Driver:
         from sweeps.search.cells import first_shapes
         from sweeps.search.trials import OnRecord
 
-        space = self.space
-        self._check_shapes(joined.total, list(joined.nodes))
+        space, taken_up = self.space, self.ledger is not None
+        if problems := never_fits(space, joined.total, list(joined.nodes)):
+            raise InputError(problems)
         here = cluster.at_driver()
         job = job_of(space, joined.roots)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
@@ -182,7 +184,7 @@ class Driver:
         keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers)
         try:
             self._say("reading the data")
-            facts = prepared.load(keeper, space, self.ledger.data if self.ledger is not None else None)
+            facts = prepared.load(keeper, space, self.ledger.data if taken_up else None)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
                 raise placed(space, problems)
@@ -201,7 +203,7 @@ class Driver:
             tracker.tag_parent(tags)
             tracker.describe(space)
             tracker.artifact("space.yaml", space.text)
-            if self.taken_up:  # now that nothing speaks against it
+            if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
@@ -221,11 +223,6 @@ class Driver:
             ray.kill(keeper)
             for scratch in leftovers.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
-
-    def _check_shapes(self, cluster: dict[str, float], nodes: list[dict[str, float]]) -> None:
-        """Refuse what can never run, with both numbers."""
-        if problems := never_fits(self.space, cluster, nodes):
-            raise InputError(problems)
 
     def _tune(self, conductor: Any, at_once: int) -> None:
         """Search, under Ray Tune."""

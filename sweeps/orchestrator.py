@@ -131,9 +131,9 @@ def resume(
             on_progress,
         )
         chatter.set_environment()
-        driver.take_up(changed=bool(file or overrides or add_trials))
-        if driver.nothing_left is not None:
-            return driver.nothing_left
+        nothing_left = driver.take_up(changed=bool(file or overrides or add_trials))
+        if nothing_left is not None:
+            return nothing_left
         if driver.address:
             cluster.reach(driver.address)
             cluster.prepare_authentication()

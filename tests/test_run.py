@@ -132,12 +132,12 @@ def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together
 TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
 
 
-# binary with xgboost is the quickstart, multiclass tests/test_conditional.py; multiclass with torch_tabular are the digits
+# binary with xgboost is the quickstart; multiclass with torch_tabular are the digits
 @pytest.mark.parametrize(
     "trainer, task",
     [
         ("xgboost", "regression"),
-        pytest.param("xgboost", "multiclass", marks=pytest.mark.long),
+        ("xgboost", "multiclass"),
         pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
         pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
     ],

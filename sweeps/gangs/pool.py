@@ -28,6 +28,7 @@ from sweeps.gangs.booking import Book
 from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
 from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
+from sweeps.gangs.run import Run
 from sweeps.resources import Shape
 from sweeps.trial import State, Trial
 
@@ -45,33 +46,6 @@ ENDS_WITHIN = 0.05
 LOOK_EVERY = 0.5
 # A trial that is too late has so long to write the stacks of its threads to its log, in seconds.
 STACKS_WITHIN = 2.0
-
-
-class _Run:
-    """A trial on its way, over all its attempts."""
-
-    def __init__(self, trial: Trial, folder: str, book: Book):
-        self.trial, self.folder, self.book = trial, folder, book
-        self.stage = Stage.PREPARING
-        self.runner = 0  # counts the runners that have taken it up
-        self.verdicts: dict[int, asyncio.Future] = {}
-        self.resumed: asyncio.Future = asyncio.get_running_loop().create_future()
-        self.stopped = False  # the driver has booked its end (at a rung) before its ranks came to theirs
-        self.seconds, self.began = 0.0, None
-        self.lost = 0  # gangs that died under it
-        self.again = False  # its ranks are being stopped at a milestone, for another attempt to go on from there
-        self.task: asyncio.Task | None = None
-        self.changed = asyncio.Event()
-
-    began: float | None
-
-    def spent(self) -> float:
-        """Seconds on gangs, up to now."""
-        return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
-
-    def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
-        self.book.finish(state, error, refused)
-        self.changed.set()
 
 
 class _Pool:
@@ -94,7 +68,7 @@ class _Pool:
         self.labels = Labels()
         self.keeper: Any = None
         self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other
-        self.runs: dict[str, _Run] = {}
+        self.runs: dict[str, Run] = {}
         self.prepared: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
         self.stopping: State | None = None
 
@@ -126,7 +100,7 @@ class _Pool:
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Set a trial going, or going on; its checkpoints go to `folder`."""
         book = Book(trial.shape.workers, None if self.job.keep_last else self.job.metric, self.job.goal == "minimize")
-        run = self.runs[trial.id] = _Run(trial, folder, book)
+        run = self.runs[trial.id] = Run(trial, folder, book)
         if past is not None:
             book.recall(past)
             run.seconds, run.lost = past.seconds, past.lost
@@ -286,7 +260,7 @@ class _Pool:
                     gang.ended.append(ended)
                 gang.changed.notify_all()
 
-    def _book(self, trial_id: str, attempt: int, news: News, ended: bool = False) -> _Run | None:
+    def _book(self, trial_id: str, attempt: int, news: News, ended: bool = False) -> Run | None:
         run = self.runs.get(trial_id)
         if run is None or not run.book.take(attempt, news, ended):
             return None
@@ -297,13 +271,13 @@ class _Pool:
             run.changed.set()
         return run
 
-    def _clear(self, run: _Run) -> None:
+    def _clear(self, run: Run) -> None:
         for path in run.book.drop():
             self.threads.submit(shutil.rmtree, path, ignore_errors=True)
 
     # ---- one trial's way
 
-    async def _drive(self, run: _Run) -> None:
+    async def _drive(self, run: Run) -> None:
         try:
             while run.book.state is None and not run.stopped:
                 run.stage = Stage.PREPARING
@@ -337,7 +311,7 @@ class _Pool:
             if run.stopped:
                 self.runs.pop(run.trial.id, None)
 
-    async def _attempt(self, gang: Gang, run: _Run, prepared: dict[str, Any]) -> Ended | None:
+    async def _attempt(self, gang: Gang, run: Run, prepared: dict[str, Any]) -> Ended | None:
         """Run a trial on a leased gang; None if a process was lost under it. The gang is given back, or closed."""
         attempt, workers = run.book.begin(), gang.shape.workers
         run.resumed = asyncio.get_running_loop().create_future()
@@ -377,7 +351,7 @@ class _Pool:
             return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
         return failed[0] if failed else min(gang.ended, key=lambda e: e.rank)
 
-    async def _await_ranks(self, gang: Gang, run: _Run) -> bool:
+    async def _await_ranks(self, gang: Gang, run: Run) -> bool:
         """Wait until all ranks have ended the order, or the gang is gone, or one rank raised alone; whether the trial is too late."""
         workers = gang.shape.workers
         limit = self.job.trial_timeout
