@@ -70,18 +70,18 @@ def xgb_our_loop(config: dict[str, Any]) -> None:
     from sweeps import trial
 
     current = trial.current()
-    train, valid = _matrices(current, 1)
+    train, valid = _matrices(current, 1, lambda frame: frame.to_numpy())  # arrays, as the others have
     ray.train.report({"valid-logloss": xgb_trial(config, train, valid)})
 
 
-def _matrices(current: Any, threads: int) -> tuple[Any, Any]:
+def _matrices(current: Any, threads: int, features: Callable[[Any], Any] = lambda frame: frame) -> tuple[Any, Any]:
     """(train, valid) from the trial's shards; made once for trials of the same data."""
     import ray.train
     import xgboost as xgb
 
     def matrix(name: str) -> Any:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-        return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label].to_numpy(), nthread=threads)
+        return xgb.DMatrix(features(frame.drop(columns=current.label)), frame[current.label].to_numpy(), nthread=threads)
 
     return current.cached("train", lambda: matrix("train")), current.cached("valid", lambda: matrix("valid"))
 

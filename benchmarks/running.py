@@ -133,6 +133,9 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
     """A Ray of this process's own, the same for all sides; its session's folder is deleted with it."""
     import ray
 
+    from sweeps.cluster import NICENESS
+
+    os.environ.setdefault("RAY_worker_niceness", str(NICENESS))  # of a Ray that sweeps starts; the others lose nothing by it
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     node = ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None

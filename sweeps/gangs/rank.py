@@ -145,8 +145,8 @@ class TrialSession:
         if name not in shards:
             raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards) or 'none (the space names no data)'}")
         if name not in opened:
-            opened[name] = ray.get(shards[name][self.rank % len(shards[name])])
-        return opened[name].iterator()
+            opened[name] = ray.get(shards[name][self.rank % len(shards[name])]).materialize()
+        return seam.Shard(opened[name])
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
         """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder.
@@ -169,9 +169,11 @@ class Teller(threading.Thread):
         self.session: TrialSession | None = None
 
     def run(self) -> None:
+        seen: TrialSession | None = None
         while True:
             time.sleep(NEWS_EVERY)
-            if (session := self.session) is not None:
+            before, seen = seen, self.session
+            if (session := seen) is not None and session is before:  # of a short trial its end tells all
                 with contextlib.suppress(ray.exceptions.RayError):  # the pool is gone, and this process soon
                     session.tell()
 

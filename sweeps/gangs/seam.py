@@ -3,7 +3,8 @@
 `ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context`, imported by name or not, all go through one object,
 `TrainFnUtils` ("This class can be patched if new user APIs behaviors is wanted"). Around each trial we put our own subclass in its
 place. Private all the same (ray/train/v2/_internal/execution/train_fn_utils.py), hence in this file alone, with
-tests/gangs/test_seam.py to say what broke when Ray changes. So is the executor of Ray Data, which is asked to refuse what would hang.
+tests/gangs/test_seam.py to say what broke when Ray changes. So are the executor of Ray Data, which is asked to refuse what
+would hang, and its statistics.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import ray.train
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 from ray.data._internal.execution.operators.limit_operator import LimitOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
+from ray.data._internal.iterator.iterator_impl import DataIteratorImpl
+from ray.data._internal.stats import _StatsManager
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.train_fn_utils import (
     DistributedTrainFnUtils,
@@ -117,6 +120,16 @@ class _DistributedUtils(_TrialUtils, DistributedTrainFnUtils):
         return context
 
 
+class Shard(DataIteratorImpl):
+    """What `get_dataset_shard` gives of a Ray Dataset in memory: it is read where it lies.
+
+    Ray's own would run an executor to materialize it once more, which starts an actor for the cluster's autoscaling.
+    """
+
+    def materialize(self):
+        return self._base_dataset
+
+
 class LazyData(RuntimeError):
     """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends."""
 
@@ -143,6 +156,18 @@ def _data_as_it_is() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _data_uncounted() -> Iterator[None]:
+    """While this lasts, Ray Data does not count what is read here: it would start an actor for it, two seconds of a core."""
+    manager: Any = _StatsManager
+    plain = manager.__dict__["update_iteration_metrics"]
+    manager.update_iteration_metrics = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        manager.update_iteration_metrics = plain
+
+
+@contextlib.contextmanager
 def in_place(session: Session, distributed: bool) -> Iterator[None]:
     """While this lasts, `ray.train`'s functions in this process speak to `session`.
 
@@ -158,7 +183,7 @@ def in_place(session: Session, distributed: bool) -> Iterator[None]:
     utils.session = session
     set_train_fn_utils(utils)
     try:
-        with _data_as_it_is():
+        with _data_as_it_is(), _data_uncounted():
             yield
     finally:
         set_train_fn_utils(outer)

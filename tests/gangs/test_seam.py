@@ -27,6 +27,33 @@ def test_ray_still_has_what_the_seam_replaces():
     assert theirs == set(inspect.signature(seam._TrialUtils.report).parameters)
 
 
+@pytest.mark.integration
+def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(clean_ray, tmp_path, monkeypatch):
+    import pandas as pd
+    import ray.data
+    from ray.data._internal import stats
+    from ray.data._internal.execution.streaming_executor import StreamingExecutor
+
+    from sweeps.gangs import seam
+
+    class Session:
+        name, folder = "0000", str(tmp_path)
+        dataset = ray.get(ray.put(ray.data.from_blocks([pd.DataFrame({"x": [1.0, 2.0, 3.0]})]))).materialize()
+
+        def shard(self, name):
+            return seam.Shard(self.dataset)
+
+    started = []
+    monkeypatch.setattr(stats, "get_or_create_stats_actor", lambda: started.append("the actor that counts what is read"))
+    monkeypatch.setattr(StreamingExecutor, "__init__", lambda self, *args, **kwargs: started.append("an executor"))
+    with seam.in_place(Session(), distributed=False):
+        shard = ray.train.get_dataset_shard("train")
+        assert list(shard.materialize().to_pandas()["x"]) == [1.0, 2.0, 3.0]
+        assert [len(batch["x"]) for batch in shard.iter_batches(batch_size=2)] == [2, 1]
+        assert shard.materialize().count() == 3
+    assert not started
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("loop, backend, metric", [("torch_loop", "torch", "loss"), ("xgboost_loop", "xgboost", "valid-rmse")])

@@ -30,14 +30,27 @@ def test_is_what_xgboost_train_gives(tmp_path):
 def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(method, large, tmp_path, monkeypatch):
     monkeypatch.setattr(xgboost, "LARGE", 1 if large else 20_000)
     current, shards = fake_train.make("binary")
-    params = {"num_boost_round": 25, "max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.8, "tree_method": method}
+    rounds, steps = (25, [3, 10, 20]) if large else (120, [50, 100])
+    params = {"num_boost_round": rounds, "max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.8, "tree_method": method}
     if method != "exact":
         params["colsample_bynode"] = 0.8
     whole = fake_train.run(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
-    assert list(whole.checkpoints) == (list(range(1, 26)) if large else [10, 20, 25])
-    for step in (3, 10, 20) if large else (10, 20):
+    assert list(whole.checkpoints) == (list(range(1, 26)) if large else [*steps, 120])
+    for step in steps:
         rest = fake_train.run(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
         assert rest.metrics == whole.metrics[step:]
+
+
+def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
+    current, shards = fake_train.make("binary")
+    names = [name for name in shards["train"].frame if name != "y"]
+    whole = fake_train.run(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
+    rest = fake_train.run(train_func, PARAMS, current(), shards, tmp_path, resume=whole.checkpoints[4])
+    for folder in (*whole.checkpoints.values(), *rest.checkpoints.values()):
+        assert xgb.Booster(model_file=folder / "model.ubj").feature_names == names
+    wrong = xgb.DMatrix(shards["valid"].frame[names].rename(columns={names[0]: "another"}))
+    with pytest.raises(ValueError, match="another"):
+        load(str(whole.checkpoints[8])).booster.predict(wrong)
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
