@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+import psutil
 import pytest
 
 from sweeps.tracking import Tracker
@@ -35,7 +37,7 @@ def local_ray(_ray_ends):
 
 @pytest.fixture
 def clean_ray(local_ray, monkeypatch, tmp_path_factory):
-    """The shared Ray; after the test every CPU must be free again, and no placement group left.
+    """The shared Ray; after the test every CPU must be free again, and no placement group and no process of an actor of ours left.
 
     A sweep in this process that names no MLflow shares one database with others, and writes to it by a thread: a database of its own and
     a process for that, as commands have them, take some five seconds to start.
@@ -48,6 +50,17 @@ def clean_ray(local_ray, monkeypatch, tmp_path_factory):
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
+    wait_until(lambda: not _actors(), 30, f"the processes of actors to end: {_actors()}")
+
+
+def _actors() -> list[str]:
+    """The processes of this process's Ray that an actor of a sweep lives in."""
+    ours = ("ray::_Pool", "ray::_Keeper", "ray::Solo", "ray::Runner", "ray::RayTrainWorker", "ray::TrainController")
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [title for title in process.cmdline()[:1] if title.startswith(ours)]
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -65,6 +65,16 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
     result = sweeps.run(space_of(tmp_path, "sometimes_broken", x="{grid: [0.1, 0.9, 0.2, 0.8]}"), dir=tmp_path / "runs")
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 2}
     assert result.best["params"]["x"] == 0.1
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(result.mlflow["tracking_uri"])
+    where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}' and tags.`sweeps.state` = 'FAIL'"
+    failed = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    told = [run.data.tags["sweeps.error"] for run in failed]
+    logs = [(result.dir / "trials" / run.data.tags["sweeps.trial"] / "logs" / "rank-0.log").read_text() for run in failed]
+    for text in (*told, *logs):
+        assert "tests/user_loops.py" in text and text.rstrip().endswith("ZeroDivisionError: the user's own mistake"), text
+    assert len(told) == 2 and {run.info.status for run in failed} == {"FAILED"}
 
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):

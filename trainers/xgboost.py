@@ -141,7 +141,7 @@ UNSLICEABLE = ("dart", "gblinear")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 LOGITS = '"name":"binary:logitraw"'
 FEW = 2_000  # rows that a loaded model predicts with one thread
-LARGE = 20_000  # rows of a rank from which a round takes several milliseconds
+LARGE = 400_000  # values of a rank's table from which a round takes several milliseconds
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -159,11 +159,11 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.task is None:
         raise ValueError("data.label is missing: the xgboost trainer needs a column to predict")
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
-    params = parameters(config, cur)
     train, columns = cur.cached("xgboost.train", lambda: _unnamed(_matrix(_shard("train"), cur.label, cur.threads)))
     valid, _ = cur.cached("xgboost.valid", lambda: _unnamed(_matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: _unnamed(_matrix(cur.check, None, cur.threads)))
 
+    params = _by_number(parameters(config, cur), list(columns.names or ()))
     best = _Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
@@ -177,7 +177,7 @@ def train_func(config: dict[str, Any]) -> None:
 
     saves = ray.train.get_context().get_world_rank() == 0
     evals = [(train, "train"), (valid, "valid")]
-    stretch = _stretch(params, train.num_row())
+    stretch = _stretch(params, train.num_row() * train.num_col())
     # Not `xgb.train`: it counts rounds from 0 again when it goes on from a model, and the seed of a round is its number.
     for step in range(done + 1, rounds + 1):
         if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
@@ -266,7 +266,33 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     return params | {"eval_metric": metrics}
 
 
-def _stretch(params: dict[str, Any], rows: int) -> int:
+def _by_number(params: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The same with constraints that name columns by the columns' numbers: training does without names.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    found = dict(params)
+    number = {name: i for i, name in enumerate(names)} | {i: i for i in range(len(names))}
+
+    def of(key: str, column: Any) -> int:
+        if column not in number:
+            raise ValueError(f"{key}: there is no column `{column}`; the prepared data has: {', '.join(names)}")
+        return number[column]
+
+    key = "monotone_constraints"
+    if isinstance(signs := params.get(key), dict):
+        given = {of(key, column): sign for column, sign in signs.items()}
+        found[key] = tuple(given.get(i, 0) for i in range(len(names)))
+    elif isinstance(signs, list):
+        found[key] = tuple(signs)
+    key = "interaction_constraints"
+    if isinstance(groups := params.get(key), (list, tuple)):
+        found[key] = str([[of(key, column) for column in group] for group in groups])
+    return found
+
+
+def _stretch(params: dict[str, Any], values: int) -> int:
     """After how many rounds `_renew` is due, which costs 0.6 ms: 1 on a large table, 50 on a small one, 0 for never.
 
     XGBoost's updater draws columns from a state that no model file keeps, and seeds it when it is made. Made anew at fixed
@@ -276,7 +302,7 @@ def _stretch(params: dict[str, Any], rows: int) -> int:
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if not draws or params.get("booster") == "gblinear" or "updater" in params or str(params.get("device", "cpu")) != "cpu":
         return 0
-    return 1 if rows >= LARGE else 50
+    return 1 if values >= LARGE else 50
 
 
 def _renew(booster: xgb.Booster, params: dict[str, Any]) -> None:

@@ -112,7 +112,15 @@ class Book:
 
     def together_at(self, step: int) -> bool:
         """Whether every rank has come to a step, with its part of a checkpoint there."""
-        return all(self._steps.get(rank, 0) >= step for rank in range(self.workers))
+        return all(self.has_come(rank, step) for rank in range(self.workers))
+
+    def has_come(self, rank: int, step: int) -> bool:
+        """Whether a rank has come to a step in this attempt."""
+        return self._steps.get(rank, 0) >= step
+
+    def has_ended(self, rank: int) -> bool:
+        """Whether a rank has come to the end of this attempt."""
+        return self._steps.get(rank, 0) == ENDED
 
     def waits_at(self, step: int) -> None:
         """Rank 0 has come to a rung that is not decided yet."""

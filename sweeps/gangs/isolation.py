@@ -92,11 +92,17 @@ def apart() -> Iterator[None]:
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
     filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
-    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)} if main else {}
+    timer = signal.getitimer(signal.ITIMER_REAL) if main else (0.0, 0.0)
+    streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
     knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
     try:
         yield
     finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        logging.disable(silenced)
+        if main:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
         for number, handler in handlers.items():
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
@@ -178,6 +184,23 @@ def groups() -> frozenset[Any]:
     if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return frozenset()
     return frozenset(torch.distributed.distributed_c10d._world.pg_map)
+
+
+def group_of_one(gpu: bool) -> frozenset[Any]:
+    """Make the process group that Ray Train gives a single worker as well, and the environment that speaks of it, unless it is there.
+
+    Args:
+        gpu: the worker has one.
+
+    Returns:
+        The process groups of this process.
+    """
+    import torch.distributed as dist
+
+    if dist.is_available() and not dist.is_initialized():
+        os.environ.update(dict.fromkeys(("RANK", "LOCAL_RANK", "NODE_RANK"), "0") | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", store=dist.HashStore(), rank=0, world_size=1)
+    return groups()
 
 
 def destroy_groups(own: frozenset[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,8 +18,12 @@ from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse
 from sweeps.gangs.messages import Ended, Job, Order
 from sweeps.resources import Shape, fits, minus
 
+log = logging.getLogger(__name__)
+
 # How long a rank's process may take to show that it lives, in seconds.
 SIGN_OF_LIFE = 10.0
+# A gang that is not up after so many seconds may have no node to be on, while idle ones hold what it wants.
+PLACED_WITHIN = 30.0
 
 
 class Closed(Exception):
@@ -34,6 +39,7 @@ class Gang:
         self.kept: keeping.Kept = ()  # the data its ranks keep caches of
         self.orders: list[Order | None] = []  # None closes it
         self.handles: dict[int, Any] = {}
+        self.up: set[int] = set()  # ranks that have said hello
         self.ended: list[Ended] = []  # how the ranks ended the latest order
         self.gone: BaseException | None = None  # why; `Closed` if it was meant to go
         self.changed = asyncio.Condition()
@@ -47,6 +53,7 @@ class Gang:
     def greet(self, rank: int, handle: Any) -> None:
         """A rank is up."""
         self.handles[rank] = handle
+        self.up.add(rank)
         if self.gone:
             self.kill()
 
@@ -144,7 +151,7 @@ class Leases:
     async def close(self, gang: Gang, kill: bool = False) -> None:
         """Let a gang's loops return, or kill them where they may hang. Its resources are free once it is gone."""
         gang.phase = Phase.CLOSING
-        if kill:
+        if kill or not gang.up:  # Ray may never find a place for it
             gang.gone = gang.gone or Closed("killed")
             gang.kill()
         async with gang.changed:
@@ -222,7 +229,24 @@ class Leases:
             loop = asyncio.get_running_loop()
             running = loop.run_in_executor(self.threads, train_run.run, me, gang.id, self.job, shape, self.storage)
         self.spawn(self._watch(gang, running))
+        self.spawn(self._make_room(gang))
         return gang
+
+    async def _make_room(self, gang: Gang) -> None:
+        """Close idle gangs, one after the other, while a gang that a trial waits for is not up.
+
+        The account knows what the cluster has together, not what its nodes and single GPUs have: Ray may find no place for a gang that
+        there is room for.
+        """
+        while not gang.closed.is_set() and len(gang.up) < gang.shape.workers:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gang.closed.wait(), PLACED_WITHIN)
+                return
+            waits = gang.phase is Phase.BUSY and len(gang.up) < gang.shape.workers
+            idle = [g for g in self.gangs.values() if g.phase is Phase.IDLE and g.shape.total.keys() & gang.shape.total.keys()]
+            if waits and idle:
+                log.warning("%s, %s, is not up after %g s; an idle one makes room", gang.id, gang.shape, PLACED_WITHIN)
+                await self.close(min(idle, key=lambda g: g.used))
 
     async def _watch(self, gang: Gang, running: Any) -> None:
         """Wait until a gang is gone, for good or ill, then give its resources back to the account."""
@@ -231,6 +255,7 @@ class Leases:
             await running
         except Exception as e:
             why = e
+            gang.kill()
         self.gangs.pop(gang.id, None)
         async with gang.changed:
             gang.gone = gang.gone or why

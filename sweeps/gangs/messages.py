@@ -96,6 +96,7 @@ class Order:
         keep: the keys of the data whose caches a worker keeps, this one's too; the same for every rank.
         data: that of the key; None if the gang had it for an earlier trial and keeps it: references cost a message each.
         checkpoint: where to go on from; None from the start.
+        spent: seconds that earlier attempts took.
     """
 
     trial: Trial
@@ -106,6 +107,7 @@ class Order:
     labels: Labels
     data: Data | None
     checkpoint: Checkpoint | None
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)

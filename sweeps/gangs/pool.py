@@ -70,6 +70,7 @@ class _Pool:
         self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other
         self.runs: dict[str, Run] = {}
         self.prepared: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
+        self.fitting = asyncio.Lock()  # the keeper makes one at a time, and who waits for it holds no CPU
         self.stopping: State | None = None
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
@@ -245,15 +246,27 @@ class _Pool:
             run.verdicts[step] = asyncio.get_running_loop().create_future()
             if run.stopped:
                 run.verdicts[step].set_result(False)
-        come = run.book.together_at(step) if self.job.milestones else news.rank == 0
-        if come and not run.verdicts[step].done():
-            run.book.waits_at(step)
-            run.changed.set()
+        self._look_at_rungs(run)
         return await asyncio.shield(run.verdicts[step])
+
+    def _look_at_rungs(self, run: Run) -> None:
+        """A rank has come to a rung, or to its end: ask the driver where rank 0 waits; nobody waits for a rank that has ended."""
+        book = run.book
+        if book.has_ended(0) and not run.resumed.done():
+            run.resumed.set_result(False)
+        for step, verdict in run.verdicts.items():
+            if verdict.done() or book.rung == step:
+                continue
+            if book.has_ended(0):  # it will never come: the ranks have not reported equally often
+                verdict.set_result(False)
+            elif book.together_at(step) if self.job.milestones else book.has_come(0, step):
+                book.waits_at(step)
+                run.changed.set()
 
     async def ended(self, gang_id: str, trial_id: str, attempt: int, news: News, index: int, ended: Ended) -> None:
         """Take a rank's last news of a trial."""
-        self._book(trial_id, attempt, news, ended=True)
+        if (run := self._book(trial_id, attempt, news, ended=True)) is not None:
+            self._look_at_rungs(run)
         if gang := self.leases.gangs.get(gang_id):
             async with gang.changed:
                 if index == len(gang.orders) - 1:
@@ -287,6 +300,9 @@ class _Pool:
                 run.stage = Stage.STARTING
                 try:
                     ended = await self._attempt(gang, run, prepared)
+                except BaseException:
+                    await self.leases.close(gang, kill=True)
+                    raise
                 finally:
                     if run.began is not None:
                         run.seconds, run.began = run.seconds + time.monotonic() - run.began, None
@@ -312,7 +328,7 @@ class _Pool:
                 self.runs.pop(run.trial.id, None)
 
     async def _attempt(self, gang: Gang, run: Run, prepared: dict[str, Any]) -> Ended | None:
-        """Run a trial on a leased gang; None if a process was lost under it. The gang is given back, or closed."""
+        """Run a trial on a leased gang; None if a process was lost under it. The gang is given back, or closed where this returns."""
         attempt, workers = run.book.begin(), gang.shape.workers
         run.resumed = asyncio.get_running_loop().create_future()
         if attempt > 1:
@@ -321,14 +337,8 @@ class _Pool:
         data = None if key in dict(gang.kept) else Data(prepared["shards"][workers], prepared["check"])  # which its ranks have already
         gang.kept = keep(gang.kept, key, prepared["bytes"], room_of(self.leases.cluster, gang.shape))
         kept = tuple(k for k, _ in gang.kept)
-        order = Order(run.trial, attempt, run.folder, key, kept, self.labels, data, run.book.checkpoint)
-        try:
-            await gang.order(order)
-            late = await self._await_ranks(gang, run)
-        except asyncio.CancelledError:
-            await self.leases.close(gang, kill=True)
-            raise
-        if late:
+        await gang.order(Order(run.trial, attempt, run.folder, key, kept, self.labels, data, run.book.checkpoint, run.seconds))
+        if await self._await_ranks(gang, run):
             await self.leases.close(gang, kill=True)
             limit = f"limits.trial_timeout: {self.job.trial_timeout:g} s"
             stands = "its log has the stack of every thread" if len(gang.ended) < workers else ""
@@ -382,7 +392,7 @@ class _Pool:
     async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
         """Ray Data runs tasks, which hang while gangs hold every CPU: so a fit stands in line for one like a gang."""
         await self.known.wait()
-        async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
+        async with self.fitting, self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
             return await self.keeper.prepare.remote(chain, data)
 
 

@@ -11,7 +11,6 @@ import inspect
 import json
 import logging
 import math
-import random
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ import ray.train
 from sweeps import refs, trial
 from sweeps.gangs import isolation, output, seam
 from sweeps.gangs.messages import Data, Ended, Job, News, Order
+from sweeps.gangs.seeds import seeded
 from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 
 # Between rungs a rank tells the pool its news this often, in seconds.
@@ -145,8 +145,8 @@ class TrialSession:
         if name not in shards:
             raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards) or 'none (the space names no data)'}")
         if name not in opened:
-            opened[name] = ray.get(shards[name][self.rank % len(shards[name])]).materialize()
-        return seam.Shard(opened[name])
+            opened[name] = seam.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
+        return opened[name]
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
         """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder.
@@ -155,9 +155,13 @@ class TrialSession:
         """
         target = Path(self.folder, f"checkpoint_{self.step:06d}")
         target.mkdir(parents=True, exist_ok=True)
-        pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=checkpoint.filesystem)
-        note = target / CHECKPOINT_NOTE
-        best_step = json.loads(note.read_text())["best_step"] if note.exists() else self.step
+        files: Any = checkpoint.filesystem
+        pyarrow.fs.copy_files(checkpoint.path, str(target), source_filesystem=files)
+        # not the copy: another rank may be writing its own over it
+        note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
+        if files.get_file_info(note).type == pyarrow.fs.FileType.File:
+            with files.open_input_file(note) as file:
+                best_step = json.loads(file.read())["best_step"]
         return Checkpoint(str(target), self.step, best_step)
 
 
@@ -172,10 +176,11 @@ class Teller(threading.Thread):
         seen: TrialSession | None = None
         while True:
             time.sleep(NEWS_EVERY)
-            before, seen = seen, self.session
-            if (session := seen) is not None and session is before:  # of a short trial its end tells all
+            session = self.session
+            if session is not None and session is seen:  # of a short trial its end tells all
                 with contextlib.suppress(ray.exceptions.RayError):  # the pool is gone, and this process soon
                     session.tell()
+            seen = session
 
 
 def numeric(metrics: dict[str, Any]) -> dict[str, float]:
@@ -187,18 +192,6 @@ def numeric(metrics: dict[str, Any]) -> dict[str, float]:
         with contextlib.suppress(TypeError, ValueError, RuntimeError):
             kept[str(name)] = float(value)
     return kept
-
-
-def set_seeds(seed: int, backend: str) -> None:
-    """Seed `random`, NumPy and, where the loop uses it, torch."""
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    if backend == "torch" or "torch" in sys.modules:
-        import torch
-
-        torch.manual_seed(seed)
 
 
 def threads() -> int:
@@ -226,12 +219,16 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     stores: dict[str, _Store] = {}
     first: isolation.Wear | None = None
     groups = isolation.groups()
+    alone = not distributed and job.backend == "torch"
+    seam.read_data_where_it_lies()
     teller = Teller()
     teller.start()
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
         isolation.destroy_groups(groups)
+        if alone:
+            groups = isolation.group_of_one(gpu=bool(ray.get_gpu_ids()))
         for key in stores.keys() - set(order.keep):  # the same on every rank
             del stores[key]
         if (store := stores.get(order.data_key)) is None:
@@ -259,7 +256,8 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         if index == 0:
             isolation.settle()
         with output.into(output.log_of(order.folder, rank), title) as say:
-            with isolation.apart(), _stacks_after(job.trial_timeout):
+            left = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
+            with isolation.apart(), _stacks_after(left):
                 ended = replace(run_one(session, current, distributed), reports=session.reports)
             say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
         teller.session = None
@@ -267,7 +265,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             isolation.settle()
         now = isolation.wear()
         first = first or now
-        if distributed and not group_stands(job.backend):
+        if distributed and not groups <= isolation.groups():
             ended = replace(ended, broken="its process group is gone")
         elif why := isolation.worn(first, now):
             ended = replace(ended, broken=why)
@@ -305,17 +303,13 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     trial.set_current(current)
     try:
         loop = refs.resolve(job.loop)
-        if "torch" in sys.modules:
-            import torch
-
-            torch.set_num_threads(current.threads)
         with seam.in_place(session, distributed):
             ray.train.get_context()  # its first call in a process draws from `random`: a gang's first trial would have other numbers
-            set_seeds(order.trial.seed, job.backend)
-            loop(dict(order.trial.params)) if takes_config(loop) else loop()
+            with seeded(order.trial.seed, current.threads):
+                loop(dict(order.trial.params)) if takes_config(loop) else loop()
     except Stopped:
         pass
-    except (Exception, SystemExit) as e:
+    except (Exception, SystemExit, KeyboardInterrupt) as e:
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
             return Ended(session.rank, State.FAIL, trace(e), refused=refused)
@@ -323,15 +317,6 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.
     return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE)
-
-
-def group_stands(backend: str) -> bool:
-    """Whether the process group that Ray Train set up is still there: a loop may have destroyed it."""
-    if backend != "torch":
-        return True
-    import torch
-
-    return torch.distributed.is_initialized()
 
 
 def takes_config(loop: Any) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import ray.data
 import ray.train
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 from ray.data._internal.execution.operators.limit_operator import LimitOperator
@@ -134,37 +135,37 @@ class LazyData(RuntimeError):
     """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends."""
 
 
-@contextlib.contextmanager
-def _data_as_it_is() -> Iterator[None]:
-    """While this lasts, a Ray Dataset can be read but not transformed in this process: it would hang."""
+# What else of a Dataset runs tasks: none of it goes through the executor.
+TASKS = ("split", "split_at_indices", "split_proportionately", "train_test_split", "to_arrow_refs", "to_numpy_refs", "to_pandas_refs")
+REFUSAL = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
+INSTEAD = "put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives"
+
+
+def read_data_where_it_lies() -> None:
+    """From now on a Ray Dataset can be read in this process but not transformed, which would hang; and what is read is not counted.
+
+    Ray Data would start an actor for counting it, two seconds of a core.
+    """
     executor: Any = StreamingExecutor
+    manager: Any = _StatsManager
     plain = executor.execute
+
+    def refused(what: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise LazyData(f"{what}: {REFUSAL}: {INSTEAD}")
+
+        return refuse
 
     def execute(self: Any, dag: Any, *args: Any, **kwargs: Any) -> Any:
         reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag  # `take` and `show` slice, without a task
         if not isinstance(reads, InputDataBuffer):
-            said = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
-            steps = " -> ".join(op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer))
-            raise LazyData(f"{steps}: {said}: put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives")
+            refused(" -> ".join(op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)))()
         return plain(self, dag, *args, **kwargs)
 
     executor.execute = execute
-    try:
-        yield
-    finally:
-        executor.execute = plain
-
-
-@contextlib.contextmanager
-def _data_uncounted() -> Iterator[None]:
-    """While this lasts, Ray Data does not count what is read here: it would start an actor for it, two seconds of a core."""
-    manager: Any = _StatsManager
-    plain = manager.__dict__["update_iteration_metrics"]
+    for name in TASKS:
+        setattr(ray.data.Dataset, name, refused(name))
     manager.update_iteration_metrics = lambda *args, **kwargs: None
-    try:
-        yield
-    finally:
-        manager.update_iteration_metrics = plain
 
 
 @contextlib.contextmanager
@@ -183,8 +184,7 @@ def in_place(session: Session, distributed: bool) -> Iterator[None]:
     utils.session = session
     set_train_fn_utils(utils)
     try:
-        with _data_as_it_is(), _data_uncounted():
-            yield
+        yield
     finally:
         set_train_fn_utils(outer)
 

@@ -100,3 +100,13 @@ def hangs(config):
     ray.train.report({"loss": 1.0})
     if config["how"] == "everywhere" or (config["how"] == "on rank 1" and rank == 1):
         wait_for_ever()
+
+
+def reports_unequally(config):
+    """Each rank as often as it is told; with a checkpoint of all ranks each time, if it is told so."""
+    import ray.train
+
+    for _ in range(config["reports"][ray.train.get_context().get_world_rank()]):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "empty").touch()
+            ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))

@@ -9,7 +9,9 @@ import threading
 
 import psutil
 import pytest
+import ray
 
+from sweeps.gangs.messages import Stage
 from sweeps.trial import State
 from tests.commands import command, space_of
 from tests.gangs.driving import Driving, job, trial
@@ -67,6 +69,10 @@ def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anythin
     assert told["attempts"] == 2 and [step for step, _ in told["curve"]] == [1, 2, 3, 4, 5]
 
 
+def _stages(driving: Driving) -> dict[str, Stage]:
+    return {name: stage for name, (stage, _) in ray.get(driving.pool.usage.remote()).stages.items()}
+
+
 def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_sticks(clean_ray, tmp_path):
     """Two CPUs, a gang of two that holds both, a fit that needs one: it is served when the trial ends, then the next trial."""
     from sweeps.space import Step
@@ -82,7 +88,8 @@ def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_stic
         threads = [threading.Thread(target=lambda t=t: ended.update({t.id: driving.finish(t)[0]})) for t in (first, second)]
         for thread in threads:
             thread.start()
-        assert not ended, "the first still holds"
+        stages = wait_until(lambda: _stages(driving).get(second.id) is Stage.PREPARING and _stages(driving), 20, "the fit to be in line")
+        assert stages[first.id] is Stage.TRAINING and not ended, "the first still holds both CPUs"
         (tmp_path / "go").touch()
         for thread in threads:
             thread.join(120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,47 @@ def test_a_rung_is_asked_once_though_the_trial_passes_it_again(clean_ray, tmp_pa
         driving.close()
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["rungs", "milestones"])
+def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean_ray, tmp_path, together):
+    """At a rung that one rank never comes to nobody decides, and the gang serves on."""
+    rungs = range(2, 5, 2)
+    asked = replace(job("tests.faults.loops:reports_unequally", "none", rungs=tuple(rungs)), milestones=rungs if together else range(0))
+    driving = Driving(asked, tmp_path)
+    try:
+        for number, counts in enumerate([(3, 4), (4, 3), (1, 2), (0, 5)]):
+            t = trial(number, {"reports": counts}, 2, "none")
+            driving.start(t)
+            progress, _ = driving.finish(t, timeout=60)
+            assert progress.state is State.FAIL and "every rank must report equally often" in progress.error, progress
+        t = trial(9, {"reports": (5, 5)}, 2, "none")
+        driving.start(t)
+        assert driving.finish(t)[0].state is State.COMPLETE
+        assert "on gang-001" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
+    finally:
+        driving.close()
+
+
+def test_a_killed_rank_is_nothing_to_the_trial_beside_it(clean_ray, tmp_path):
+    driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
+    try:
+        params = {"x": 0.0, "latch": str(tmp_path)}
+        victim, other = trial(0, params, 1, "none"), trial(1, params, 1, "none")
+        for t in (victim, other):
+            driving.start(t)
+        for t in (victim, other):
+            wait_until(lambda t=t: (tmp_path / f"test-{t.id}.two").exists(), 60, "both trials to hold")
+            wait_until(lambda t=t: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+        os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
+        progress, reports = driving.finish(victim)
+        assert (progress.state, progress.attempts, len(reports)) == (State.COMPLETE, 2, 5), progress.error
+        (tmp_path / "go").touch()
+        progress, reports = driving.finish(other)
+        assert (progress.state, progress.attempts) == (State.COMPLETE, 1), progress.error
+        assert [r.step for r in reports] == [1, 2, 3, 4, 5] and len(started(tmp_path, 1)) == 1
+    finally:
+        driving.close()
+
+
 def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tmp_path):
     driving = Driving(job("tests.faults.loops:kills_itself", "none"), tmp_path, max_failures=1)
     try:
@@ -116,6 +158,8 @@ def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
             progress, _ = run(number, how)
             assert (progress.state, progress.attempts) == (State.FAIL, 1), "the user's own exception is a failure at once"
             assert said in progress.error and "sweeps/gangs" not in progress.error
+            log = tmp_path / f"{number:04d}" / "logs" / f"rank-{'1' if how == 'raises alone' else '0'}.log"
+            assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), "its log has the traceback too"
         # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.
         for number, how in enumerate(["destroys the group", "sums"], start=20):
             progress, reports = run(number, how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -81,12 +82,53 @@ def what_it_was_given(config):
     )
 
 
+def reads(config):
+    """Reads its shard in every way there is, and must need neither an executor nor the actor that counts what is read."""
+    import ray.train
+    from ray.data._internal import stats
+    from ray.data._internal.execution.streaming_executor import StreamingExecutor
+
+    def never(*args, **kwargs):
+        raise AssertionError("Ray Data starts an actor")
+
+    stats.get_or_create_stats_actor = StreamingExecutor.__init__ = never
+    shard = ray.train.get_dataset_shard("train")
+    rows = len(shard.materialize().to_pandas())
+    assert shard.materialize().count() == rows == sum(len(batch["y"]) for batch in shard.iter_batches(batch_size=100))
+    assert shard is ray.train.get_dataset_shard("train")
+    ray.train.report({"loss": float(rows)})
+
+
+def loads_and_stores(config):
+    """`prepare_data_loader` and `get_context().get_storage()`, imported by name, as in Ray's tutorials."""
+    import torch
+    from ray.train import get_context, get_dataset_shard, report
+    from ray.train.torch import prepare_data_loader
+
+    frame = get_dataset_shard("valid").materialize().to_pandas()
+    rows = torch.utils.data.TensorDataset(torch.arange(len(frame)))
+    loader = prepare_data_loader(torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True))
+    seen = torch.cat([batch[0] for batch in loader])
+    storage = get_context().get_storage()
+    Path(storage.storage_fs_path, storage.experiment_dir_name, f"seen-{get_context().get_world_rank()}").write_text(
+        " ".join(map(str, seen.tolist()))
+    )
+    total = torch.ones(1)
+    torch.distributed.all_reduce(total)
+    report({"loss": float(len(seen)), "world": float(total), "name": float(get_context().get_trial_name() == "test-0000")})
+
+
 def transforms_lazily(config):
     """Asks Ray Data for tasks while the gangs hold the CPUs."""
     import ray.train
 
+    from sweeps.gangs.seam import LazyData
+
     shard = ray.train.get_dataset_shard("train").materialize()
     assert shard.count() > 0 and len(shard.take(3)) == 3 and shard.schema() is not None
+    for task in (lambda: shard.train_test_split(0.5), lambda: shard.split(2), shard.to_pandas_refs):
+        with contextlib.suppress(LazyData):
+            raise AssertionError(task())
     ray.train.report({"loss": float(shard.map_batches(lambda batch: batch).count())})
 
 
@@ -131,7 +173,7 @@ def careless(config):
     torch.use_deterministic_algorithms(True, warn_only=True)
     logging.getLogger("a.users.own").addHandler(logging.StreamHandler())
     if torch.distributed.is_initialized():
-        torch.distributed.new_group([0, 1])
+        torch.distributed.new_group(list(range(torch.distributed.get_world_size())))
     assert current().threads == 1
     ray.train.report({"loss": sum(x * (i + 1) for i, x in enumerate(seen)), **{f"seen{i}": x for i, x in enumerate(seen)}})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 import warnings
@@ -36,6 +37,9 @@ def state() -> dict:
         "precision": torch.get_float32_matmul_precision(),
         "numpy": np.geterr(),
         "xgboost": xgboost.get_config(),
+        "streams": (sys.stdin, sys.stdout, sys.stderr),
+        "silenced": logging.root.manager.disable,
+        "alarm": signal.getitimer(signal.ITIMER_REAL)[0] > 500,
         "root": list(logging.getLogger().handlers),
         "level": logging.getLogger().level,
         "mine": list(logging.getLogger("a.users.own").handlers),
@@ -60,6 +64,9 @@ def careless(folder) -> None:
     torch.backends.cudnn.deterministic = True
     torch.set_float32_matmul_precision("medium")
     np.seterr(all="raise")
+    sys.stdout, sys.stderr = open(os.devnull, "w"), open(folder / "err.txt", "w")  # noqa: SIM115
+    logging.disable(logging.CRITICAL)
+    signal.alarm(600)
     xgboost.set_config(verbosity=0)
     logging.basicConfig(level=logging.DEBUG, filename=folder / "log.txt", force=True)
     logging.getLogger("a.users.own").addHandler(logging.FileHandler(folder / "own.txt"))
@@ -77,6 +84,50 @@ def test_all_is_put_back(tmp_path, raises):
             raise KeyError
     after = state()
     assert {k: v for k, v in after.items() if v != before[k]} == {}
+
+
+IMPORTS_TORCH_LATE = """
+import sys
+from sweeps.gangs.seeds import seeded
+if sys.argv[1] == "before":
+    import torch
+for seed in (7, 8, 7):
+    with seeded(seed, 1):
+        import torch
+        print(torch.rand(1).item(), torch.get_num_threads())
+print(len(sys.meta_path))
+"""
+
+
+@pytest.mark.integration
+def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
+    late, before = (
+        subprocess.run([sys.executable, "-c", IMPORTS_TORCH_LATE, when], capture_output=True, text=True, check=True).stdout.split("\n")
+        for when in ("late", "before")
+    )
+    assert late == before and late[0] == late[2] != late[1] and late[0].endswith(" 1")
+
+
+def test_what_asks_for_no_torch_leaves_nothing_that_waits_for_it():
+    code = "import sys; from sweeps.gangs.seeds import seeded; before = len(sys.meta_path)\n"
+    code += "with seeded(7, 1): assert len(sys.meta_path) == before + 1\n"
+    code += "assert len(sys.meta_path) == before and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.integration
+def test_a_gang_of_one_has_the_process_group_that_ray_train_would_give_it_again_when_a_loop_has_destroyed_it():
+    code = """
+import os, torch, torch.distributed as dist
+from sweeps.gangs import isolation
+for _ in range(2):
+    own = isolation.group_of_one(gpu=False)
+    assert own == isolation.groups() and len(own) == 1
+    total = torch.ones(1); dist.all_reduce(total); assert float(total) == 1
+    assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == ("0", "1")
+    dist.destroy_process_group()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.integration

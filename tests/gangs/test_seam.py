@@ -28,30 +28,30 @@ def test_ray_still_has_what_the_seam_replaces():
 
 
 @pytest.mark.integration
-def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(clean_ray, tmp_path, monkeypatch):
-    import pandas as pd
-    import ray.data
-    from ray.data._internal import stats
-    from ray.data._internal.execution.streaming_executor import StreamingExecutor
+@pytest.mark.timeout(180)
+def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(clean_ray, tmp_path):
+    driving = Driving(job("tests.gangs.loops:reads", "none"), tmp_path)
+    try:
+        driving.run(trial(0, {}, 1, "none"))
+    finally:
+        driving.close()
 
-    from sweeps.gangs import seam
 
-    class Session:
-        name, folder = "0000", str(tmp_path)
-        dataset = ray.get(ray.put(ray.data.from_blocks([pd.DataFrame({"x": [1.0, 2.0, 3.0]})]))).materialize()
-
-        def shard(self, name):
-            return seam.Shard(self.dataset)
-
-    started = []
-    monkeypatch.setattr(stats, "get_or_create_stats_actor", lambda: started.append("the actor that counts what is read"))
-    monkeypatch.setattr(StreamingExecutor, "__init__", lambda self, *args, **kwargs: started.append("an executor"))
-    with seam.in_place(Session(), distributed=False):
-        shard = ray.train.get_dataset_shard("train")
-        assert list(shard.materialize().to_pandas()["x"]) == [1.0, 2.0, 3.0]
-        assert [len(batch["x"]) for batch in shard.iter_batches(batch_size=2)] == [2, 1]
-        assert shard.materialize().count() == 3
-    assert not started
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(clean_ray, tmp_path, workers):
+    driving = Driving(job("tests.gangs.loops:loads_and_stores", "torch"), tmp_path)
+    try:
+        t = trial(0, {}, workers, "torch")
+        driving.start(t)
+        progress, reports = driving.finish(t)
+        assert progress.state is State.COMPLETE, progress.error
+        assert reports[0].metrics == {"loss": 256 / workers, "world": workers, "name": 1.0}
+        seen = [int(n) for rank in range(workers) for n in (tmp_path / t.id / f"seen-{rank}").read_text().split()]
+        assert sorted(seen) == list(range(256)) and seen != sorted(seen)
+    finally:
+        driving.close()
 
 
 @pytest.mark.timeout(300)

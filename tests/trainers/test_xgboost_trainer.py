@@ -53,6 +53,30 @@ def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
         load(str(whole.checkpoints[8])).booster.predict(wrong)
 
 
+@pytest.mark.parametrize("constraints", [{"monotone_constraints": {"NAME": -1}}, {"interaction_constraints": [["NAME"], [1, 2]]}])
+def test_constraints_by_name_are_xgboosts_own_also_where_it_goes_on(constraints, tmp_path):
+    current, shards = fake_train.make("binary")
+    names = [name for name in shards["train"].frame if name != "y"]
+    given = json.loads(json.dumps(constraints).replace("NAME", names[0]))
+    run = fake_train.run(train_func, PARAMS | given, current(checkpoint_interval=0.0), shards, tmp_path)
+    free = fake_train.run(train_func, PARAMS, current(), shards, tmp_path)
+    assert run.metrics != free.metrics, "they constrain something"
+    train, valid = (_matrix(shards[name].frame, "y") for name in ("train", "valid"))
+    log: dict = {}
+    by_name = {"interaction_constraints": [[names[0]], names[1:3]]} if "interaction_constraints" in given else given
+    params = {"objective": "binary:logistic", "eval_metric": "logloss", "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7} | by_name
+    xgb.train(params, train, 8, evals=[(valid, "valid")], evals_result=log, verbose_eval=False)
+    assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
+    rest = fake_train.run(train_func, PARAMS | given, current(), shards, tmp_path, resume=run.checkpoints[3])
+    assert rest.metrics == run.metrics[3:]
+
+
+def test_a_constraint_on_a_column_that_is_not_there_names_it_and_those_that_are(tmp_path):
+    current, shards = fake_train.make("binary")
+    with pytest.raises(ValueError, match="monotone_constraints: there is no column `nowhere`; the prepared data has: "):
+        fake_train.run(train_func, PARAMS | {"monotone_constraints": {"nowhere": 1}}, current(), shards, tmp_path)
+
+
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
 def test_boosters_that_cannot_be_sliced(booster, tmp_path):
     current, shards = fake_train.make("binary")

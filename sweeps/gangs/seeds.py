@@ -1,0 +1,65 @@
+"""The seeds of a trial: `random`, NumPy, and torch where the loop uses it, which it may import in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import random
+import sys
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+
+@contextlib.contextmanager
+def seeded(seed: int, threads: int) -> Iterator[None]:
+    """Seed `random`, NumPy and torch. Where nothing has imported torch it is seeded in the moment that the loop inside does.
+
+    A gang's first trial would have other numbers than its later ones, which find torch imported.
+
+    Args:
+        seed: of the trial, 0 <= seed < 2**64.
+        threads: that torch computes with.
+    """
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+    def prepare(torch: Any) -> None:
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+
+    if "torch" in sys.modules:
+        prepare(sys.modules["torch"])
+        yield
+        return
+    finder = _Torch(prepare)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # torch was imported
+            sys.meta_path.remove(finder)
+
+
+class _Torch(MetaPathFinder):
+    """Calls `prepare` with torch once it is imported."""
+
+    def __init__(self, prepare: Any):
+        self.prepare = prepare
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.prepare(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
