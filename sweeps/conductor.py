@@ -216,12 +216,10 @@ class Conductor:
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
         self.ledger.sync()
-        limit = self.space.limits.timeout
+        limits = self.space.limits
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
-        elif limit is not None and time.time() - self.began > limit:
-            self.stop("limits.timeout", State.PRUNED)
-        elif self.space.limits.max_gpu_hours is not None:
+        elif limits.timeout is not None or limits.max_gpu_hours is not None:
             self._look_at_budgets()
         self._look_at_prefit()
         self._look_whether_the_pool_lives()
@@ -234,6 +232,9 @@ class Conductor:
         """End the sweep when a limit of what it may spend is reached, and there is more to come."""
         course, limits = self.ledger.course, self.space.limits
         if len(course.ended) >= self.ledger.agenda.total:
+            return
+        if limits.timeout is not None and time.time() - self.began > limits.timeout:
+            self.stop("limits.timeout", State.PRUNED)
             return
         spent = self.overview.usage.seconds if self.overview.usage else {}
         gpus = sum(spent.get(name, 0.0) * r.trial.shape.total.get("GPU", 0.0) for name, r in self.running.items())
@@ -251,7 +252,7 @@ class Conductor:
         except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
             return
         except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError):
+            if isinstance(e.cause, InputError) and not self.ledger.course.ended:  # else it is the trials' that have it
                 self.refuse(e.cause)
 
     def refuse(self, error: InputError) -> None:

@@ -64,6 +64,7 @@ class Driver:
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
         self.ledger: Any = None
+        self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
@@ -80,7 +81,7 @@ class Driver:
         with chatter.into(self.folder / "sweep.log"):
             ended = leftovers.end(self.folder)
             self.ledger = self._open_ledger()
-        said = json.loads(file.read_text()) if (file := self.folder / RESULT).is_file() else None
+        said = _said(self.folder / RESULT)
         if said is not None and not ending.goes_on(said, self.ledger.to_run, changed):
             why, how = "every trial has ended", "--add-trials N adds trials"
             if reason := said.get("reason"):
@@ -88,6 +89,7 @@ class Driver:
             note = f"nothing was left to do: {why}; {how}"
             before = SweepResult.from_json(here(said, self.folder))
             return dataclasses.replace(before, notes=(*before.notes, note))
+        self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
         self.began = time.time() - self.ledger.spent
@@ -144,7 +146,7 @@ class Driver:
         if not told or tracker.error:
             notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
         result = dataclasses.replace(result, notes=tuple(notes), mlflow={**result.mlflow, "parent_run": tracker.parent})
-        (self.folder / RESULT).write_text(result.as_text())
+        leftovers.write(self.folder / RESULT, result.as_text())
         if error is not None:
             error.result = result
             raise error
@@ -291,9 +293,19 @@ class Driver:
         )
         for n in front:
             tracker.tag(n, {"sweeps.front": "true"})
+        for n in self.front_before.difference(front):
+            tracker.tag(n, {"sweeps.front": "false"})
         tracker.tag_parent(ending.tags(result))
         tracker.metrics(ending.metrics(result), time.time())
         return result, error
+
+
+def _said(file: Path) -> dict[str, Any] | None:
+    """The result that an earlier driver has left; None if there is none that can be read."""
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:

@@ -70,7 +70,7 @@ def goes_on(said: Mapping[str, Any], to_run: int, changed: bool) -> bool:
 
 def tags(result: SweepResult) -> dict[str, str]:
     """Of the sweep's run in MLflow."""
-    told = {"sweeps.reason": result.reason} if result.reason else {}
+    told = {"sweeps.reason": result.reason or "every trial has ended"}  # said again: it may have been interrupted before
     if result.front:
         told["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
     if result.best is not None:
@@ -80,7 +80,10 @@ def tags(result: SweepResult) -> dict[str, str]:
 
 def metrics(result: SweepResult) -> dict[str, float]:
     """Of the sweep's run in MLflow."""
-    told = {f"trials.{state}": n for state, n in result.trials.items()} | {"fits": result.fits, "seconds": result.seconds}
+    told = {f"trials.{state}": n for state, n in ({"interrupted": 0} | result.trials).items()} | {
+        "fits": result.fits,
+        "seconds": result.seconds,
+    }
     if result.best is not None:
         told |= {name: value for name, value in (("best", result.best["value"]), ("best.test", result.best["test"])) if value is not None}
     if result.freed is not None:

@@ -97,5 +97,5 @@ def _remove(path: Path) -> None:
 def write(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
     part = file.with_name(f".{file.name}.part")
-    part.write_text(text)
+    part.write_text(text, encoding="utf-8")
     part.replace(file)

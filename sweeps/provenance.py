@@ -66,7 +66,9 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
         files[entry["diff"]] = text
     files[KEPT] = json.dumps([*before, entry], indent=1) + "\n"
     for name, text in files.items():
-        (sweep / name).write_text(text, encoding="utf-8")
+        part = sweep / f".{name}.part"  # whole or not at all: what stands there is read when the sweep is taken up
+        part.write_text(text, encoding="utf-8")
+        part.replace(sweep / name)
     return files
 
 

@@ -213,13 +213,13 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
 
 
 def best_numbers(ledger: Ledger, count: int) -> list[int]:
-    """The numbers of the best trials that left a checkpoint, the best first.
+    """The numbers of the best trials whose checkpoint is there, the best first.
 
     Raises:
         InputError: there is none.
     """
     results = ledger.results()
-    found = [n for n in ledger.ranked() if results[n].checkpoint is not None]
+    found = [n for n in ledger.ranked() if _saved(ledger, n, results[n])]
     if not found:
         raise InputError(Problem("--top", "no trial of this sweep came to its end with a value and a checkpoint"))
     return found[:count]

@@ -65,8 +65,15 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
 )
 def test_what_mlflow_is_told(more, tags, metrics):
     ended = result(**more)
-    assert ending.tags(ended) == tags
-    assert ending.metrics(ended) == {"trials.completed": 2, "trials.failed": 1, "fits": 1, "seconds": 2.5, **metrics}
+    assert ending.tags(ended) == {"sweeps.reason": "every trial has ended", **tags}
+    assert ending.metrics(ended) == {
+        "trials.completed": 2,
+        "trials.failed": 1,
+        "trials.interrupted": 0,
+        "fits": 1,
+        "seconds": 2.5,
+        **metrics,
+    }
 
 
 @pytest.mark.parametrize(

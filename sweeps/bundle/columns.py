@@ -103,11 +103,15 @@ def _typed(values: pd.Series, column: Column) -> pd.Series:
 
 def _dates(values: pd.Series, column: Column) -> pd.Series:
     """Dates as in training; of text ISO 8601, with `T` or a space, or else what pandas makes of it."""
-    dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
-    if (dates.isna() & values.notna()).any():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pandas says that it guesses
-            dates = pd.to_datetime(values, errors="coerce")
+    aware = "," in column.dtype  # `datetime64[us, UTC]`: then rows may have offsets of their own, as in summer and winter
+    try:
+        dates = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware)
+        if (dates.isna() & values.notna()).any():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # pandas says that it guesses
+                dates = pd.to_datetime(values, errors="coerce", utc=aware)
+    except ValueError as e:
+        raise InputError(Problem("input", f"column `{column.name}` must hold dates as in training: {str(e).splitlines()[0]}")) from None
     bad = np.flatnonzero(dates.isna() & values.notna() & (values.astype(str).str.strip() != ""))
     if len(bad):
         said = f"column `{column.name}` holds {values.iloc[bad[0]]!r} in row {bad[0] + 1}, but must hold dates"
@@ -120,6 +124,8 @@ def _dates(values: pd.Series, column: Column) -> pd.Series:
 
 def _numbers(values: pd.Series, column: Column) -> pd.Series:
     """Numbers as in training; whole ones as integers again, unless one is missing. Blank text counts as missing."""
+    if pd.api.types.is_datetime64_any_dtype(values.dtype) or pd.api.types.is_timedelta64_dtype(values.dtype):
+        raise InputError(Problem("input", f"column `{column.name}` holds dates ({values.dtype}), but must hold numbers"))
     numbers = pd.Series(pd.to_numeric(values, errors="coerce"), index=values.index)
     if not pd.api.types.is_numeric_dtype(values.dtype):
         bad = values[numbers.isna() & values.notna() & (values.astype(str).str.strip() != "")]

@@ -45,7 +45,7 @@ def predicted(bundle: str | Path, source: str | Path, groups: int, chunk: int, w
 
     began = not ray.is_initialized()
     if began:
-        ray.init(num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     context = ray.data.DataContext.get_current()
     before: dict[str, Any] = {"order": context.execution_options.preserve_order, "bars": context.enable_progress_bars}
     try:

@@ -89,8 +89,9 @@ class Agenda:
         self.begun += 1
         self._going += 1
         index = cells.cell_of(keys, self._space.cells)
-        if index is not None:
-            self._counts[index] += 1
+        if index is None:  # a grid inside an option that it did not take
+            index = cells.next_cell(self._space.cells, self._counts, keys)
+        self._counts[index] += 1
 
     def ended(self, number: int, origin: int | None, result: Result) -> list[Result]:
         """A trial has ended; how the trials of its configuration have, the first first."""

@@ -34,9 +34,11 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
     Args:
         cells: all of them; at least one.
         counts: trials begun in each.
-        fixed: what some dimensions of the trial are; of the cells where the grids among them are the same, if there are any.
+        fixed: what some dimensions of the trial are; of the cells that have the grids among them, and the same there, if there are any.
     """
-    able = [i for i, cell in enumerate(cells) if all(name not in cell or cell[name] == key for name, key in (fixed or {}).items())]
+    fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
+    able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
+    able = able or [i for i, cell in enumerate(cells) if all(name not in cell or cell[name] == key for name, key in fixed.items())]
     able = able or list(range(len(cells)))
     fewest = min(counts[i] for i in able)
     order = sorted(able, key=lambda i: (scaling_key(cells[i]), i))

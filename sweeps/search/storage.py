@@ -15,6 +15,8 @@ from sweeps.folder import ORIGIN, without_password
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"
+# A network that goes silent is found out: libpq's own settings, where the URL has no others.
+PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 SCHEMES = ("postgresql", DRIVER)
 # In the folder of a sweep without a database.
 JOURNAL = "study.journal"
@@ -98,7 +100,8 @@ def connect(url: str) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
-    engine = {"pool_pre_ping": True, "pool_size": 2}
+    asked = parse_qs(urlsplit(url).query)
+    engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": {k: v for k, v in PATIENCE.items() if k not in asked}}
     try:
         return optuna.storages.get_storage(optuna.storages.RDBStorage(f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine))
     except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as e:

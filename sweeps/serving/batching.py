@@ -62,9 +62,9 @@ class Batcher(Generic[Asked]):
     def _answers(self, requests: list[Asked]) -> list[Any]:
         try:
             return self.answer(requests)
-        except Exception as e:
+        except BaseException as e:  # a step that exits, or Rust that panics, ends a request and not the server
             if len(requests) == 1:
-                return [e]
+                return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
 
     def close(self) -> None:

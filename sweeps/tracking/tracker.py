@@ -257,10 +257,13 @@ class Tracker:
         else:
             place = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
             self.experiment_id = client.create_experiment(self.experiment, artifact_location=place, tags={KIND: MACHINE_LEARNING})
-        self.parent = self._run(f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep'")
+        began = int(self.started * 1000)  # a sweep of the same name may have begun in the same second elsewhere
+        self.parent = self._run(
+            f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {began}"
+        )
         if self.parent is None:
             tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
-            run = client.create_run(self.experiment_id, int(self.started * 1000), tags, run_name=self.sweep)
+            run = client.create_run(self.experiment_id, began, tags, run_name=self.sweep)
             self.parent, self._new = run.info.run_id, True
         else:  # a sweep that goes on
             client.update_run(self.parent, status="RUNNING")
@@ -341,7 +344,11 @@ class Tracker:
             if kind != "go_on":
                 yield kind, what
                 continue
-            for trial, began, reports, result, ended in what[0](self._whole):
+            try:
+                missed = list(what[0](self._whole))
+            except Exception as e:  # a database that is away, as a server may be
+                raise ConnectionError(f"the study cannot be read: {e}") from e
+            for trial, began, reports, result, ended in missed:
                 yield "begin", (trial, began)
                 yield "reports", (trial.number, reports)
                 yield "end", (trial.number, result, ended)
@@ -381,6 +388,9 @@ class Tracker:
             links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
             logged, tuned = parameters(best), {"preprocessor", "scaling.num_workers", *best.labels}
             tags = {"sweeps.best_run": run, **{f"best.{legal(k)}": v for k, v in logged.items() if k in tuned}}
+            for name in self._client.get_run(self.parent).data.tags:
+                if name.startswith("best.") and name not in tags:  # of an earlier winner
+                    self._client.delete_tag(self.parent, name)
         return {**tags, NOTE: described(markdown, links)}
 
     def _child(self, trial: Trial, began: float) -> str:

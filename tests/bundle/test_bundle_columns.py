@@ -88,6 +88,21 @@ def test_integers_survive_a_csv_file(values):
         assert got.dtype == "int64"
 
 
+def test_dates_in_a_column_of_numbers_are_refused():
+    for dates in (pd.to_datetime(["2020-01-01"] * 3), pd.to_timedelta([1, 2, 3], "h")):
+        with pytest.raises(InputError, match=r"column `real` holds dates .*, but must hold numbers"):
+            conform(RAW.assign(real=dates), COLUMNS)
+
+
+def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zone():
+    columns = describe(pd.DataFrame({"at": pd.to_datetime(["2020-01-01T00:00:00+01:00"], utc=True)}))
+    said = pd.DataFrame({"at": ["2020-01-01T00:00:00+01:00", "2020-07-01T00:00:00+02:00"]})
+    assert conform(said, columns)["at"].tolist() == [pd.Timestamp("2019-12-31T23:00Z"), pd.Timestamp("2020-06-30T22:00Z")]
+    naive = describe(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}))
+    with pytest.raises(InputError, match="column `at` must hold dates as in training"):
+        conform(said, naive)
+
+
 def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():
     columns = describe(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}).astype("datetime64[us]"))
     frame = pd.DataFrame({"at": ["2020-01-02 03:04:05", "2020-01-02T03:04:05", None, "2020-01-02"]})

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.search.agenda import Agenda
 from sweeps.search.cells import cell_of, next_cell, scaling_key
 
 CELLS = [{"preprocessor": p, "scaling.num_workers": w} for p, w in itertools.product(["a", "b", "c"], [1, 2])]
@@ -27,6 +30,27 @@ def test_a_shape_comes_up_about_once_a_round():
         visited.append(scaling_key(CELLS[i]))
     switches = sum(a != b for a, b in itertools.pairwise(visited))
     assert switches == 8, "one switch a round: rounds run forth and back"
+
+
+def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
+    """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which is liked, none."""
+    cells = [{"p": p, "d": d} for p, d in itertools.product("ab", (1, 2))]
+    limits, search = SimpleNamespace(max_trials=100), SimpleNamespace(initial_points=())
+    agenda = Agenda(SimpleNamespace(cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)), False)  # type: ignore[arg-type]
+    begun, indices = Counter(), []
+    for number in range(40):
+        turn = agenda.next(dict)
+        indices.append(turn.index)
+        keys = turn.cell if number % 10 == 0 else {"p": turn.cell["p"]}
+        agenda.count(keys, None)
+        begun[keys["p"]] += 1
+    assert begun == {"a": 20, "b": 20} and max(indices) == 9
+
+
+def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it():
+    nested = [{"p": "a"}, {"p": "b", "p.b.strategy": "mean"}, {"p": "b", "p.b.strategy": "median"}]
+    assert next_cell(nested, [0, 0, 0], {"p.b.strategy": "median", "eta": 0.1}) == 2
+    assert next_cell(nested, [0, 4, 4], {"p": "b"}) == 1 and next_cell(nested, [0, 0, 0], {"eta": 0.1}) == 0
 
 
 def test_a_trial_lies_in_the_most_specific_cell():

@@ -189,17 +189,18 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
         assert ledger.results()[3].state is expected and not pool.started
 
 
-def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path):
+@pytest.mark.parametrize("limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"])
+def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path, limit, hours):
     space = make_space(BODY, max_trials=4)
-    space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, target=0.5))
+    space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     ledger = Ledger(tmp_path, space)
     done = ledger.next()
     ledger.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
     ledger.finish(done.number, State.COMPLETE)
     ledger, pool, deaf = Ledger(tmp_path, space), Pool(), Deaf()
-    going = Conductor(ledger, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
+    going = Conductor(ledger, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)
     going.settle()
-    assert going.reason.startswith("limits.target")
+    assert going.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):
         going.begin()
 

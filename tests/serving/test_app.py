@@ -92,6 +92,23 @@ def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other():
     assert seen[:2] == [["first"], ["a", "bad", "b"]]
 
 
+def test_a_step_that_exits_ends_its_request_and_not_the_server():
+    def answer(batch):
+        if "exits" in batch:
+            raise SystemExit(3)
+        return [f"{r}!" for r in batch]
+
+    async def run():
+        batcher = Batcher(answer, lambda r: 1)
+        found = await asyncio.gather(*(batcher.ask(r) for r in ("a", "exits", "b")), return_exceptions=True)
+        found.append(await batcher.ask("later"))
+        batcher.close()
+        return found
+
+    a, exits, b, later = asyncio.run(run())
+    assert (a, b, later) == ("a!", "b!", "later!") and isinstance(exits, RuntimeError) and "SystemExit: 3" in str(exits)
+
+
 @given(st.lists(st.integers(0, 9)), st.integers(1, 12))
 def test_a_batch_is_the_first_in_line_and_within_bounds(sizes, most):
     waiting, taken = deque((s, None) for s in sizes), []

@@ -84,6 +84,49 @@ def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
 
 
 @pytest.mark.integration
+def test_sweeps_of_one_name_that_begin_in_the_same_second_have_runs_of_their_own(tmp_path):
+    told = []
+    for began in (1_700_000_000.123, 1_700_000_000.456):
+        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began)
+        tracker.begin(trial(0), began)
+        assert tracker.close() and tracker.error is None
+        told.append(tracker.parent)
+    assert told[0] != told[1]
+
+
+@pytest.mark.integration
+def test_a_study_that_cannot_be_read_now_is_read_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweeps.tracking.tracker.RETRY_EVERY", 0.01)
+    tracker, tried = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0), []
+
+    def told(whole):
+        tried.append(1)
+        if len(tried) < 3:
+            raise RuntimeError("the database went away")
+        yield trial(0), 1.0, reports(2), Result(State.COMPLETE, 0.5, 2, 2), 2.0
+
+    tracker.go_on(told)
+    assert tracker.close() and tracker.error is None and len(tried) == 3
+
+
+@pytest.mark.integration
+def test_the_best_trials_tags_are_those_of_the_latest_report(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker.begin(trial(0), 1.0)
+    tracker.tag_parent({"best.params.gone": "3"})
+    tracker.report("# r", "<p>r</p>", trial(0))
+    assert tracker.close() and tracker.error is None
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker.go_on(lambda whole: [(trial(0), 1.0, (), Result(State.COMPLETE, 0.5, 2, 2), 2.0)])
+    tracker.report("# r", "<p>r</p>", trial(0))
+    assert tracker.close() and tracker.error is None
+    tags = MlflowClient(default_uri(tmp_path)).get_run(tracker.parent).data.tags
+    assert "best.params.gone" not in tags and any(name.startswith("best.") for name in tags)
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("last", ["reports", "end"])
 def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last):
     """Two trials ended, one whose end was lost, one that was never sent, one that runs: each is there once, and goes on."""
@@ -221,7 +264,7 @@ def test_the_parent_run_shows_what_was_asked_for_and_what_came_of_it(tmp_path):
 
     space = space_in(tmp_path)
     for seed in (0, 1):  # of a sweep that goes on; MLflow lets no parameter be changed
-        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
         tracker.describe(dataclasses.replace(space, search=dataclasses.replace(space.search, seed=seed)))
         tracker.begin(trial(3), 1.0)
         tracker.end(3, Result(State.COMPLETE, 0.5, 3, 3, None, None, 1.5), 2.0)

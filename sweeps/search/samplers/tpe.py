@@ -112,14 +112,14 @@ class Tpe:
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
-        for cell, ranked in history.levels[level].items():
+        for cell, ranked in sorted(history.levels[level].items()):
             others = cell != own
             below, above = _best(study, history, ranked, good_of(len(ranked)))
             good[others].extend(below)
             rest[others].extend(above)
-        for lower, cells in history.ended.items():
+        for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
             if lower < level:
-                for cell, numbers in cells.items():
+                for cell, numbers in sorted(cells.items()):
                     rest[cell != own].extend(numbers)
         pending = [t for n, t in history.running.items() if n != number and level not in t.intermediate_values]
         return (
