@@ -169,7 +169,7 @@ def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last
 def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     big = Trial(0, "0000", {f"p{i}": i for i in range(250)}, (), Shape(1, (("CPU", 1.0),)), 7, {})
     tracker.begin(big, 1.0)
     tracker.reports(0, reports(2500))
@@ -184,7 +184,7 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
 def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     for number in (0, 1):
         tracker.begin(trial(number), 1.0)
         tracker.reports(number, (Report(1, {"loss": 0.5, "acc@5": 0.9, "loss[val]": 0.1}, 2.0),))
@@ -199,14 +199,14 @@ def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
 @pytest.mark.integration
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     (tmp_path / "mlflow.db").unlink()
-    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     tracker.finish("FAILED", 1.0)
     assert tracker.close() and not (tmp_path / "mlflow.db").exists()
 
 
 @pytest.mark.integration
 def test_nothing_waits_for_mlflow(tmp_path):
-    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     began = time.monotonic()
     play(tracker)
     assert time.monotonic() - began < 1  # MLflow takes longer to make its database
@@ -222,7 +222,7 @@ def test_a_server_that_comes_late_gets_everything(tmp_path):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     uri = f"http://127.0.0.1:{port}"
-    tracker = Tracker(uri, tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker(uri, tmp_path, "exp", "sweep-1", 1.0)
     play(tracker)
     wait_until(lambda: tracker.waiting, 60, "the tracker to notice that nobody answers")
     command = [
@@ -251,7 +251,7 @@ def test_a_server_that_comes_late_gets_everything(tmp_path):
 
 @pytest.mark.integration
 def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
-    tracker = Tracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0)
+    tracker = Tracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0)
     play(tracker)
     began = time.monotonic()
     assert not tracker.close(1.0)
