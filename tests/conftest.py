@@ -50,7 +50,7 @@ def clean_ray(local_ray, monkeypatch, tmp_path_factory):
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
-    wait_until(lambda: not _actors(), 30, f"the processes of actors to end: {_actors()}")
+    wait_until(lambda: not _actors(), 30, "the processes of actors to end")
 
 
 def _actors() -> list[str]:
