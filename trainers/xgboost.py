@@ -9,10 +9,7 @@ when it is another of XGBoost's; and `valid-accuracy` for classes.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +17,8 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from trainers import require_metric, require_numbers
+from trainers import require_metric
+from trainers._dmatrix import Columns, matrix, named, unnamed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,6 +136,7 @@ PARAMETERS = (
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 # An earlier round's model cannot be cut out of these: later rounds of dart reweigh its trees, gblinear has none.
 UNSLICEABLE = ("dart", "gblinear")
+CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 LOGITS = '"name":"binary:logitraw"'
 FEW = 2_000  # rows that a loaded model predicts with one thread
@@ -159,21 +158,20 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.task is None:
         raise ValueError("data.label is missing: the xgboost trainer needs a column to predict")
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
-    train, columns = cur.cached("xgboost.train", lambda: _unnamed(_matrix(_shard("train"), cur.label, cur.threads)))
-    valid, _ = cur.cached("xgboost.valid", lambda: _unnamed(_matrix(_shard("valid"), cur.label, cur.threads)))
-    check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: _unnamed(_matrix(cur.check, None, cur.threads)))
+    train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads)))
+    valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
+    check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
-    params = _by_number(parameters(config, cur), list(columns.names or ()))
+    params = parameters(config, cur)
     best = _Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             done = best.restore(Path(folder))
             latest = Path(folder, "latest.ubj")
             latest = latest if latest.exists() else Path(folder, "model.ubj")
-            booster = xgb.Booster(params, [train, valid], model_file=latest)
-            _name(booster, _Columns())
+            booster = _booster(params, [train, valid], columns, latest)
     else:
-        booster, done = xgb.Booster(params, [train, valid]), 0
+        booster, done = _booster(params, [train, valid], columns), 0
 
     saves = ray.train.get_context().get_world_rank() == 0
     evals = [(train, "train"), (valid, "valid")]
@@ -229,10 +227,13 @@ class Model:
             float64: P(second class) (n,), class probabilities (n, k) or values (n,).
         """
         if self._few is not None and len(features) <= FEW and all(dtype.kind in "biuf" for dtype in features.dtypes):
-            values = features.to_numpy(np.float32)
+            with np.errstate(over="ignore"):
+                values = features.to_numpy(np.float32)
+            if np.isinf(values).any():  # as a matrix refuses it, which more rows are made
+                raise ValueError("a value is infinite, or too large for 32 bits")
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
-        return _predict(self.booster, _matrix(features))
+        return _predict(self.booster, matrix(features))
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
@@ -263,33 +264,29 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
             if not _knows(wanted):
                 require_metric(metric, [f"{part}-{name}" for name in metrics for part in ("valid", "train")])
             metrics.append(wanted)
+    if isinstance(signs := params.get("monotone_constraints"), list):  # YAML has no tuples, which is what XGBoost reads
+        params["monotone_constraints"] = tuple(signs)
     return params | {"eval_metric": metrics}
 
 
-def _by_number(params: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """The same with constraints that name columns by the columns' numbers: training does without names.
+def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
+    """A booster without names, but for the moment in which XGBoost looks up those of the constraints.
 
     Raises:
-        ValueError: there is no such column.
+        ValueError: a constraint names a column that there is not.
     """
-    found = dict(params)
-    number = {name: i for i, name in enumerate(names)} | {i: i for i in range(len(names))}
-
-    def of(key: str, column: Any) -> int:
-        if column not in number:
-            raise ValueError(f"{key}: there is no column `{column}`; the prepared data has: {', '.join(names)}")
-        return number[column]
-
-    key = "monotone_constraints"
-    if isinstance(signs := params.get(key), dict):
-        given = {of(key, column): sign for column, sign in signs.items()}
-        found[key] = tuple(given.get(i, 0) for i in range(len(names)))
-    elif isinstance(signs, list):
-        found[key] = tuple(signs)
-    key = "interaction_constraints"
-    if isinstance(groups := params.get(key), (list, tuple)):
-        found[key] = str([[of(key, column) for column in group] for group in groups])
-    return found
+    constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
+    for each in matrices if constrained else ():
+        named(each, columns)
+    try:
+        booster = xgb.Booster(params, matrices, model_file=model_file)
+    except ValueError as e:
+        raise ValueError(f"{', '.join(constrained)}: {e}; the prepared data has: {', '.join(columns.names or ())}") from None
+    finally:
+        for each in matrices:
+            named(each, columns.in_training())
+    named(booster, Columns())
+    return booster
 
 
 def _stretch(params: dict[str, Any], values: int) -> int:
@@ -321,7 +318,7 @@ class _Best:
         value: its objective value.
     """
 
-    def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: _Columns):
+    def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
         self.cur, self.check, self.whole, self.columns = cur, check, whole, columns
         self.step: int | None = None
         self.value: float | None = None
@@ -340,13 +337,16 @@ class _Best:
         model = booster
         if best_step != step:
             model = xgb.Booster(model_file=self.raw) if self.raw else booster[:best_step]
-            booster.save_model(folder / "latest.ubj")
-        _name(model, self.columns)
-        model.save_model(folder / "model.ubj")
-        _name(model, _Columns())
+            self._write(booster, folder / "latest.ubj")
+        self._write(model, folder / "model.ubj")
         state = {"step": step, "best_step": self.step, "best_value": self.value}
         (folder / "state.json").write_text(json.dumps(state))
         self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
+
+    def _write(self, model: xgb.Booster, file: Path) -> None:
+        named(model, self.columns)
+        model.save_model(file)
+        named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
         """What the model in memory answers for the check rows, on a CPU, where a bundle will be asked."""
@@ -372,42 +372,6 @@ def _shard(name: str) -> pd.DataFrame:
     return ray.train.get_dataset_shard(name).materialize().to_pandas()
 
 
-def _matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None) -> xgb.DMatrix:
-    """Features, and the label where one is named, as XGBoost's own type."""
-    features = frame.drop(columns=[label]) if label else frame
-    require_numbers(features, also="category")
-    names = _names(features.columns)
-    target = frame[label].to_numpy() if label else None
-    return xgb.DMatrix(features.set_axis(names, axis=1), target, enable_categorical=True, nthread=threads)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """What XGBoost knows of the columns that a model asks for; nothing, while it is trained."""
-
-    names: Sequence[str] | None = None
-    types: Sequence[str] | None = None
-
-
-def _unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, _Columns]:
-    """The matrix without its names, and these: XGBoost's binding reads and compares all of them, one by one, in every round."""
-    columns = _Columns(matrix.feature_names, matrix.feature_types)
-    matrix.feature_names = None
-    if "c" not in (columns.types or ()):  # which values are categories, training has to know
-        matrix.feature_types = None
-    return matrix, columns
-
-
-def _name(booster: xgb.Booster, columns: _Columns) -> None:
-    booster.feature_names, booster.feature_types = columns.names, columns.types
-
-
-def _names(columns: Any) -> list[str]:
-    """Column names as XGBoost accepts them: it refuses `[`, `]` and `<`, which a one-hot encoded `age_<30` has."""
-    safe = [re.sub(r"[\[\]<]", "_", str(c)) for c in columns]
-    return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]
-
-
 def _predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
     """Predictions of the first `rounds` rounds, 0 for all of them."""
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
@@ -419,9 +383,8 @@ def _predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.n
 def _metrics(line: str) -> dict[str, float]:
     """`[0]\ttrain-auc:0.5\tvalid-auc:0.4` as numbers, with the accuracy that an error means."""
     metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
-    for name in ("valid-error", "valid-merror"):
-        if name in metrics:
-            metrics["valid-accuracy"] = 1.0 - metrics[name]
+    for error in metrics.keys() & {"valid-error", "valid-merror"}:
+        metrics["valid-accuracy"] = 1.0 - metrics[error]
     return metrics
 
 

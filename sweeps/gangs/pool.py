@@ -113,29 +113,26 @@ class _Pool:
     async def answer(self, trial_id: str, step: int, go_on: bool) -> None:
         """The driver's verdict on a rung, for all ranks that wait there. At a milestone a trial gives way to who is in line."""
         run = self.runs.get(trial_id)
-        if run is not None and run.book.answered(step) and not run.verdicts[step].done():
+        if run is not None and run.awaits(step):
             run.again = go_on and step in self.job.milestones and self.leases.in_line
-            run.verdicts[step].set_result(go_on and not run.again)
+            run.decide(step, go_on and not run.again)
 
     async def renew(self, trial: Trial, step: int, past: Past) -> None:
         """A trial that waits at a milestone goes on with other parameters, from the checkpoint that it is given."""
         run = self.runs.get(trial.id)
-        if run is not None and run.book.answered(step) and not run.verdicts[step].done():
+        if run is not None and run.awaits(step):
             run.trial, run.again = trial, True
             run.book.recall(past)
-            run.verdicts[step].set_result(False)
+            run.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
         """The trial's end is on record; ranks that are still at it are stopped at their next rung."""
         run = self.runs.get(trial_id)
         if run is None:
             return
-        run.stopped = True
         run.book.on_record()
         self._clear(run)
-        for verdict in run.verdicts.values():
-            if not verdict.done():
-                verdict.set_result(False)
+        run.stop()
         if run.book.state is not None:
             del self.runs[trial_id]
 
@@ -241,32 +238,14 @@ class _Pool:
         run = self._book(trial_id, attempt, news)
         if run is None:
             return False
-        step = news.step
-        if step not in run.verdicts:
-            run.verdicts[step] = asyncio.get_running_loop().create_future()
-            if run.stopped:
-                run.verdicts[step].set_result(False)
-        self._look_at_rungs(run)
-        return await asyncio.shield(run.verdicts[step])
-
-    def _look_at_rungs(self, run: Run) -> None:
-        """A rank has come to a rung, or to its end: ask the driver where rank 0 waits; nobody waits for a rank that has ended."""
-        book = run.book
-        if book.has_ended(0) and not run.resumed.done():
-            run.resumed.set_result(False)
-        for step, verdict in run.verdicts.items():
-            if verdict.done() or book.rung == step:
-                continue
-            if book.has_ended(0):  # it will never come: the ranks have not reported equally often
-                verdict.set_result(False)
-            elif book.together_at(step) if self.job.milestones else book.has_come(0, step):
-                book.waits_at(step)
-                run.changed.set()
+        verdict = run.verdict(news.step)
+        run.look_at_rungs(together=bool(self.job.milestones))
+        return await asyncio.shield(verdict)
 
     async def ended(self, gang_id: str, trial_id: str, attempt: int, news: News, index: int, ended: Ended) -> None:
         """Take a rank's last news of a trial."""
         if (run := self._book(trial_id, attempt, news, ended=True)) is not None:
-            self._look_at_rungs(run)
+            run.look_at_rungs(together=bool(self.job.milestones))
         if gang := self.leases.gangs.get(gang_id):
             async with gang.changed:
                 if index == len(gang.orders) - 1:

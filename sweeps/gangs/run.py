@@ -31,6 +31,46 @@ class Run:
         """Seconds on gangs, up to now."""
         return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
 
+    def verdict(self, step: int) -> asyncio.Future:
+        """What the driver decides of a rung, whether to go on; one for all ranks."""
+        if step not in self.verdicts:
+            self.verdicts[step] = asyncio.get_running_loop().create_future()
+            if self.stopped:
+                self.verdicts[step].set_result(False)
+        return self.verdicts[step]
+
+    def awaits(self, step: int) -> bool:
+        """Whether the driver's answer at this rung is still wanted."""
+        return self.book.answered(step) and not self.verdicts[step].done()
+
+    def decide(self, step: int, go_on: bool) -> None:
+        self.verdicts[step].set_result(go_on)
+
+    def look_at_rungs(self, together: bool) -> None:
+        """A rank has come to a rung, or to its end: have the driver asked when rank 0 waits; nobody waits for a rank that has ended.
+
+        Args:
+            together: the driver is asked when every rank has come, as the trial may go on from there with other parameters.
+        """
+        book = self.book
+        if book.has_ended(0) and not self.resumed.done():
+            self.resumed.set_result(False)
+        for step, verdict in self.verdicts.items():
+            if verdict.done() or book.rung == step:
+                continue
+            if book.has_ended(0):  # it will never come: the ranks have not reported equally often
+                verdict.set_result(False)
+            elif book.together_at(step) if together else book.has_come(0, step):
+                book.waits_at(step)
+                self.changed.set()
+
+    def stop(self) -> None:
+        """Its end is on record: ranks that are still at it stop at their next rung."""
+        self.stopped = True
+        for verdict in self.verdicts.values():
+            if not verdict.done():
+                verdict.set_result(False)
+
     def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
         self.book.finish(state, error, refused)
         self.changed.set()

@@ -11,7 +11,6 @@ import functools
 import logging
 import os
 import queue
-import re
 import threading
 import time
 from collections import defaultdict
@@ -22,6 +21,7 @@ from typing import Any
 from sweeps.resources import COSTS
 from sweeps.space import Space
 from sweeps.tracking import views
+from sweeps.tracking.contents import NOTE, PARAM_LENGTH, described, parameters, settings
 from sweeps.tracking.views import legal
 from sweeps.trial import Report, Result, State, Trial
 
@@ -31,9 +31,7 @@ log = logging.getLogger(__name__)
 Told = tuple[Trial, float, tuple[Report, ...], Result, float]
 STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
 # MLflow's own limits of one log_batch call.
-BATCH_METRICS, BATCH_PARAMS, PARAM_LENGTH = 1000, 100, 6000
-# And of a run's description, which is a tag.
-NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
+BATCH_METRICS, BATCH_PARAMS = 1000, 100
 # Without it the UI asks the user whether this is about language models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
@@ -45,59 +43,6 @@ RETRY_EVERY = 2.0
 def default_uri(root: Path) -> str:
     """MLflow 3 refuses the file store; the embedded default is SQLite in the root of all sweeps."""
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
-
-
-def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Nested parameters as MLflow's flat ones: `params.eta`."""
-    out: dict[str, str] = {}
-    for key, value in values.items():
-        name = f"{prefix}.{key}"
-        if isinstance(value, dict):
-            out.update(flat(value, name))
-        else:
-            out[name] = str(value)[:PARAM_LENGTH]
-    return out
-
-
-def parameters(trial: Trial) -> dict[str, str]:
-    """What is logged of a trial's configuration: every dimension under its path, and the constants of `params` and `scaling`.
-
-    `preprocessor` is the chain without what is tuned inside it, which has parameters of its own: so it groups trials.
-    """
-    scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
-    chain = "+".join(step.name for step in trial.preprocessor) or "none"
-    labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
-    return {**labels, **flat(trial.params, "params"), **flat(scaling, "scaling")}
-
-
-def settings(space: Space) -> dict[str, str]:
-    """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
-    told: dict[str, Any] = {"trainer": space.trainer.loop, "data.train": ", ".join(dict.fromkeys(spec.train for spec in space.variants))}
-    for key in ("metric", "goal"):
-        told[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
-    told |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
-    told |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
-    told |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None}
-    told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
-    told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
-    return {name: str(value) for name, value in told.items()}
-
-
-def described(markdown: str, links: dict[str, str]) -> str:
-    """A run's description: links, and as many whole lines of a report as MLflow takes.
-
-    Unasked the page shows some five lines of it, under a veil from the third one on, through which no link can be clicked. It has
-    the report's title already. The space file has a link, and lines so long that they would squeeze the page. Tables have no room
-    between their columns there.
-    """
-    head = " · ".join(f"[{text}]({link})" for text, link in links.items()) + "\n\n"
-    rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
-    rest = re.sub(r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M)
-    if len(head + rest) <= NOTE_LENGTH:
-        return head + rest
-    tail = "\n\nThe rest is in the artifact `report.md`.\n"
-    cut = rest[: rest.rfind("\n", 0, NOTE_LENGTH - len(head) - len(tail) - 4)]
-    return head + cut + ("\n```" if f"\n{cut}".count("\n```") % 2 else "") + tail
 
 
 class Tracker:
@@ -120,7 +65,6 @@ class Tracker:
         self._whole: set[int] = set()  # trials of an earlier driver of which the server has the end
         self._objectives: list[str] = []
         self._constrained = False
-        self._new = False  # the parent run is ours, not that of a sweep that goes on
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
         self._answered = 0.0  # when the server last took something, by the monotonic clock
@@ -264,7 +208,7 @@ class Tracker:
         if self.parent is None:
             tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
             run = client.create_run(self.experiment_id, began, tags, run_name=self.sweep)
-            self.parent, self._new = run.info.run_id, True
+            self.parent = run.info.run_id
         else:  # a sweep that goes on
             client.update_run(self.parent, status="RUNNING")
             for run in client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
@@ -296,8 +240,9 @@ class Tracker:
                 self._objectives = [objective.metric for objective in what[0].objectives]
                 self._constrained = bool(what[0].constraints)
                 self._permit(self._save_views, what[0])
-                if self._new:  # a parameter cannot be changed
-                    params[self.parent] |= {legal(k): v[:PARAM_LENGTH] for k, v in settings(what[0]).items()}
+                told = {legal(k): v[:PARAM_LENGTH] for k, v in settings(what[0]).items()}
+                known = self._client.get_run(self.parent).data.params  # of an earlier driver: a parameter cannot be changed
+                params[self.parent] |= {k: v for k, v in told.items() if k not in known}
             elif kind == "report":
                 tags[self.parent] |= self._report(*what)
             elif kind == "begin":

@@ -12,6 +12,7 @@ import pytest
 
 from sweeps import refs
 from trainers import torch_tabular, xgboost
+from trainers._metrics import measure
 
 TASKS = ("binary", "multiclass", "regression")
 # Rates so high that the best step is not the last one.
@@ -62,7 +63,7 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
     # and what it predicts for `valid` scores what was reported
     valid = shards["valid"].frame
     full = module.load(str(folder)).predict(valid.drop(columns="y"))
-    assert torch_tabular.measure(task, valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
+    assert measure(task, valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
 
 
 @every

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from trainers.torch_tabular import Params, auc, load, measure, train_func
+from trainers._metrics import auc, measure
+from trainers.torch_tabular import Params, load, train_func
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from trainers import torch_tabular, xgboost
+from trainers._metrics import measure
 
 pytestmark = pytest.mark.integration
 
@@ -80,7 +81,7 @@ def test_ranks_agree_and_repeat(ranks, name, task):
     model = module.load(checkpoint)
     np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
     valid = shards["valid"].frame
-    measured = torch_tabular.measure(task, valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
+    measured = measure(task, valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
     assert measured[metric] == pytest.approx(min(m[metric] for m in once), rel=1e-5)
     assert min(m[metric] for m in once) < once[0][metric]
