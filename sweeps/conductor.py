@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ class Conductor:
     cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
     population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
+    attempts: dict[str, int] = field(default_factory=dict)  # those that a trial had before this driver, by id
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
@@ -128,6 +129,7 @@ class Conductor:
 
     def _begin(self, trial: Trial, past: Past | None = None) -> None:
         self._note(trial)
+        self.attempts[trial.id] = past.attempts if past is not None else 0
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
         self.pool.start.remote(trial, str(folder), past)
@@ -237,7 +239,9 @@ class Conductor:
             self.stop("limits.timeout", State.PRUNED)
             return
         spent = self.overview.usage.seconds if self.overview.usage else {}
-        gpus = sum(spent.get(name, 0.0) * r.trial.shape.total.get("GPU", 0.0) for name, r in self.running.items())
+        used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
+        used += [(row.seconds, row.trial) for row in map(self.ledger.standing, self.ledger.interrupted)]
+        gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.reason(limits, course, gpus)) is not None:
             # what fails is no fault of the others, which may go on another time
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
@@ -273,7 +277,8 @@ class Conductor:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
             row = self.ledger.standing(running.trial.number)
-            past = _past(row, lost=1 if isinstance(self.scheduler, Pbt) else max(1, row.attempts))  # PBT's attempts are no losses
+            lost = 0 if isinstance(self.scheduler, Pbt) else row.attempts - self.attempts[running.trial.id]  # PBT's are no losses
+            past = _past(row, max(1, lost))
             self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
 
     def _look_at_pool(self) -> None:

@@ -31,7 +31,7 @@ from sweeps.trial import Trial
 
 if TYPE_CHECKING:
     from sweeps.gangs.messages import Job
-    from sweeps.search.lock import FolderLock
+    from sweeps.lock import FolderLock
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Driver:
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
         self.ledger: Any = None
         self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
+        self.over: dict[str, Any] | None = None  # the result of a sweep that is searched to its end, and of which MLflow missed something
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
@@ -83,18 +84,23 @@ class Driver:
             self.ledger = self._open_ledger()
         said = _said(self.folder / RESULT)
         if said is not None and not ending.goes_on(said, self.ledger.to_run, changed):
-            why, how = "every trial has ended", "--add-trials N adds trials"
-            if reason := said.get("reason"):
-                why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
-            note = f"nothing was left to do: {why}; {how}"
-            before = SweepResult.from_json(here(said, self.folder))
-            return dataclasses.replace(before, notes=(*before.notes, note))
+            if not said.get("mlflow", {}).get("missed"):
+                return self._nothing_left(said)
+            self.over = said
         self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
         self.began = time.time() - self.ledger.spent
         leftovers.tidy(self.folder, self.ledger.checkpoints())
         return None
+
+    def _nothing_left(self, said: dict[str, Any]) -> SweepResult:
+        """What a sweep came to before, with a note that says why it does not go on."""
+        why, how = "every trial has ended", "--add-trials N adds trials"
+        if reason := said.get("reason"):
+            why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
+        before = SweepResult.from_json(here(said, self.folder))
+        return dataclasses.replace(before, notes=(*before.notes, f"nothing was left to do: {why}; {how}"))
 
     def _open_ledger(self) -> Any:
         from sweeps.search.study import Ledger
@@ -107,7 +113,7 @@ class Driver:
         Args:
             lock: on the sweep's folder, if it is held already.
         """
-        from sweeps.search.lock import FolderLock
+        from sweeps.lock import FolderLock
 
         lock = lock or FolderLock(self.folder)
         with chatter.into(self.folder / "sweep.log"):
@@ -142,10 +148,12 @@ class Driver:
         finally:
             tracker.finish(status, time.time())
             told = tracker.close()
-        notes = list(result.notes)
+        notes, mlflow = list(result.notes), {**result.mlflow, "parent_run": tracker.parent}
         if not told or tracker.error:
-            notes.append(f"MLflow at {tracker.uri} did not get everything: {tracker.error or 'it did not answer'}; the study has it all")
-        result = dataclasses.replace(result, notes=tuple(notes), mlflow={**result.mlflow, "parent_run": tracker.parent})
+            why = f"did not get everything: {tracker.error or 'it did not answer'}"
+            notes.append(f"MLflow at {tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(self.folder)}")
+            mlflow["missed"] = True
+        result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
         leftovers.write(self.folder / RESULT, result.as_text())
         if error is not None:
             error.result = result
@@ -234,6 +242,9 @@ class Driver:
         from sweeps.search.adapters import StudySearcher, VerdictScheduler
 
         limits = self.space.limits
+        if self.over is not None:
+            conductor.reason = self.over.get("reason")
+            return
         conductor.settle()
         if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
             return

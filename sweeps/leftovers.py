@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from sweeps import lock
+
 # Which Ray drives a sweep, as long as it does.
 RAY = "ray.json"
 END_WITHIN = 10.0
@@ -77,9 +79,12 @@ def tidy(folder: Path, kept: Mapping[str, set[str]]) -> None:
     """
     for scratch in SCRATCH:
         shutil.rmtree(folder / scratch, ignore_errors=True)
-    for pattern in (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", ".rerun-*", ".*.part"):
+    for pattern in (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", ".*.part"):
         for path in folder.glob(pattern):
             _remove(path)
+    for rerun in folder.glob(".rerun-*"):  # of one that was killed
+        if not lock.driven(rerun):
+            _remove(rerun)
     for trial, names in kept.items():
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(folder / "trials" / trial):

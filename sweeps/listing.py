@@ -77,7 +77,7 @@ def sweeps_in(root: Path) -> list[Sweep]:
 
 def look_at(folder: Path) -> Sweep:
     """How a sweep stands, from its folder."""
-    from sweeps.search.lock import driven
+    from sweeps.lock import driven
 
     origin, result = _json(folder / ORIGIN) or {}, _json(folder / RESULT)
     running = driven(folder)
@@ -175,8 +175,8 @@ def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     Raises:
         InputError: no such trial or rank.
     """
+    from sweeps.lock import driven
     from sweeps.search import record
-    from sweeps.search.lock import driven
     from sweeps.trial import State
 
     trial = trial_of(record.read(folder), trial_id)

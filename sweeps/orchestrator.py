@@ -111,7 +111,7 @@ def resume(
         SweepLocked: another living process drives the sweep.
         SweepFailed, BundleError: as for `run`.
     """
-    from sweeps.search.lock import FolderLock
+    from sweeps.lock import FolderLock
 
     folder = Path(sweep).resolve()
     origin = saved_origin(folder)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,15 @@ from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.plan import never_fits
 from sweeps.result import plain
-from sweeps.trial import Report, State
+from sweeps.trial import Report, Result, State
 
 if TYPE_CHECKING:
     from sweeps.gangs.messages import Job, Progress
     from sweeps.search.record import Recorded
     from sweeps.trial import Trial
 
-# (step, value of the objective) of each report.
-Curve = tuple[tuple[int, float], ...]
+# (step, what was reported there) of each report.
+Reported = tuple[tuple[int, Mapping[str, float]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +34,22 @@ class Compared:
 
     Attributes:
         trial: its id.
-        before, now: the two curves.
+        before, now: what it reported, of the metrics that objectives and constraints are about; of every metric where costs alone are.
         error: why the loop failed this time; None if it did not.
         failed: it had failed the first time.
     """
 
     trial: str
-    before: Curve
-    now: Curve
+    before: Reported
+    now: Reported
     error: str | None = None
     failed: bool = False
 
     @property
     def differs_from(self) -> int | None:
-        """The first step whose value is another or is missing; None if all are equal to the bit."""
-        return first_difference(self.before, self.now)
+        """The first step of which a value is another or is missing; None if all are equal to the bit."""
+        found = first_difference(self.before, self.now)
+        return found and found[0]
 
     @property
     def equal(self) -> bool:
@@ -64,19 +64,24 @@ class Compared:
     def __str__(self) -> str:
         if self.equal:
             return f"trial {self.trial}: {len(self.before)} steps, equal to the bit"
-        step = self.differs_from
-        if step is None:
+        found = first_difference(self.before, self.now)
+        if found is None:
             return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"
-        was, has = (f"{values[step]!r}" if step in (values := dict(curve)) else "no report" for curve in (self.before, self.now))
-        return f"trial {self.trial}: differs from step {step} on: {was} then, {has} now" + (f"\n{self.error}" if self.error else "")
+        step, metric = found
+        was, has = (repr(dict(told).get(step, {}).get(metric, "no report")).strip("'") for told in (self.before, self.now))
+        return f"trial {self.trial}: differs from step {step} on: {metric} {was} then, {has} now" + (
+            f"\n{self.error}" if self.error else ""
+        )
 
 
-def first_difference(before: Sequence[tuple[int, float]], now: Sequence[tuple[int, float]]) -> int | None:
-    """The first step at which two curves are not the same to the bit; NaN equals NaN."""
+def first_difference(before: Reported, now: Reported) -> tuple[int, str] | None:
+    """The first step, and its first metric, at which two trials have not reported the same to the bit; NaN equals NaN."""
     a, b = dict(before), dict(now)
     for step in sorted(a.keys() | b.keys()):
-        if step not in a or step not in b or repr(a[step]) != repr(b[step]):
-            return step
+        was, has = a.get(step, {}), b.get(step, {})
+        for metric in (*was, *has):
+            if metric not in was or metric not in has or repr(was[metric]) != repr(has[metric]):
+                return step, metric
     return None
 
 
@@ -105,8 +110,9 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         said = f"trial {recorded.id} took over from others under pbt ({in_short(recorded.lineage)}), and cannot be trained alone"
         raise InputError(Problem("trial", said))
     wanted = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    reports = next(record.reports_of(t, study.judge.metric) for t in record.trials_of(folder) if t.number == recorded.number)
     with scratch_of(folder, space, roots, address) as (scratch, joined):
-        return _compare(space, joined, scratch, wanted, recorded, study.data)
+        return _compare(space, joined, scratch, wanted, recorded.result, reports, study.data)
 
 
 @contextlib.contextmanager
@@ -115,9 +121,12 @@ def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str |
     chatter.set_environment()
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
+    from sweeps.lock import FolderLock
+
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
         shutil.copy(folder / ORIGIN, scratch)  # by which the nodes of a cluster show that they see the folder
+        held.callback(FolderLock(scratch).release)  # a driver that takes up the sweep leaves it alone
         held.enter_context(chatter.into(scratch / "rerun.log"))
         address = address or saved_origin(folder).get("address")
         if address:
@@ -125,14 +134,15 @@ def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str |
         yield scratch, held.enter_context(cluster.ray_for(space, scratch, roots, address))
 
 
-def _compare(space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, recorded: Recorded, fingerprint: str | None) -> Compared:
-    result = recorded.result
+def _compare(
+    space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, result: Result, before: tuple[Report, ...], fingerprint: str | None
+) -> Compared:
     # One that did not come to its own end is stopped where it stood.
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
-    reports, last = trained(space, joined, scratch, trial, job, fingerprint)
-    curve = tuple((r.step, math.nan if job.metric is None else r.metrics[job.metric]) for r in reports)
-    return Compared(trial.id, recorded.curve, curve, last.error, result.state is State.FAIL)
+    now, last = trained(space, joined, scratch, trial, job, fingerprint)
+    told = lambda r: (r.step, {name: r.metrics[name] for name in job.asked or r.metrics if name in r.metrics})  # noqa: E731
+    return Compared(trial.id, tuple(map(told, before)), tuple(map(told, now)), last.error, result.state is State.FAIL)
 
 
 def trained(

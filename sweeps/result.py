@@ -35,7 +35,7 @@ class SweepResult:
         front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
         bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
         checkpoint: the winner's checkpoint, exported where there is no `load`.
-        mlflow: `tracking_uri`, `experiment`, `parent_run`.
+        mlflow: `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server did not get everything.
         fits: distinct preprocessing chains fitted.
         seconds: wall time.
         reason: why the sweep ended before its last trial; None if it did not.

@@ -37,6 +37,7 @@ FLOORS = {
     "pace": 0,
     "shell": 0,
     "leftovers": 1,
+    "lock": 1,
     "snapshot": 2,
     "listing": 4,
     "plan": 4,
@@ -57,6 +58,7 @@ FLOORS = {
 # Rooms of one floor that one of them may enter.
 SIDEWAYS = {
     ("refs", "errors"),
+    ("leftovers", "lock"),
     ("space", "trial"),
     ("space", "resources"),
     ("trial", "resources"),

@@ -17,9 +17,9 @@ from sweeps import cli, listing
 from sweeps.errors import InputError
 from sweeps.folder import RESULT, save_space
 from sweeps.gangs import output
+from sweeps.lock import FolderLock
 from sweeps.result import SweepResult
 from sweeps.search import record
-from sweeps.search.lock import FolderLock
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.space import load
@@ -97,7 +97,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     stop = threading.Event()
 
     def watch():
-        from sweeps.search.lock import driven
+        from sweeps.lock import driven
 
         while not stop.is_set():
             driven(folder)

@@ -11,19 +11,24 @@ import pytest
 from sweeps.rerunning import Compared, first_difference
 from tests.commands import command, space_of
 
-CURVE = ((1, 0.5), (2, math.nan), (3, 0.25))
+
+def reported(*values: float) -> tuple[tuple[int, dict[str, float]], ...]:
+    return tuple((step, {"loss": 1.0, "auc": value}) for step, value in enumerate(values, 1))
+
+
+CURVE = reported(0.5, math.nan, 0.25)
 
 
 def test_curves_are_compared_to_the_bit():
     assert first_difference(CURVE, CURVE) is None
-    assert first_difference(CURVE, (*CURVE[:2], (3, math.nextafter(0.25, 1)))) == 3
-    assert first_difference(CURVE, CURVE[:2]) == 3 and first_difference((), CURVE) == 1
+    assert first_difference(CURVE, reported(0.5, math.nan, math.nextafter(0.25, 1))) == (3, "auc")
+    assert first_difference(CURVE, CURVE[:2]) == (3, "loss") and first_difference((), CURVE) == (1, "loss")
 
 
 def test_what_is_said_of_it():
     assert str(Compared("0003", CURVE, CURVE)) == "trial 0003: 3 steps, equal to the bit"
-    other = Compared("0003", CURVE, (*CURVE[:2], (3, 0.3)))
-    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: 0.25 then, 0.3 now"
+    other = Compared("0003", CURVE, reported(0.5, math.nan, 0.3))
+    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc 0.25 then, 0.3 now"
     assert "no report now" in str(Compared("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Compared("0003", CURVE, CURVE, "boom"))
     assert Compared("0003", CURVE, CURVE, "boom", failed=True).equal

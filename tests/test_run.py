@@ -46,6 +46,33 @@ def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
     assert (sweeps.load_bundle(result.bundle).model_output(rows) == result.best["value"]).all()
 
 
+def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(clean_ray, tmp_path, monkeypatch):
+    from mlflow.tracking import MlflowClient
+
+    from sweeps.search import record
+    from sweeps.tracking import Tracker
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "close", lambda self, close=Tracker.close: close(self, 0.5))
+        file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
+        before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
+    assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
+    assert f"this sends it again: sweeps resume {before.dir}" in before.notes[-1]
+    study = record.read(before.dir)
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    after = sweeps.resume(before.dir, tracking_uri=uri)
+    assert "missed" not in after.mlflow and (after.trials, after.best, after.reason) == (before.trials, before.best, before.reason)
+    assert record.read(before.dir) == study
+    client = MlflowClient(uri)
+    parent = client.get_run(after.mlflow["parent_run"])
+    assert parent.info.status == "FINISHED" and parent.data.tags["sweeps.best_trial"] == after.best["trial"]
+    runs = client.search_runs([parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+    assert sorted(run.data.tags["sweeps.state"] for run in runs) == sorted(
+        ["COMPLETE"] * after.trials["completed"] + ["PRUNED"] * after.trials["pruned"]
+    )
+    assert "nothing was left to do" in sweeps.resume(before.dir, tracking_uri=uri).notes[-1]
+
+
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
     result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3"), dir=tmp_path / "runs")
     assert 4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from sweeps.errors import SweepLocked
+from sweeps.lock import FolderLock
 from sweeps.search.journal import cut_torn_tail
-from sweeps.search.lock import FolderLock
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.trial import Checkpoint, Report, State
