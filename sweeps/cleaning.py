@@ -23,7 +23,7 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
         SweepLocked: the sweep runs.
     """
     from sweeps.folder import saved_space
-    from sweeps.search.lock import FolderLock
+    from sweeps.lock import FolderLock
     from sweeps.search.study import Ledger
 
     space, _ = saved_space(folder)
@@ -35,10 +35,9 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
         saved = ledger.saved()
         held = [Held(n, n in now.over, files, *saved[n]) for n, files in on_disk.items()]
         gone = droppable(held, now.ranked, now.needed, rule)
-        size = sum(on_disk[n][name] for n, name in gone)
         if not dry_run:
-            for n, name in gone:
-                remove(folder / "trials" / f"{n:04d}" / name)
+            gone = [(n, name) for n, name in gone if remove(folder / "trials" / f"{n:04d}" / name)]
+        size = sum(on_disk[n][name] for n, name in gone)
         total = sum(sum(files.values()) for files in on_disk.values())
         return Freed(len(gone), len({n for n, _ in gone}), size, total - size)
     finally:

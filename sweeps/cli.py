@@ -223,6 +223,8 @@ def export(
     folder = find(sweep, root)
     for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output, again=bool(name)):
         click.echo(made)
+        if (digest := exporting.digest_of(made)) is not None:
+            click.echo(f"SHA-256 of its manifest: {digest}", err=True)
         for line in exporting.register(folder, made, name, alias, force) if name else ():
             click.echo(line, err=True)
 

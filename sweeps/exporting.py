@@ -11,8 +11,10 @@ from typing import Any
 
 from sweeps.errors import InputError, Problem
 from sweeps.folder import RESULT, saved_space
+from sweeps.result import plain
 from sweeps.search import storage
 from sweeps.space import Space
+from sweeps.trial import Result
 
 
 def export(
@@ -46,7 +48,7 @@ def export(
         SweepFailed: the loop failed as it was trained once more.
     """
     from sweeps import winner
-    from sweeps.search.lock import FolderLock
+    from sweeps.lock import FolderLock
     from sweeps.search.storage import JOURNAL
     from sweeps.search.study import Ledger
 
@@ -69,7 +71,8 @@ def export(
             numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
         targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
-        there = {target for target in targets.values() if again and named is None and _whole(target, refit)}
+        results = ledger.results()
+        there = {target for n, target in targets.items() if again and named is None and _whole(target, refit, results[n])}
         for target in targets.values():
             if target not in there and target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
@@ -78,15 +81,17 @@ def export(
         lock.release()
 
 
-def _whole(target: Path, refit: bool) -> bool:
-    """Whether a bundle lies there as it was exported, of a model that was trained in this way."""
+def _whole(target: Path, refit: bool, result: Result) -> bool:
+    """Whether a bundle lies there as it was exported, of a model that was trained in this way, and of the trial as it stands now."""
     from sweeps.bundle import Manifest, seal
 
     try:
         seal.verify(target)
-        return ("refit" in Manifest.read(target).made) == refit
+        made = Manifest.read(target).made
     except (seal.Broken, OSError):
         return False
+    saved = result.checkpoint and result.checkpoint.best_step
+    return ("refit" in made) == refit and made.get("value") == plain(result.value) and (refit or made.get("best_step") == saved)
 
 
 def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:
@@ -109,6 +114,14 @@ def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, 
     return target
 
 
+def digest_of(bundle: Path) -> str | None:
+    """The SHA-256 of a bundle's manifest, which says what every other file is; None of what is no bundle."""
+    from sweeps.bundle import seal
+
+    file = bundle / seal.MANIFEST
+    return seal.sha256(file) if file.is_file() else None
+
+
 def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
     """Register a bundle of a sweep in MLflow, where the sweep was tracked.
 
@@ -124,12 +137,13 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         InputError: it is no bundle, or MLflow does not know the sweep.
         SweepsError: MLflow does not answer.
     """
-    from sweeps.bundle import Manifest
+    from sweeps.bundle import Manifest, seal
     from sweeps.tracking import registry
 
+    made = Manifest.read(bundle).made
     try:
         told = json.loads((Path(sweep) / RESULT).read_text())["mlflow"]
         uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
-    return registry.register(bundle, Manifest.read(bundle).made, uri, parent, name, alias, force)
+    return registry.register(bundle, seal.sha256(bundle / seal.MANIFEST), made, uri, parent, name, alias, force)

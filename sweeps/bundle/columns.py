@@ -6,8 +6,9 @@ column as integers. The preprocessor was fitted on one dtype, so every column is
 
 from __future__ import annotations
 
-import warnings
+import bisect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,42 @@ def _describe(name: str, values: pd.Series) -> Column:
         kind = "double"
     elif pd.api.types.is_datetime64_any_dtype(dtype):
         kind = "datetime"
-    elif pd.api.types.is_string_dtype(dtype) or (str(dtype) == "object" and all(isinstance(v, str) for v in values.dropna())):
+    elif isinstance(dtype, pd.StringDtype):
         kind = "string"
-    else:
-        kind = "any"
+    else:  # of objects, what they are: a column of bool that has a gap is one of them
+        kinds = {type(v) for v in values.dropna()}
+        kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(frozenset(kinds), "any")
     return Column.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
+
+
+@dataclass(frozen=True)
+class Wrong(Problem):
+    """A value that its column cannot hold.
+
+    Attributes:
+        column: its name.
+        rule: what the column's values must be.
+        row: of the value, counted from 0.
+        value: as it came.
+    """
+
+    column: str
+    rule: str
+    row: int
+    value: Any
+
+    @classmethod
+    def at(cls, column: str, rule: str, row: int, value: Any) -> Wrong:
+        """With a text that says so, in which rows are counted from 1."""
+        return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
+
+    def after(self, rows: int) -> Wrong:
+        """The same where so many rows came before."""
+        return self.at(self.column, self.rule, self.row + rows, self.value)
+
+
+def _wrong(column: Column, rule: str, values: pd.Series, row: int) -> InputError:
+    return InputError(Wrong.at(column.name, rule, row, values.iloc[row]))
 
 
 def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
@@ -56,7 +88,7 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
         frame: raw rows; further columns are ignored.
 
     Raises:
-        InputError: all columns that are missing, in one line, or every value that its column cannot hold.
+        InputError: all columns that are missing, in one line, or the first value of each column that the column cannot hold, `Wrong`.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
@@ -102,36 +134,35 @@ def _typed(values: pd.Series, column: Column) -> pd.Series:
 
 
 def _dates(values: pd.Series, column: Column) -> pd.Series:
-    """Dates as in training; of text ISO 8601, with `T` or a space, or else what pandas makes of it."""
-    aware = "," in column.dtype  # `datetime64[us, UTC]`: then rows may have offsets of their own, as in summer and winter
-    try:
-        dates = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware)
-        if (dates.isna() & values.notna()).any():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # pandas says that it guesses
-                dates = pd.to_datetime(values, errors="coerce", utc=aware)
-    except ValueError as e:
-        raise InputError(Problem("input", f"column `{column.name}` must hold dates as in training: {str(e).splitlines()[0]}")) from None
+    """Dates as in training; of text ISO 8601, with `T` or a space."""
+    dates = _read_dates(values, column)
+    if dates is None:  # with a time zone where there was none, the other way round, or with another: whose value was the first?
+        row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _read_dates(values.iloc[:n], column) is None)
+        raise _wrong(column, f"must hold dates as in training ({column.dtype})", values, row)
     bad = np.flatnonzero(dates.isna() & values.notna() & (values.astype(str).str.strip() != ""))
     if len(bad):
-        said = f"column `{column.name}` holds {values.iloc[bad[0]]!r} in row {bad[0] + 1}, but must hold dates"
-        raise InputError(Problem("input", said))
+        raise _wrong(column, "must hold dates, as 2026-01-31T12:00:00", values, bad[0])
+    return dates
+
+
+def _read_dates(values: pd.Series, column: Column) -> pd.Series | None:
+    """Dates of the training's type, NaT for what is none; None if together they cannot be of that type."""
+    aware = "," in column.dtype  # `datetime64[us, UTC]`: then rows may have offsets of their own, as in summer and winter
     try:
-        return dates.astype(column.dtype)
-    except (TypeError, ValueError) as e:  # with a time zone where there was none, or the other way round
-        raise InputError(Problem("input", f"column `{column.name}` must hold dates as in training: {str(e).splitlines()[0]}")) from None
+        return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(column.dtype)
+    except (TypeError, ValueError):
+        return None
 
 
 def _numbers(values: pd.Series, column: Column) -> pd.Series:
     """Numbers as in training; whole ones as integers again, unless one is missing. Blank text counts as missing."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype) or pd.api.types.is_timedelta64_dtype(values.dtype):
-        raise InputError(Problem("input", f"column `{column.name}` holds dates ({values.dtype}), but must hold numbers"))
+        values = values.astype(object).where(values.notna(), None)  # pandas would count nanoseconds
     numbers = pd.Series(pd.to_numeric(values, errors="coerce"), index=values.index)
     if not pd.api.types.is_numeric_dtype(values.dtype):
-        bad = values[numbers.isna() & values.notna() & (values.astype(str).str.strip() != "")]
+        bad = np.flatnonzero(numbers.isna() & values.notna() & (values.astype(str).str.strip() != ""))
         if len(bad):
-            row = int(np.flatnonzero(values.index == bad.index[0])[0]) + 1
-            raise InputError(Problem("input", f"column `{column.name}` holds {bad.iloc[0]!r} in row {row}, but must hold numbers"))
+            raise _wrong(column, "must hold numbers", values, bad[0])
     if column.type == "double":
         return pd.Series(numbers.to_numpy(column.dtype if column.dtype[:5] == "float" else "float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():

@@ -101,9 +101,13 @@ def digests(bundle: Path) -> dict[str, str]:
 
 
 def is_pickle(file: Path) -> bool:
-    """Whether a file is a pickle by its first bytes, or one of torch's, which are pickles in a ZIP file."""
+    """Whether a file is a pickle, by its suffix or by its first bytes, or holds one, as torch's ZIP files and NumPy's objects do."""
+    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # compressed, or of a protocol that cannot be told from text
+        return True
     with open(file, "rb") as f:
-        head = f.read(4)
+        head = f.read(128)
+    if head.startswith(b"\x93NUMPY"):
+        return b"'descr': '|O'" in head
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return True
-    return head == b"PK\x03\x04" and zipfile.is_zipfile(file) and any(n.endswith("data.pkl") for n in zipfile.ZipFile(file).namelist())
+    return head[:4] == b"PK\x03\x04" and zipfile.is_zipfile(file) and any(n.endswith("data.pkl") for n in zipfile.ZipFile(file).namelist())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Bundle:
             probabilities, `probability_<class>` for each class.
 
         Raises:
-            InputError: naming the missing columns, or the values that their columns cannot hold.
+            InputError: naming the missing columns, or the values that their columns cannot hold; or the preprocessor or the model raised.
         """
         return answers(self.manifest, self.model_output(rows), rows.index)
 
@@ -55,8 +56,9 @@ class Bundle:
         if raw.empty and len(self.manifest.columns):  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
-        prepared = raw if self._fitted is None else self._fitted.transform(raw)
-        return np.asarray(self._model.predict(prepared))
+        with _refusing():
+            prepared = raw if self._fitted is None else self._fitted.transform(raw)
+            return np.asarray(self._model.predict(prepared))
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.
@@ -76,10 +78,21 @@ class Bundle:
                 for c in fitted.inputs
             }
             entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
-            output = np.asarray(self._model.predict(fitted.prepared(entered, count)))
+            with _refusing():
+                output = np.asarray(self._model.predict(fitted.prepared(entered, count)))
             return answers(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """What preprocessor and model, which may be a user's, raise of rows as the rows' fault: a process that serves others goes on."""
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, LookupError) as e:
+        said = next((line for line in str(e).splitlines() if line.strip()), "")
+        raise InputError(Problem("rows", f"the model cannot answer these: {type(e).__name__}: {said}".rstrip(": "))) from e
 
 
 def _direct(column: Column, kind: str) -> bool:
@@ -106,10 +119,9 @@ def load_bundle(path: str | Path) -> Bundle:
     if not (path / seal.MANIFEST).is_file():
         raise InputError(Problem(str(path), f"not a bundle: it has no {seal.MANIFEST}"))
     try:
-        seal.verify(path)
+        seal.use_code(path, seal.verify(path))
     except seal.Broken as e:
         raise BundleError(str(e)) from None
-    seal.use_code(path)
     return load_verified(path)
 
 
@@ -128,8 +140,9 @@ def load_verified(path: Path) -> Bundle:
         elif (data / WHOLE).is_file():
             fitted = pickle.loads((data / WHOLE).read_bytes())
         model = refs.resolve(manifest.load)(str(data / MODEL))
-    except (refs.RefError, ImportError, AttributeError, KeyError, pickle.UnpicklingError) as e:
-        raise BundleError(f"{path}: cannot be loaded: {e}; it was made with {', '.join(manifest.requirements)}") from e
+    except Exception as e:  # a user's loader may raise anything
+        said = str(e) if isinstance(e, refs.RefError | ImportError) else f"{type(e).__name__}: {e}"
+        raise BundleError(f"{path}: cannot be loaded: {said}; it was made with {', '.join(manifest.requirements)}") from e
     if not callable(getattr(model, "predict", None)):
         raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")
     return Bundle(path, manifest, model, fitted)

@@ -68,8 +68,7 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
             place = module.replace(".", "/")
             ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = file.resolve()
         else:
-            start = (refs.source_of(top, roots) or file).resolve()
-            whole = start.parent if start.name == "__init__.py" else start
+            whole = _whole(module, file.resolve(), refs.source_of(top, roots))
             local[whole.name] = whole
         if "." in module:
             todo.append(module.rpartition(".")[0])
@@ -77,6 +76,13 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
             todo += _imports(file, package, lazy=top not in HOUSE)
     return Needs(local, ours, frozenset(packages))
+
+
+def _whole(module: str, file: Path, top: Path | None) -> Path:
+    """What to ship of a user's module: its file, or the folder of the package at the top, which need not have an `__init__.py`."""
+    if top is not None:
+        return top.resolve().parent if top.name == "__init__.py" else top.resolve()
+    return file.parents[module.count(".") - (file.name != "__init__.py")] if "." in module else file
 
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:

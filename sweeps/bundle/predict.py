@@ -12,11 +12,15 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
+from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.model import Bundle, load_bundle
+from sweeps.data.heads import csv_options, head, named
+from sweeps.data.tables import infer_types
 from sweeps.errors import InputError, Problem
 
 CHUNK = 50_000  # rows held at once
+BUFFER = 8 << 20  # bytes of a column of Parquet
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 
@@ -51,6 +55,8 @@ def predict_file(
         target = Path(target)
         if not target.parent.is_dir():
             raise InputError(Problem(str(target), f"there is no folder {target.parent}"))
+        if target.is_dir():
+            raise InputError(Problem(str(target), "is a folder"))
     if system.get_file_info(path).type != fs.FileType.File:
         raise InputError(Problem(str(source), "there is no such file"))
     if target is not None and _same(source, target):
@@ -60,7 +66,7 @@ def predict_file(
         parts = _counted(_spread(bundle, source, kind, loaded.manifest, workers), on_progress)
     else:
         pieces = _located(_rows(system, path, kind, loaded.manifest), source)
-        parts = _counted((loaded.predict(rows) for rows in pieces), on_progress)
+        parts = _counted(predicted(loaded, pieces), on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     with _replacing(target) as stream:
@@ -105,15 +111,25 @@ def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.
     if kind == "parquet":
         yield from _parquet_rows(system, path, manifest, CHUNK, None)
         return
+    from pyarrow import csv
+
+    written = head(system, path).names
     wanted = {c.name for c in manifest.columns}
+    names = {name: shown for name, shown in zip(written, named(written), strict=True) if shown in wanted}
     # `00123` is no number there
-    text = {c.name: "str" for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
-    packed = "gzip" if path.lower().endswith(".gz") else None
-    with (
-        system.open_input_stream(path, compression=packed) as stream,
-        pd.read_csv(stream, usecols=lambda name: name in wanted, dtype=text, chunksize=CHUNK) as chunks,
-    ):
-        yield from chunks
+    text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
+    read = 0
+    with system.open_input_stream(path) as stream:  # which unpacks what is called `.gz`
+        for batch in csv.open_csv(stream, **csv_options(path, written, list(names) or list(written)[:1])):
+            table = pa.table(batch).rename_columns(list(names.values()) or ["-"])
+            for start in range(0, len(table), CHUNK):
+                piece = table.slice(start, CHUNK)
+                typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
+                columns = {name: (piece if name in text else typed)[name] for name in piece.column_names}
+                yield pa.table(columns).to_pandas()
+            read += len(table)
+    if not read:
+        yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
 
 
 def parquet_rows(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
@@ -125,7 +141,8 @@ def _parquet_rows(system: Any, path: str, manifest: Manifest, chunk: int, groups
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
-    with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+    # with a buffer, of a row group that is larger than the memory no more is read than is wanted next
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER) as file:
         names = [name for name in file.schema_arrow.names if name in wanted]
         empty = True
         for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
@@ -148,21 +165,36 @@ def _spread(bundle: str | Path, source: str | Path, kind: str, manifest: Manifes
     system, path = _place(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-            groups, schema = file.num_row_groups, file.schema_arrow
+            groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
     columns.conform(schema.empty_table().to_pandas(), manifest.columns)
-    yield from spread.predicted(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
+    yield from spread.spread(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
 
 
 def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
     """Reading errors as the user's, with the file's name."""
     try:
         yield from rows
-    except pd.errors.EmptyDataError:
-        raise InputError(Problem(str(source), "is empty: there is not even a header in it")) from None
-    except (pd.errors.ParserError, UnicodeDecodeError, pa.ArrowInvalid, OSError) as e:
+    except (ValueError, OSError) as e:  # Arrow's among them
         raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
+
+
+def predicted(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
+    """The predictions of each piece; of a wrong value one is told its row in the file, in which so many came before."""
+    for rows in pieces:
+        try:
+            yield bundle.predict(rows)
+        except InputError as e:
+            raise InputError(_in_file(p, before, len(rows)) for p in e.problems) from e
+        before += len(rows)
+
+
+def _in_file(problem: Problem, before: int, rows: int) -> Problem:
+    """What is wrong with one of so many rows, before which others were read."""
+    if isinstance(problem, Wrong):
+        return problem.after(before)
+    return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
 
 
 def _counted(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
@@ -185,7 +217,10 @@ def _write_csv(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None:
     import pyarrow.parquet as pq
 
-    first = pa.Table.from_pandas(next(parts), preserve_index=False)
+    part = next(parts)
+    while part.empty and (more := next(parts, None)) is not None:  # of no rows one cannot tell the type of a class
+        part = more
+    first = pa.Table.from_pandas(part, preserve_index=False)
     with pq.ParquetWriter(stream, first.schema) as writer:
         writer.write_table(first)
         for part in parts:
@@ -206,6 +241,10 @@ def _replacing(target: str | Path) -> Iterator[Any]:
         with stream:
             yield stream
         system.move(part, path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            system.delete_file(part)
+        raise InputError(Problem(str(target), f"cannot be written: {str(e).splitlines()[0]}")) from e
     except BaseException:
         with contextlib.suppress(OSError):
             system.delete_file(part)

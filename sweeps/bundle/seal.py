@@ -23,6 +23,8 @@ DIGEST = "manifest.sha256"
 CODE = "code"
 LOADER = "sweeps_bundle"
 OURS = "code/_sweeps"  # what a bundle needs of sweeps and of trainers, for a process that has no sweeps
+# An empty file of this name keeps Python from writing bytecode beside the loader, which nobody could verify, and from reading any
+NO_BYTECODE = f"{CODE}/__pycache__"
 # MLflow writes this one into a model that it downloads from its registry
 TOLERATED = ("registered_model_meta",)
 
@@ -53,17 +55,17 @@ def seal(bundle: Path) -> str:
     return digest
 
 
-def verify(bundle: Path) -> None:
-    """Compare every file with the digests taken at export.
+def verify(bundle: Path) -> dict[str, str]:
+    """Compare every file with the digests taken at export; returns these, by the file's name.
 
     Raises:
         Broken: a file differs, is missing, or is one too many; the first of them.
     """
     manifest, digest = bundle / MANIFEST, bundle / DIGEST
-    if not manifest.is_file():
-        raise Broken(f"{bundle}: {MANIFEST} is missing")
-    if not digest.is_file():
-        raise Broken(f"{bundle}: {DIGEST} is missing")
+    for file in (manifest, digest):
+        if not os.path.lexists(file):
+            raise Broken(f"{bundle}: {file.name} is missing")
+        _require_file(bundle, file.name)
     if digest.read_bytes() != f"{sha256(manifest)}  {MANIFEST}\n".encode():
         raise Broken(f"{bundle}: {MANIFEST} is not the file that was exported: {DIGEST} does not hold its SHA-256")
     try:
@@ -74,15 +76,20 @@ def verify(bundle: Path) -> None:
     for name in sorted(listed):
         if name not in there:
             raise Broken(f"{bundle}: {name} is missing")
-        if (bundle / name).is_symlink():
-            raise Broken(f"{bundle}: {name} is a link, and was a file when it was exported")
+        _require_file(bundle, name)
         if sha256(bundle / name) != listed[name]:
             raise Broken(f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the manifest's")
     for name in sorted(there - set(listed)):
-        # Python keeps this module's bytecode, if MLflow imports it; no other is written or read
-        mine = name.startswith(f"{CODE}/__pycache__/{LOADER}.") and name.endswith(".pyc")
-        if name not in TOLERATED and not mine:
+        if name not in TOLERATED:
             raise Broken(f"{bundle}: {name} is one file too many: the manifest does not list it")
+    return listed
+
+
+def _require_file(bundle: Path, name: str) -> None:
+    if (bundle / name).is_symlink():
+        raise Broken(f"{bundle}: {name} is a link, and was a file when it was exported")
+    if not (bundle / name).is_file():  # to read a pipe would wait for ever
+        raise Broken(f"{bundle}: {name} is no file, and was one when it was exported")
 
 
 class _Source(importlib.machinery.SourceFileLoader):
@@ -95,12 +102,23 @@ class _Source(importlib.machinery.SourceFileLoader):
 _hooked: set[str] = set()
 
 
-def use_code(bundle: Path) -> None:
-    """Let this process import the code that a bundle carries, before what else goes by those names; what is imported stays.
+def use_code(bundle: Path, listed: dict[str, str]) -> None:
+    """Let this process import the code that a bundle carries, before what else goes by those names.
 
     A process that has imported sweeps uses that: with a part of another beside it nothing would fit.
+
+    Args:
+        bundle: its folder.
+        listed: what `verify` found.
+
+    Raises:
+        Broken: a module that the bundle carries was imported already, from elsewhere, and is another.
     """
     code = str(bundle / CODE)
+    for name, digest in listed.items():
+        if (other := _imported(name)) is not None and not other.is_relative_to(code) and sha256(other) != digest:
+            said = f"this process has imported another one, {other}; load the bundle in a process of its own"
+            raise Broken(f"{bundle}: {name} cannot be used: {said}")
 
     def finder(path: str) -> Any:
         if path != code and not path.startswith(code + os.sep):
@@ -118,9 +136,22 @@ def use_code(bundle: Path) -> None:
             sys.path.insert(0, path)
 
 
+def _imported(name: str) -> Path | None:
+    """The file from which a module was imported that has the name of one among a bundle's files; None if there is none."""
+    if not name.startswith(f"{CODE}/") or name.startswith(f"{OURS}/") or not name.endswith(".py") or name == f"{CODE}/{LOADER}.py":
+        return None
+    module = name.removeprefix(f"{CODE}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).resolve() if file and file.endswith(".py") and os.path.isfile(file) else None
+
+
 def _load_pyfunc(data_path: str) -> Any:
     """What MLflow calls with the data folder."""
     bundle = Path(data_path).resolve().parents[1]
-    verify(bundle)
-    use_code(bundle)
+    try:
+        use_code(bundle, verify(bundle))
+    except Broken:  # MLflow has let this process import what is in there
+        sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE]
+        sys.modules.pop(LOADER, None)
+        raise
     return importlib.import_module("sweeps.bundle.model").load_verified(bundle)

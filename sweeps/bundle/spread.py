@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sweeps import chatter
+from sweeps.errors import SweepsError
 
 
 class Worker:
@@ -22,22 +24,24 @@ class Worker:
         self.bundle, self.source, self.chunk = load_bundle(bundle), source, chunk
 
     def __call__(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        from sweeps.bundle.predict import parquet_rows
+        from sweeps.bundle.predict import parquet_rows, predicted
 
-        yield from (
-            self.bundle.predict(rows) for rows in parquet_rows(self.source, self.bundle.manifest, self.chunk, groups["group"].tolist())
-        )
+        for group, before in zip(groups["group"].tolist(), groups["before"].tolist(), strict=True):
+            yield from predicted(self.bundle, parquet_rows(self.source, self.bundle.manifest, self.chunk, [group]), before)
 
 
-def predicted(bundle: str | Path, source: str | Path, groups: int, chunk: int, workers: int) -> Iterator[pd.DataFrame]:
+def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int) -> Iterator[pd.DataFrame]:
     """The predictions of a Parquet file's rows, in pieces.
 
     Args:
         bundle: its folder.
         source: the file, which every worker can read.
-        groups: row groups of the file; what a worker takes at once.
+        groups: the rows of each row group of the file, which a worker takes at once.
         chunk: rows of a piece.
         workers: processes that predict.
+
+    Raises:
+        SweepsError: what a worker raised.
     """
     chatter.set_environment()
     import ray
@@ -47,17 +51,27 @@ def predicted(bundle: str | Path, source: str | Path, groups: int, chunk: int, w
     if began:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     context = ray.data.DataContext.get_current()
-    before: dict[str, Any] = {"order": context.execution_options.preserve_order, "bars": context.enable_progress_bars}
+    settings: dict[str, Any] = {"order": context.execution_options.preserve_order, "bars": context.enable_progress_bars}
     try:
         context.execution_options.preserve_order, context.enable_progress_bars = True, False
-        rows = ray.data.from_items([{"group": i} for i in range(groups)], override_num_blocks=max(1, groups))
+        before = [0, *itertools.accumulate(groups)]
+        rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=max(1, len(groups)))
         arguments = (str(Path(bundle).resolve()), str(source), chunk)
         found = rows.map_batches(
             Worker, fn_constructor_args=arguments, batch_size=1, batch_format="pandas", compute=ray.data.ActorPoolStrategy(size=workers)
         )
         yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
+    except Exception as e:  # Ray puts what a worker raised into errors of its own
+        raise next((cause for cause in _causes(e) if isinstance(cause, SweepsError)), e) from None
     finally:
-        context.execution_options.preserve_order, context.enable_progress_bars = before["order"], before["bars"]
+        context.execution_options.preserve_order, context.enable_progress_bars = settings["order"], settings["bars"]
         if began:
             with contextlib.suppress(Exception):
                 ray.shutdown()
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it was raised for, by Python's chain and by Ray's."""
+    while error is not None:
+        yield error
+        error = getattr(error, "cause", None) or error.__cause__

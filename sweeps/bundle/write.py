@@ -24,7 +24,7 @@ import pandas as pd
 from sweeps import refs
 from sweeps.bundle import columns, manifest, seal
 from sweeps.bundle.check import mlflow_pyfunc
-from sweeps.bundle.manifest import Column, Manifest
+from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.needs import needs, pickled_modules, pins
 from sweeps.data import stored
 from sweeps.data.fitted import Fitted
@@ -37,8 +37,6 @@ RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of 
 EXAMPLE_ROWS = 5
 CHECK_SECONDS = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
-# MLflow refuses int64 where a double is declared, a gap where a long is, text where a datetime is: `any` takes them, `conform` checks.
-SCHEMA_TYPES = {"boolean": "boolean", "string": "string"}
 
 
 def export(
@@ -112,6 +110,7 @@ def export(
                 input_example=raw.head(EXAMPLE_ROWS),
                 pip_requirements=requirements,
             )
+        (bundle / seal.NO_BYTECODE).touch()
         files = manifest.digests(bundle)
         pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | named
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
@@ -195,10 +194,9 @@ def _signature(facts: Manifest) -> ModelSignature:
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import AnyType
 
-    def spec(column: Column) -> ColSpec:
-        return ColSpec(SCHEMA_TYPES.get(column.type) or AnyType(), column.name)
-
-    inputs: list[Any] = [spec(column) for column in facts.columns]  # MLflow's list is invariant
+    # MLflow refuses int64 where a double is declared, a gap where a long is, text where a datetime is, digits in a column of text, 0 and 1
+    # in one of truth: `any` takes them, and `conform` checks.
+    inputs: list[Any] = [ColSpec(AnyType(), column.name) for column in facts.columns]  # MLflow's list is invariant
     outputs: list[Any] = [ColSpec(_answer_type(facts), "prediction")]
     outputs += [ColSpec("double", f"probability_{c}", required=False) for c in facts.classes or ()]
     return ModelSignature(Schema(inputs), Schema(outputs))

@@ -62,8 +62,12 @@ def _size(file: Path) -> int:
 def remove(path: Path) -> bool:
     """Delete a checkpoint; False if it cannot be. Under its name it is there whole or not at all, also for who looks meanwhile."""
     gone = path.with_name(f"{path.name}.gone")
-    with contextlib.suppress(FileNotFoundError):
+    try:
         path.rename(gone)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
     shutil.rmtree(gone, ignore_errors=True)
     return not gone.exists()
 

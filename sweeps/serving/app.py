@@ -13,9 +13,10 @@ import pydantic_core
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
+from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
-from sweeps.errors import InputError
+from sweeps.errors import InputError, Problem
 from sweeps.serving import checks
 from sweeps.serving.batching import Batcher
 from sweeps.serving.checks import Refused, Rows
@@ -55,7 +56,7 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     """The answers to several requests, asked of the model at once.
 
     Raises:
-        InputError: the preprocessor or the model refuses some of the rows.
+        InputError: the preprocessor or the model, which may be a user's, refuses some of the rows.
     """
     joined = {c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns}
     frame = bundle.predict_values(joined, sum(rows.count for rows in batch))
@@ -67,6 +68,13 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
         answers.append(pydantic_core.to_json({"predictions": said}))
         start += rows.count
     return answers
+
+
+def _told(problem: Problem) -> dict[str, Any]:
+    """What is wrong with a value, as `checks` would say it."""
+    if isinstance(problem, Wrong):
+        return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": checks.short(problem.value)}
+    return {"rule": f"{problem.place}: {problem.text}"}
 
 
 def _plain(values: np.ndarray) -> list[Any]:
@@ -104,10 +112,13 @@ def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = 
 
     @app.middleware("http")
     async def counted(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await call_next(request)
-        path = request.url.path if request.url.path in PATHS else "other"
-        metrics.requests.labels(path, response.status_code).inc()
-        return response
+        path, status = request.url.path if request.url.path in PATHS else "other", 500
+        try:
+            response = await call_next(request)
+            status = response.status_code
+            return response
+        finally:
+            metrics.requests.labels(path, status).inc()
 
     async def predict(request: Request) -> Response:
         start = time.perf_counter()
@@ -120,8 +131,7 @@ def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = 
         except Refused as e:
             return Response(pydantic_core.to_json(e.body()), e.status, media_type=JSON)
         except InputError as e:
-            problems = [{"rule": f"{p.place}: {p.text}"} for p in e.problems]
-            return Response(pydantic_core.to_json({"detail": problems}), 422, media_type=JSON)
+            return Response(pydantic_core.to_json({"detail": [_told(p) for p in e.problems]}), 422, media_type=JSON)
         finally:
             metrics.working.dec()
             metrics.seconds.labels("/predict").observe(time.perf_counter() - start)

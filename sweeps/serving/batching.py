@@ -6,9 +6,11 @@ No request waits for others to come: a batch is what is there when the model is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 Asked = TypeVar("Asked")
@@ -26,12 +28,16 @@ class Batcher(Generic[Asked]):
     def __init__(self, answer: Callable[[list[Asked]], list[Any]], size: Callable[[Asked], int], most: int = 4096):
         self.answer, self.size, self.most = answer, size, most
         self.waiting: deque[tuple[Asked, asyncio.Future[Any]]] = deque()
-        self.thread = ThreadPoolExecutor(1, "model")
         self.works = False
+        self._batches: queue.SimpleQueue = queue.SimpleQueue()
+        # A daemon, so that a model that never answers does not keep the process
+        self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     async def ask(self, request: Asked) -> Any:
         """The answer to a request; raises what it raised."""
         loop = asyncio.get_running_loop()
+        if self.thread.ident is None:
+            self.thread.start()
         future: asyncio.Future[Any] = loop.create_future()
         self.waiting.append((request, future))
         if not self.works:
@@ -40,17 +46,24 @@ class Batcher(Generic[Asked]):
         return await future
 
     def _next(self) -> None:
-        """Take what waits to the model."""
+        """Take what waits to the model, but for what nobody waits for."""
+        while self.waiting and self.waiting[0][1].cancelled():
+            self.waiting.popleft()
         if not self.waiting:
             self.works = False
             return
-        batch = take(self.waiting, self.size, self.most)
-        loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self.thread, self._answers, [request for request, _ in batch])
-        done.add_done_callback(lambda ended: self._tell([future for _, future in batch], ended))
+        self._batches.put((asyncio.get_running_loop(), take(self.waiting, self.size, self.most)))
 
-    def _tell(self, futures: list[asyncio.Future[Any]], ended: asyncio.Future[list[Any]]) -> None:
-        for future, answer in zip(futures, ended.result(), strict=True):
+    def _work(self) -> None:
+        """The thread: answer what the model is given."""
+        while (given := self._batches.get()) is not None:
+            loop, batch = given
+            answers = self._answers([request for request, _ in batch])
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._tell, [future for _, future in batch], answers)
+
+    def _tell(self, futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
+        for future, answer in zip(futures, answers, strict=True):
             if future.cancelled():
                 continue
             if isinstance(answer, BaseException):
@@ -67,9 +80,11 @@ class Batcher(Generic[Asked]):
                 return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
 
-    def close(self) -> None:
-        """End the thread when it has answered."""
-        self.thread.shutdown()
+    def close(self, timeout: float = 1.0) -> None:
+        """End the thread when it has answered; wait for it so many seconds."""
+        self._batches.put(None)
+        if self.thread.ident is not None:
+            self.thread.join(timeout)
 
 
 def take(waiting: deque[tuple[Asked, Any]], size: Callable[[Asked], int], most: int) -> list[tuple[Asked, Any]]:

@@ -204,7 +204,7 @@ _TAKES: dict[str, Any] = {
 
 def short(value: Any) -> str:
     """A value as JSON, cut to what a message has room for."""
-    text = pydantic_core.to_json(value).decode()
+    text = pydantic_core.to_json(value, fallback=str).decode()
     return text if len(text) <= 60 else text[:59] + "…"
 
 

@@ -41,8 +41,8 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], max_by
         server = uvicorn.Server(config)
         real = listener.getsockname()[1]
         say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
-        # uvicorn, when it has drained, raises the signal again that ended it: that is how it should end, so nothing more happens
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        # One that comes before uvicorn listens for it ends it as well. When it has drained, uvicorn raises the signal again that ended it
+        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
 

@@ -11,9 +11,6 @@ from typing import Any
 
 from sweeps.errors import InputError, Problem, SweepsError
 
-ARTIFACT = "bundle"
-REFITTED = "bundle-refit"  # beside the other of the same trial, which a version may have
-
 
 @dataclass(frozen=True)
 class Score:
@@ -48,11 +45,14 @@ def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
     return better, compared if better else f"{compared}: no better"
 
 
-def register(bundle: Path, made: dict[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool) -> list[str]:
+def register(
+    bundle: Path, digest: str, made: dict[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
+) -> list[str]:
     """Make a bundle a version of a registered model, an artifact of its trial's run.
 
     Args:
         bundle: its folder.
+        digest: the SHA-256 of its manifest.
         made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; `refit` where it is one.
         uri: MLflow's.
         parent: the sweep's run.
@@ -74,7 +74,7 @@ def register(bundle: Path, made: dict[str, Any], uri: str, parent: str, name: st
 
     try:
         client = MlflowClient(uri)
-        return _register(client, bundle, made, parent, name, alias, force)
+        return _register(client, bundle, digest, made, parent, name, alias, force)
     except RestException as e:
         raise InputError(Problem("--register", f"MLflow at {uri} refuses it: {_line(e)}")) from e
     except MlflowException as e:
@@ -85,7 +85,9 @@ def _line(e: Exception) -> str:
     return (str(e).splitlines() or [type(e).__name__])[0]
 
 
-def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name: str, alias: str | None, force: bool) -> list[str]:
+def _register(
+    client: Any, bundle: Path, digest: str, made: dict[str, Any], parent: str, name: str, alias: str | None, force: bool
+) -> list[str]:
     new = score_of(made)
     experiment = client.get_run(parent).info.experiment_id
     mine = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
@@ -93,11 +95,12 @@ def _register(client: Any, bundle: Path, made: dict[str, Any], parent: str, name
     if not runs:
         raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
     run = runs[0]
-    artifact = REFITTED if "refit" in made else ARTIFACT
+    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial has other files, and a version of its own that needs them
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    tags |= {"sweeps.manifest_sha256": digest}
     tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
     source = f"{run.info.artifact_uri}/{artifact}"
     version = client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=None).version

@@ -84,6 +84,20 @@ def linked(name: str) -> Tampered:
     return Tampered(f"`{name}` is a link to the same bytes elsewhere", do)
 
 
+def piped(name: str) -> Tampered:
+    def do(bundle: Path) -> None:
+        (bundle / name).unlink()
+        os.mkfifo(bundle / name)
+
+    return Tampered(f"`{name}` is a pipe, which nobody writes to", do)
+
+
+def bytecode(bundle: Path) -> None:
+    (bundle / "code/__pycache__").unlink()
+    (bundle / "code/__pycache__").mkdir()
+    (bundle / "code/__pycache__/sweeps_bundle.cpython-311.pyc").write_bytes(b"no bytecode")
+
+
 def without_entry(bundle: Path) -> None:
     import json
 
@@ -127,6 +141,9 @@ CASES = (
     more(".notes", b"mine"),
     swap("data/sweep/check.npy", "data/sweep/check.parquet"),
     linked(MODEL),
+    linked("manifest.json"),
+    piped("data/sweep/check.parquet"),
+    Tampered("`code/__pycache__`, an empty file, is a folder with bytecode", bytecode),
     Tampered("`data/sweep/check.npy` struck off the manifest, and gone", without_entry),
 )
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.bundle.columns import conform, describe
+from sweeps.bundle.columns import Wrong, conform, describe
 from sweeps.errors import InputError
 
 RAW = pd.DataFrame(
@@ -89,9 +91,10 @@ def test_integers_survive_a_csv_file(values):
 
 
 def test_dates_in_a_column_of_numbers_are_refused():
-    for dates in (pd.to_datetime(["2020-01-01"] * 3), pd.to_timedelta([1, 2, 3], "h")):
-        with pytest.raises(InputError, match=r"column `real` holds dates .*, but must hold numbers"):
+    for dates in (pd.to_datetime([None, "2020-01-01", None]), pd.to_timedelta([None, 2, 3], "h"), [None, datetime.date(2020, 1, 1), 2]):
+        with pytest.raises(InputError, match=r"column `real` holds (Timestamp|Timedelta|datetime).* in row 2, but must hold numbers"):
             conform(RAW.assign(real=dates), COLUMNS)
+    assert conform(RAW.assign(real=pd.to_datetime([None] * 3)), COLUMNS)["real"].isna().all()
 
 
 def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zone():
@@ -99,8 +102,23 @@ def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zon
     said = pd.DataFrame({"at": ["2020-01-01T00:00:00+01:00", "2020-07-01T00:00:00+02:00"]})
     assert conform(said, columns)["at"].tolist() == [pd.Timestamp("2019-12-31T23:00Z"), pd.Timestamp("2020-06-30T22:00Z")]
     naive = describe(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}))
-    with pytest.raises(InputError, match="column `at` must hold dates as in training"):
+    with pytest.raises(InputError, match=r"column `at` holds '2020-01-01T00:00:00\+01:00' in row 1, but must hold dates as in training"):
         conform(said, naive)
+    with pytest.raises(InputError, match=r"column `at` holds '2020-07-01T00:00:00Z' in row 3, but must hold dates as in training"):
+        conform(pd.DataFrame({"at": ["2020-01-01", "2020-01-02", "2020-07-01T00:00:00Z", "2020-01-03"]}), naive)
+
+
+def test_what_objects_are_decides_not_that_they_are_objects():
+    told = {"flag": [True, None, False], "list": [[1], [2], None], "mixed": [True, "a", 1], "empty": [None] * 3, "text": ["a", None, "b"]}
+    types = {c.name: c.type for c in describe(pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in told.items()}))}
+    assert types == {"flag": "boolean", "list": "any", "mixed": "any", "empty": "any", "text": "string"}
+
+
+def test_of_a_wrong_value_one_can_tell_the_column_the_rule_and_the_row():
+    with pytest.raises(InputError) as e:
+        conform(RAW.assign(whole=["1", "two", "3"]), COLUMNS)
+    assert e.value.problems == (Wrong.at("whole", "must hold numbers", 1, "two"),)
+    assert str(e.value.problems[0].after(50_000)) == "input: column `whole` holds 'two' in row 50002, but must hold numbers"
 
 
 def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():

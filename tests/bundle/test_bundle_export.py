@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import made
 import mlflow.pyfunc
@@ -15,6 +17,7 @@ import pytest
 from sweeps import exporting
 from sweeps.bundle import copy_checkpoint, export, load_bundle
 from sweeps.errors import BundleError, InputError
+from sweeps.trial import Checkpoint, Result, State
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 
@@ -43,16 +46,33 @@ def test_answers_as_in_training_by_mlflow_and_without(bundle):
 def test_nothing_but_the_bundle_is_left(bundle):
     path, _ = bundle
     assert os.listdir(path.parent) == ["bundle"]
-    assert not list(path.rglob("__pycache__"))
+    assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], "a file that keeps bytecode out"
 
 
 def test_one_that_lies_there_is_taken_again_if_it_is_whole_and_of_the_same_kind(bundle, tmp_path):
     path, _ = bundle
     again = tmp_path / "0001"
     shutil.copytree(path, again)
-    assert exporting._whole(again, refit=False) and not exporting._whole(again, refit=True)
+    made = load_bundle(again).manifest.made
+    saved = Checkpoint("", 1, made.get("best_step"))
+    result = Result(State.COMPLETE, made.get("value"), checkpoint=saved)
+    assert exporting._whole(again, False, result) and not exporting._whole(again, True, result)
+    assert not exporting._whole(again, False, replace(result, value=-1.0)), "it went on since"
+    assert not exporting._whole(again, False, replace(result, checkpoint=replace(saved, best_step=7)))
     (again / "MLmodel").write_text("changed")
-    assert not exporting._whole(again, refit=False) and not exporting._whole(tmp_path / "none", refit=False)
+    assert not exporting._whole(again, False, result) and not exporting._whole(tmp_path / "none", False, result)
+
+
+def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(bundle, tmp_path, monkeypatch):
+    path, _ = bundle
+    other = tmp_path / "helper_shared.py"
+    shutil.copy(path / "code" / "helper_shared.py", other)
+    monkeypatch.setitem(sys.modules, "helper_shared", SimpleNamespace(__file__=str(other)))
+    load_bundle(path)
+    other.write_text(other.read_text() + "\n# another version\n")
+    said = r"code/helper_shared\.py cannot be used: this process has imported another one, .*; load the bundle in a process of its own"
+    with pytest.raises(BundleError, match=said):
+        load_bundle(path)
 
 
 def test_the_manifest(bundle):
@@ -74,7 +94,7 @@ def test_the_manifest(bundle):
 def test_ships_the_users_modules_and_those_they_import(bundle):
     path, _ = bundle
     shipped = os.listdir(path / "code")
-    assert set(shipped) == {"model_shared.py", "helper_shared.py", "prep_shared.py", "_sweeps", "sweeps_bundle.py"}
+    assert set(shipped) == {"model_shared.py", "helper_shared.py", "prep_shared.py", "_sweeps", "sweeps_bundle.py", "__pycache__"}
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
     assert {"bundle/model.py", "data/fitted.py", "errors.py"} <= ours
@@ -88,16 +108,12 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
 def test_mlflows_view(bundle):
     path, _ = bundle
     model = mlflow.pyfunc.load_model(str(path))
-    assert [str(t) for t in model.metadata.get_input_schema().input_types()] == [
-        "Any",
-        "DataType.string",
-        "Any",
-        "DataType.boolean",
-    ]
+    assert {str(t) for t in model.metadata.get_input_schema().input_types()} == {"Any"}
     assert model.metadata.get_output_schema().input_names() == ["prediction", "probability_no", "probability_yes"]
     assert len(model.input_example) == 5
     odd = made.raw().assign(rooms=[1, np.nan, 3, 4, 5, 6])
-    assert model.predict(odd)["probability_yes"].notna().all()
+    for frame in (odd, made.raw().assign(garden=[1, 0, 1, 0, 1, 1]), made.raw().assign(city=range(6))):
+        pd.testing.assert_frame_equal(model.predict(frame), load_bundle(path).predict(frame))
 
 
 def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.bundle import export, predict, predict_file
+from sweeps.bundle import export, load_bundle, predict, predict_file
 from sweeps.errors import InputError
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(bundle, tmp_path):
     cases = {
         "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
         "missing.csv": (None, r"missing\.csv: there is no such file"),
-        "empty.csv": (b"", r"empty\.csv: is empty: there is not even a header"),
+        "empty.csv": (b"", r"empty\.csv: cannot be read: it is empty"),
         "binary.csv": (b"\xff\xfe\x00\x01", r"binary\.csv: cannot be read"),
         "text.parquet": (b"no parquet at all", r"text\.parquet: cannot be read"),
         "text.csv.gz": (b"no gzip", r"text\.csv\.gz: cannot be read"),
@@ -114,6 +114,36 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
     assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == ["out.csv", "rows.csv"]
 
 
+def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
+    """By the same reader: pandas' own rounds some numbers otherwise."""
+    path, kept = bundle
+    hard = ["0.1", "2.2250738585072014e-308", "9007199254740993", "179.6988531357624", "+5", " 7.25"]
+    rows = kept["raw"].assign(area=hard)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    got = predict_file(path, tmp_path / "rows.csv")
+    expected = load_bundle(path).predict(kept["raw"].assign(area=[float(text) for text in hard]))
+    np.testing.assert_array_equal(got["probability_yes"], expected["probability_yes"])
+
+
+def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "CHUNK", 2)
+    path, kept = bundle
+    rows = kept["raw"].astype({"rooms": object})
+    rows.loc[4, "rooms"] = "many"
+    for name, write in {"rows.csv": rows.to_csv, "rows.parquet": rows.astype({"rooms": str}).to_parquet}.items():
+        write(tmp_path / name, index=False)
+        with pytest.raises(InputError, match="column `rooms` holds 'many' in row 5, but must hold numbers"):
+            predict_file(path, tmp_path / name, tmp_path / "out.csv")
+
+
+def test_a_target_that_is_a_folder_is_refused(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "out.csv").mkdir()
+    with pytest.raises(InputError, match=r"out\.csv: is a folder"):
+        predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
+
+
 def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path, local_ray):
     path, kept = bundle
     rng = np.random.default_rng(0)
@@ -123,6 +153,11 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
     seen: list[int] = []
     predict_file(path, tmp_path / "rows.parquet", tmp_path / "two.csv", seen.append, workers=1 + 1)
     assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes() and seen[-1] == 240
+    with pytest.raises(InputError, match="column `rooms` holds 'many' in row 202, but must hold numbers"):
+        odd = rows.assign(rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])])
+        odd.to_parquet(tmp_path / "odd.parquet", row_group_size=50)
+        predict_file(path, tmp_path / "odd.parquet", tmp_path / "out.csv", workers=2)
+    assert not (tmp_path / "out.csv").exists()
     with pytest.raises(InputError, match="column `city` is missing"):
         rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
         predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)

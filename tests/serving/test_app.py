@@ -157,6 +157,32 @@ def test_a_preprocessor_that_refuses_is_422():
     assert send(make_app(served.bundle(Picky())), "/predict", [GOOD]) == (422, {"detail": [{"rule": "rows: too odd"}]})
 
 
+@pytest.mark.parametrize("error", [ValueError("too odd\n(see there)"), ZeroDivisionError("too odd"), KeyError("too odd")])
+def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both_are_counted(error):
+    class Picky(served.Model):
+        def predict(self, frame):
+            if frame["built"].isna().any():
+                raise MemoryError
+            raise error
+
+    app = make_app(served.bundle(Picky()))
+    said = f"rows: the model cannot answer these: {type(error).__name__}: {str(error).splitlines()[0]}"
+    assert send(app, "/predict", [GOOD]) == (422, {"detail": [{"rule": said}]})
+    with pytest.raises(MemoryError):
+        send(app, "/predict", [GOOD | {"built": None}])
+    told = send(app, "/metrics", method="GET")[1]
+    for status in (422, 500):
+        assert f'sweeps_requests_total{{path="/predict",status="{status}"}} 1.0' in told
+
+
+def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_and_row():
+    app = make_app(served.bundle())
+    offset = "1990-05-01T12:00:00+02:00"
+    rule = "must hold dates as in training (datetime64[us])"
+    refused = {"field": "built", "row": 1, "rule": rule, "value": f'"{offset}"'}
+    assert send(app, "/predict", [GOOD, GOOD | {"built": offset}]) == (422, {"detail": [refused]})
+
+
 COLUMNS = columns.describe(served.raw())
 DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 JSON = st.recursive(

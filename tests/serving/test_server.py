@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import signal
 import socket
 import threading
@@ -23,6 +25,14 @@ def bundle(tmp_path_factory):
         yield found
 
 
+def deaf(url: str) -> bool:
+    """Whether nobody listens there."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as s:
+        s.settimeout(1)
+        return s.connect_ex((host, int(port))) != 0
+
+
 def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monkeypatch):
     path, kept = bundle
     begun, go = tmp_path / "begun", tmp_path / "go"
@@ -41,19 +51,34 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
     asking.start()
     wait_until(begun.exists, 20, "the model to work")
     process.send_signal(signal.SIGTERM)
-    host, port = url.removeprefix("http://").split(":")
-
-    def deaf() -> bool:
-        with socket.socket() as s:
-            s.settimeout(1)
-            return s.connect_ex((host, int(port))) != 0
-
-    wait_until(deaf, 20, "the server to take no more")
+    wait_until(lambda: deaf(url), 20, "the server to take no more")
     assert asking.is_alive() and process.poll() is None
     go.touch()
     asking.join(20)
     assert len(slow[0]) == 3
     assert process.wait(20) == 0
+
+
+def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, monkeypatch):
+    path, kept = bundle
+    begun = tmp_path / "begun"
+    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
+    monkeypatch.setenv("SWEEPS_TEST_GO", str(tmp_path / "never"))
+    process, url = started(path)
+
+    def ask() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            post(url, rows(kept["raw"].iloc[:3]))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(begun.exists, 20, "the model to work")
+    process.send_signal(signal.SIGTERM)
+    wait_until(lambda: deaf(url), 20, "the server to take no more")
+    process.send_signal(signal.SIGINT)  # a second signal waits for nothing that is in flight
+    process.wait(20)
+    asking.join(20)
+    assert not asking.is_alive()
 
 
 def test_what_cannot_be_served_is_one_line(bundle, tmp_path):

@@ -50,10 +50,11 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     child = client.create_run(experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}).info.run_id
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
     bundle = export(tmp_path / "bundle", **kept)
+    digest = (bundle / "manifest.sha256").read_text().split()[0]
 
     def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002", **more: object) -> list[str]:
         facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value, **more}
-        return register(bundle, facts, uri, parent, "houses", alias, force)
+        return register(bundle, digest, facts, uri, parent, "houses", alias, force)
 
     def holder() -> str:
         return str(client.get_model_version_by_alias("houses", "champion").version)
@@ -65,6 +66,8 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     assert registered(0.1, alias=None) == [f"registered houses version 5, of run {child}"] and holder() == "4"
     version = client.get_model_version("houses", "4")
     assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
+    assert version.tags["sweeps.manifest_sha256"] == digest
+    digest = "0" * 64  # of another bundle of the same trial
     registered(0.4, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
     again = client.get_model_version("houses", "6")
     assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, "the earlier version keeps its files"

@@ -1,0 +1,25 @@
+"""What a bundle ships of a user's modules."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.bundle.needs import needs
+
+
+@pytest.mark.parametrize(
+    ("files", "module", "shipped"),
+    [
+        (["alone.py"], "alone", "alone.py"),
+        (["pack/__init__.py", "pack/model.py"], "pack.model", "pack"),
+        (["spaced/model.py"], "spaced.model", "spaced"),  # a namespace: no `__init__.py`
+        (["spaced/inner/model.py", "spaced/inner/__init__.py"], "spaced.inner", "spaced"),
+        (["spaced/inner/model.py", "spaced/other.py"], "spaced.inner.model", "spaced"),
+    ],
+)
+def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipped, tmp_path):
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("import json\n")
+    found = needs([module], [tmp_path])
+    assert found.local == {shipped: tmp_path / shipped} and not found.packages
