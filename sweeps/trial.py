@@ -29,7 +29,6 @@ class Verdict(enum.Enum):
 
     CONTINUE = "CONTINUE"
     STOP = "STOP"
-    PAUSE = "PAUSE"
 
 
 class State(enum.Enum):

@@ -67,6 +67,19 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     assert not (sweep / "exports").exists()
 
 
+def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
+    sweep = made(tmp_path, "{metric: loss, goal: minimize}")
+    shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000001")  # as retention may
+    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2"], prog_name="sweeps")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0002", "0001")], "the best first"
+    assert len(exporting.export(sweep, top=9, output=tmp_path / "all")) == 4
+    for trial in ("0001", "0002", "0003", "0004"):
+        shutil.rmtree(sweep / "trials" / trial)
+    with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and a checkpoint"):
+        exporting.export(sweep, top=1)
+
+
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):

@@ -98,6 +98,34 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
 
 
+def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quickstart):
+    from mlflow.tracking import MlflowClient
+
+    _, result, _ = quickstart
+    shown = json.loads(command("show", result["dir"], "--json").communicate(timeout=60)[0])["all"]
+    worse = next(t["trial"] for t in shown if t["state"] == "COMPLETE" and t["trial"] != result["best"]["trial"])
+
+    def exported(*options: str) -> tuple[Path, list[str]]:
+        process = command("export", result["dir"], "--register", "tumours", "--alias", "champion", *options)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        return Path(out.strip()), err.splitlines()
+
+    first, said = exported()
+    digest = (first / "manifest.sha256").read_text().split()[0]
+    assert first == Path(result["dir"], "exports", result["best"]["trial"]) and said[0] == f"SHA-256 of its manifest: {digest}"
+    assert said[1].startswith("registered tumours version 1, of run ") and said[2] == "alias champion is set to version 1"
+    _, said = exported("--trial", worse)
+    assert said[2].startswith("alias champion stays at version 1: valid-logloss ") and said[2].endswith("no better; --force moves it")
+    assert exported()[0] == first, "what lies there is taken again"
+    assert exported("--trial", worse, "--force")[1][2] == "alias champion moves from version 1 to 4: --force"
+    client = MlflowClient(result["mlflow"]["tracking_uri"])
+    champion, was = client.get_model_version_by_alias("tumours", "champion"), client.get_model_version("tumours", "1")
+    assert (champion.tags["sweeps.trial"], was.tags["sweeps.trial"]) == (worse, result["best"]["trial"])
+    assert was.tags["sweeps.manifest_sha256"] == digest
+    assert client.get_run(champion.run_id).data.tags["sweeps.trial"] == worse
+
+
 def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     shutil.copytree(result["dir"], tmp_path / "moved")

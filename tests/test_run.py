@@ -71,6 +71,9 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         ["COMPLETE"] * after.trials["completed"] + ["PRUNED"] * after.trials["pruned"]
     )
     assert "nothing was left to do" in sweeps.resume(before.dir, tracking_uri=uri).notes[-1]
+    (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
+    mended = sweeps.resume(before.dir, tracking_uri=uri)
+    assert (mended.trials, mended.best, mended.reason) == (before.trials, before.best, before.reason)
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):

@@ -66,6 +66,14 @@ def no_checkpoint(config):
         ray.train.report({"loss": config["x"] + 1 / step})
 
 
+def sized(config):
+    """Two things to be small, of which the one falls as the other grows."""
+    import ray.train
+
+    for step in range(1, 6):
+        ray.train.report({"loss": config["x"] + 1 / step, "size": 1 - config["x"]})
+
+
 def broken(config):
     raise ZeroDivisionError("the user's own mistake")
 

@@ -15,12 +15,10 @@ from statistics import NormalDist
 from typing import Any
 
 from sweeps.space import Dimension
-from sweeps.space.domains import multiple
+from sweeps.space.domains import EDGES, multiple
 
 # By one of these a number is multiplied.
 FACTORS = (0.8, 1.2)
-# The quantiles that a normal distribution is sampled by, see `sampler.distribution_of`.
-_EDGES = (1e-9, 1 - 1e-9)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def drawn(dimension: Dimension, draw: random.Random) -> Any:
     if dimension.options:
         return draw.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
-        return draw.uniform(*_EDGES)
+        return draw.uniform(*EDGES)
     low, high = dimension.lower, dimension.highest
     if dimension.is_log:
         value: float = math.exp(draw.uniform(math.log(low), math.log(high)))
@@ -121,7 +119,7 @@ def drawn(dimension: Dimension, draw: random.Random) -> Any:
 def _key(dimension: Dimension, value: Any) -> Any:
     """The key of a value, within the bounds."""
     if dimension.mean is not None and dimension.sd is not None:
-        low, high = _EDGES
+        low, high = EDGES
         return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
     assert dimension.lower is not None and dimension.highest is not None
     kept = min(max(value, dimension.lower), dimension.highest)

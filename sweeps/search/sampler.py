@@ -20,6 +20,7 @@ from sweeps.search.samplers.plain import Plain
 from sweeps.search.samplers.together import ByConfiguration
 from sweeps.search.samplers.tpe import Tpe
 from sweeps.space import Dimension
+from sweeps.space.domains import EDGES
 from sweeps.space.keys import Repeats
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
         case "qlograndint":
             return IntDistribution(d.lower, d.highest, log=True)
         case "randn" | "qrandn":
-            return FloatDistribution(1e-9, 1 - 1e-9)
+            return FloatDistribution(*EDGES)
     raise ValueError(f"{d.name}: no distribution for {d.kind}")
 
 

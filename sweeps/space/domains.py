@@ -21,6 +21,7 @@ Key = None | bool | int | float | str
 Number = int | float
 
 INT_LIMIT = 2**63 - 1  # NumPy and the study hold 64 bits
+EDGES = (1e-9, 1 - 1e-9)  # the quantiles between which a normal distribution is sampled
 _OPEN = 2.0**-53  # the normal distribution has no quantile at 0 and 1
 
 

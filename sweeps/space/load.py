@@ -33,13 +33,11 @@ from sweeps.space.templates import dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints", "space")
-SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 # Of the data of a sweep: each is looked at before it runs.
 MAX_VARIANTS = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
-_REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
 def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | None = None) -> Space:

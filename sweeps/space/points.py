@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.errors import nearest
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import Dimension, multiple
+from sweeps.space.domains import EDGES, Dimension, multiple
 from sweeps.space.keys import InitialPoint
 from sweeps.space.nodes import Node, meant
 from sweeps.space.templates import Template, surroundings
@@ -118,5 +118,5 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
     if dim.q is not None and multiple(value, dim.q) != value:
         raise Refused(f"must be a multiple of {dim.q:g}")
     if dim.mean is not None and dim.sd is not None:
-        return min(max(NormalDist(dim.mean, dim.sd).cdf(value), 1e-9), 1 - 1e-9), float(value)
+        return min(max(NormalDist(dim.mean, dim.sd).cdf(value), EDGES[0]), EDGES[1]), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.keys import Checkpoints, Constraint, Limits, Objective, Repeats, Scheduler, Search
 from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.when import COMPARISON
 
 # Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
 ALWAYS = COSTS
@@ -79,8 +79,6 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "pbt": {"quantile_fraction": 0.25, "resample_probability": 0.25},
 }
 
-_COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
-
 
 class Searching:
     """Reads these sections.
@@ -124,7 +122,7 @@ class Searching:
             return ()
         found = []
         for metric, child in node.value.items():
-            match = _COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
+            match = COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
             bound = scalar(match[2]) if match else None
             if not isinstance(metric, str) or not metric:
                 self.problems.add(node.keys[metric], f"constraints.{metric}", "a metric's name must be text")

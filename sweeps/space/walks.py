@@ -11,12 +11,11 @@ from typing import Any
 
 from sweeps.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import BRANCHING, Dimension, multiple
+from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple
 from sweeps.space.templates import Template, children, dimensions, fill, surroundings
 
 MAX_CELLS = 100_000
 MAX_SHAPES = 10_000
-_EDGE = 1e-9  # of the quantiles between which a normal distribution is looked at
 
 
 # ---- cells
@@ -138,7 +137,7 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
     """
     if dim.mean is not None and dim.sd is not None:
         spread = NormalDist(dim.mean, dim.sd)
-        lower, upper = spread.inv_cdf(_EDGE), spread.inv_cdf(1 - _EDGE)
+        lower, upper = (spread.inv_cdf(edge) for edge in EDGES)
     else:
         assert dim.lower is not None and dim.highest is not None
         lower, upper = dim.lower, dim.highest
@@ -152,7 +151,7 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 
 def _quantile(dim: Dimension, value: float) -> float:
     assert dim.mean is not None and dim.sd is not None
-    return min(max(NormalDist(dim.mean, dim.sd).cdf(value), _EDGE), 1 - _EDGE)
+    return min(max(NormalDist(dim.mean, dim.sd).cdf(value), EDGES[0]), EDGES[1])
 
 
 # ---- what can be met

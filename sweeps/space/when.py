@@ -15,7 +15,7 @@ from sweeps.space.steps import NONE
 from sweeps.space.walks import possible, unmet
 
 FORM = "`when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}"
-_COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
+COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
@@ -51,7 +51,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
     """A comparison such as `> 3`; None for what is none."""
     if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
         return None
-    if found := _COMPARISON.match(node.value.strip()):
+    if found := COMPARISON.match(node.value.strip()):
         try:
             number = scalar(found[2])
         except ValueError:

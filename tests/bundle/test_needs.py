@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.bundle.needs import needs
+from sweeps.bundle.needs import needs, pins
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,8 @@ def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipp
         (tmp_path / name).write_text("import json\n")
     found = needs([module], [tmp_path])
     assert found.local == {shipped: tmp_path / shipped} and not found.packages
+
+
+def test_a_step_of_rays_needs_its_data_library():
+    pinned = {pin.partition("==")[0] for pin in pins(["ray", "sklearn", "no_such_package"])}
+    assert {"ray[data]", "scikit-learn", "mlflow"} <= pinned and not {"ray", "no_such_package", "torch", "xgboost"} & pinned

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -100,6 +101,17 @@ def hangs(config):
     ray.train.report({"loss": 1.0})
     if config["how"] == "everywhere" or (config["how"] == "on rank 1" and rank == 1):
         wait_for_ever()
+
+
+def dies_late_and_hangs(config):
+    """Takes most of its time before its process dies; on the next gang it hangs."""
+    import ray.train
+
+    ray.train.report({"loss": 1.0})
+    if _first_time(config):
+        time.sleep(2.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    wait_for_ever()
 
 
 def reports_unequally(config):

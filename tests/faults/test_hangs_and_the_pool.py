@@ -38,6 +38,18 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_says_where_it_stood(cl
         driving.close()
 
 
+def test_the_time_of_an_attempt_that_was_lost_counts_and_the_next_says_in_time_where_it_stood(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path)
+    try:
+        t = trial(0, {"latch": str(tmp_path)}, 1, "none")
+        driving.start(t)
+        progress, _ = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.FAIL, 2) and "its log has the stack of every thread" in progress.error
+        assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
+    finally:
+        driving.close()
+
+
 def pool_of(driver: psutil.Process) -> psutil.Process | None:
     for process in driver.children(recursive=True):
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution
 
 from sweeps.search.sampler import distribution_of, seed_of, suggest
-from sweeps.search.samplers.tpe import CellEstimator
 from sweeps.search.study import Ledger
 from sweeps.trial import State
 from tests.search.test_study import reports
@@ -64,11 +62,3 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
 def test_seeds_differ_by_trial_and_purpose():
     seeds = {seed_of(s, n, p) for s in range(3) for n in range(50) for p in ("trial", "sampler")}
     assert len(seeds) == 300 and all(0 <= s < 2**32 for s in seeds)
-
-
-def test_optuna_still_has_the_private_parts_we_use():
-    space = {"x": optuna.distributions.FloatDistribution(0, 1), "p": CategoricalDistribution(["a", "b"])}
-    estimator = CellEstimator({"x": [0.1] * 10 + [0.9] * 10, "p": [0] * 10 + [1] * 10}, space, {"p": "a"})
-    drawn = estimator.sample(np.random.RandomState(0), 200)
-    assert set(drawn["p"]) == {0} and np.isfinite(estimator.log_pdf(drawn)).all()
-    assert np.mean(drawn["x"] < 0.5) > 0.6, "the kernel of the cell counts for more"

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,10 +39,17 @@ def folder_in(space, folder: Path, url: str) -> Path:
     return folder
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "asha": {"max_trials": 6},
+    "repeats": {"max_trials": 3, "scheduler": "{name: none, max_t: 9}", "extra": "repeats: 2"},
+}
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, told, tmp_path):
-    space = make_space(BODY, max_trials=6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, told, tmp_path, kind):
+    space = make_space(BODY, **KINDS[kind])
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)

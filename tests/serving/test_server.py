@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import urllib.error
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +80,16 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     process.wait(20)
     asking.join(20)
     assert not asking.is_alive()
+
+
+def test_a_server_goes_without_ray_and_without_what_trains(bundle):
+    path, kept = bundle
+    process, url = started(path)
+    post(url, rows(kept["raw"]))
+    mapped = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "/pandas/" in mapped and not [name for name in ("ray", "torch", "xgboost") if f"/{name}/" in mapped]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
 
 
 def test_what_cannot_be_served_is_one_line(bundle, tmp_path):

@@ -1,4 +1,4 @@
-"""TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018) with Optuna's Parzen estimators, a rung and a cell at a time.
+"""TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018), a rung and a cell at a time.
 
 Under a scheduler values at different steps do not compare: the model is made of the highest rung that enough trials came to. Mixed over
 rungs, as the usual pairings do, it loses to random configurations.
@@ -17,13 +17,11 @@ from typing import Any
 
 import numpy as np
 from optuna import Study
-from optuna.distributions import BaseDistribution
-from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator, _ParzenEstimatorParameters
-from optuna.samplers._tpe.probability_distributions import _BatchedCategoricalDistributions, _MixtureOfProductDistribution
-from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective, default_weights
+from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
+from sweeps.search.samplers.mixture import Axes, Mixture, neighbours
 
 # Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
 KERNELS = 128
@@ -33,30 +31,6 @@ GOOD, MOST_GOOD = 0.25, 25
 # The part of the suggestions that is random all the same, as in BOHB: a model that has settled on the wrong option of a choice never
 # tries another.
 RANDOM = 0.1
-
-
-class CellEstimator(_ParzenEstimator):
-    """A Parzen estimator of the dimensions given the cell. Optuna's own class is private; tests/search/test_sampler.py watches it.
-
-    Args:
-        observations: values by dimension, as Optuna calculates with them.
-        space: the dimensions.
-        cell: values of some of them, which are fixed.
-    """
-
-    def __init__(self, observations: Mapping[str, Sequence[float]], space: dict[str, BaseDistribution], cell: Mapping[str, Any]) -> None:
-        arrays = {name: np.asarray(values) for name, values in observations.items()}
-        super().__init__(arrays, space, _ParzenEstimatorParameters(1.0, True, False, default_weights, True))
-        mixture = self._mixture_distribution
-        weights, distributions = mixture.weights.copy(), list[Any](mixture.distributions)
-        for i, (name, distribution) in enumerate(space.items()):
-            if name in cell:
-                choice = int(distribution.to_internal_repr(cell[name]))
-                weights *= distributions[i].weights[:, choice]
-                fixed = np.zeros_like(distributions[i].weights)
-                fixed[:, choice] = 1.0
-                distributions[i] = _BatchedCategoricalDistributions(weights=fixed)
-        self._mixture_distribution = _MixtureOfProductDistribution(weights=weights / weights.sum(), distributions=distributions)
 
 
 class Tpe:
@@ -92,11 +66,13 @@ class Tpe:
             space = {name: distribution for name, distribution in group.items() if not distribution.single()}
             if not set(space) - set(cell):
                 continue
-            below, above = (CellEstimator(internal(trials, space), space, cell) for trials in (good, rest))
+            axes = Axes(space)
+            below, above = (_density(axes, trials, cell) for trials in (good, rest))
             drawn = below.sample(rng, self.candidates)
             gain = below.log_pdf(drawn) - above.log_pdf(drawn)
             for i in np.argsort(-gain, kind="stable"):
-                chosen = {name: space[name].to_external_repr(drawn[name][i].item()) for name in space if name not in cell}
+                values = dict(zip(space, drawn[i].tolist(), strict=True))
+                chosen = {name: space[name].to_external_repr(value) for name, value in values.items() if name not in cell}
                 point = point_of({**cell, **chosen}, group)
                 if len(groups) > 1 or not (point in history.tried or point in pending):
                     found |= chosen
@@ -126,6 +102,16 @@ class Tpe:
             sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: t.number),
             sorted((*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending), key=lambda t: t.number),
         )
+
+
+def _density(axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any]) -> Mixture:
+    """What those trials of the space's dimensions are like, given the cell; the latest 25 count whole, the older the less."""
+    observed = internal(trials, axes.space)
+    values = np.column_stack([observed[name] for name in axes.names])
+    weights = np.ones(len(values))
+    weights[:-25] = np.linspace(1 / max(1, len(values)), 1.0, max(0, len(values) - 25))
+    given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
+    return Mixture(axes, values, weights, neighbours, given)
 
 
 def good_of(there: int) -> int:

@@ -1,0 +1,137 @@
+"""Parzen mixtures over the dimensions of a space: a kernel for each observation and a broad one over everything, each a product of
+truncated normals and categoricals (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization; multivariate as in BOHB, Falkner
+et al., 2018). With `neighbours` for the widths they are Optuna's multivariate TPE's, whose classes are private and twice as slow.
+
+Numbers are calculated with on [0, 1], logarithmic ones by their logarithm; of what has steps, a step's whole width counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from scipy.special import ndtr, ndtri
+
+
+class Axes:
+    """Dimensions, and the way from their values to [0, 1].
+
+    Args:
+        space: distributions by name, none of a single value.
+
+    Attributes:
+        names: of the dimensions; an array of values has a column for each, as Optuna calculates with them (the index of a category).
+    """
+
+    def __init__(self, space: Mapping[str, BaseDistribution]):
+        self.space, self.names = space, list(space)
+        every: Sequence[Any] = list(space.values())
+        self.choices = {i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)}
+        self.numbers = [i for i in range(len(every)) if i not in self.choices]
+        own = [every[i] for i in self.numbers]
+        self.step = np.array([d.step or 0.0 for d in own], dtype=float)
+        self.log = np.array([d.log for d in own], dtype=bool)
+        self.bounds = np.array([(d.low, d.high) for d in own], dtype=float).reshape(-1, 2)
+        ends = self.bounds + np.outer(self.step / 2, (-1, 1))
+        ends[self.log] = np.log(ends[self.log])
+        self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
+
+    def unit(self, values: np.ndarray) -> np.ndarray:
+        """(n, numbers) places on [0, 1] of (n, numbers) values."""
+        values = values.astype(float)
+        values[:, self.log] = np.log(values[:, self.log])
+        return (values - self.low) / self.width
+
+    def values(self, unit: np.ndarray) -> np.ndarray:
+        """(n, numbers) values, whole steps where there are steps, of places on [0, 1]."""
+        found = self.low + unit * self.width
+        found[:, self.log] = np.exp(found[:, self.log])
+        stepped = self.step > 0
+        low = self.bounds[stepped, 0]
+        found[:, stepped] = low + np.round((found[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
+        return np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
+
+
+Bandwidth = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (n, d) places and (n,) weights to (n, d) widths
+
+
+class Mixture:
+    """A density over a space, given some of its dimensions.
+
+    Args:
+        axes: the dimensions.
+        values: (n, dimensions) observations.
+        weights: (n,) of their kernels; the broad one has 1.
+        bandwidth: of the kernels.
+        cell: categories that are given, by column: a kernel counts by the probability it gives to them.
+    """
+
+    def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, bandwidth: Bandwidth, cell: Mapping[int, int]):
+        n, d = len(values), len(axes.numbers)
+        self.axes = axes
+        places = axes.unit(values[:, axes.numbers])
+        self._mean = np.vstack([places, np.full((1, d), 0.5)])
+        self._width = np.vstack([bandwidth(places, weights) if n else np.empty((0, d)), np.ones((1, d))])
+        self._from, self._to = ndtr(-self._mean / self._width), ndtr((1 - self._mean) / self._width)
+        self._mass = np.log(self._to - self._from)
+        weights = np.append(weights, 1.0)
+        self._categories: dict[int, np.ndarray] = {}
+        for i, size in axes.choices.items():
+            odds = np.full((n + 1, size), 1 / (n + 1))
+            odds[np.arange(n), values[:, i].astype(int)] += 1
+            odds /= odds.sum(axis=1, keepdims=True)
+            if i in cell:
+                weights = weights * odds[:, cell[i]]
+                odds = np.zeros_like(odds)
+                odds[:, cell[i]] = 1
+            self._categories[i] = odds
+        self._weights = weights / weights.sum()
+
+    def sample(self, rng: np.random.RandomState, size: int) -> np.ndarray:
+        """(size, dimensions) draws."""
+        which = rng.choice(len(self._weights), p=self._weights, size=size)
+        drawn = np.empty((size, len(self.axes.names)))
+        below, above = self._from[which], self._to[which]
+        z = ndtri(below + rng.rand(*below.shape) * (above - below))
+        drawn[:, self.axes.numbers] = self.axes.values(np.clip(self._mean[which] + z * self._width[which], 0, 1))
+        for i, odds in self._categories.items():
+            sums = odds[which].cumsum(axis=1)
+            drawn[:, i] = (sums[:, :-1] <= rng.rand(size, 1)).sum(axis=1)
+        return drawn
+
+    def log_pdf(self, values: np.ndarray) -> np.ndarray:
+        """(n,) logarithms of the density, up to a constant of the axes, at (n, dimensions) values."""
+        axes = self.axes
+        numbers = values[:, axes.numbers]
+        density = np.log(self._weights) - self._mass.sum(axis=1)  # (kernels,)
+        smooth = axes.step == 0
+        mean, width = self._mean[:, smooth], self._width[:, smooth]
+        z = (axes.unit(numbers)[:, None, smooth] - mean) / width
+        density = density - 0.5 * (z * z).sum(axis=2) - np.log(width).sum(axis=1)
+        if not smooth.all():
+            mean, width, half = self._mean[:, ~smooth], self._width[:, ~smooth], axes.step / 2
+            left, right = (axes.unit(numbers + side * half)[:, None, ~smooth] for side in (-1, 1))
+            share = ndtr((right - mean) / width) - ndtr((left - mean) / width)
+            density = density + np.log(np.maximum(share, 1e-300)).sum(axis=2)
+        for i, odds in self._categories.items():
+            with np.errstate(divide="ignore"):
+                density = density + np.log(odds[:, values[:, i].astype(int)]).T
+        top = density.max(axis=1)
+        return np.log(np.exp(density - top[:, None]).sum(axis=1)) + top
+
+
+def neighbours(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Widths by the distance to the farther neighbour, at least 1/(n + 2) of the range, or a hundredth: Optuna's."""
+    n = len(places)
+    order = np.argsort(places, axis=0, kind="stable")
+    inner = np.take_along_axis(places, order, axis=0)
+    edges = np.vstack([np.zeros_like(inner[:1]), inner, np.ones_like(inner[:1])])
+    gaps = np.diff(edges, axis=0)
+    wide = np.maximum(gaps[:-1], gaps[1:])
+    if n > 1:  # the ends of the range are nobody's neighbours
+        wide[0], wide[-1] = gaps[1], gaps[-2]
+    found = np.empty_like(wide)
+    np.put_along_axis(found, order, wide, axis=0)
+    return np.clip(found, 1 / min(100, n + 2), 1.0)

@@ -1,0 +1,77 @@
+"""The densities that `tpe` compares: they are densities, their samples follow them, and a cell conditions them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeps.search.samplers.mixture import Axes, Mixture, neighbours
+
+SPACE: dict[str, BaseDistribution] = {
+    "real": FloatDistribution(-2.0, 3.0),
+    "rate": FloatDistribution(1e-4, 1.0, log=True),
+    "whole": IntDistribution(1, 9),
+    "even": IntDistribution(2, 10, step=2),
+    "layers": IntDistribution(1, 64, log=True),
+    "kind": CategoricalDistribution(["a", "b", "c"]),
+}
+
+
+def mixture(space: dict[str, BaseDistribution], seed: int, n: int, cell: dict[int, int] | None = None) -> Mixture:
+    rng = np.random.RandomState(seed)
+    axes = Axes(space)
+    everything = Mixture(axes, np.empty((0, len(space))), np.empty(0), neighbours, {})
+    return Mixture(axes, everything.sample(rng, n), rng.rand(n) + 0.1, neighbours, cell or {})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(SPACE)), st.integers(0, 99), st.integers(0, 30))
+def test_the_whole_is_one(name, seed, n):
+    distribution = SPACE[name]
+    found = mixture({name: distribution}, seed, n)
+    if isinstance(distribution, FloatDistribution):
+        unit = (np.arange(4000) + 0.5) / 4000
+        values, share = found.axes.values(unit[:, None]), 1 / 4000
+    else:
+        every = range(3) if isinstance(distribution, CategoricalDistribution) else range(distribution.low, distribution.high + 1)
+        values, share = np.array([v for v in every if v % (getattr(distribution, "step", 1) or 1) == 0], dtype=float)[:, None], 1
+    density = np.exp(found.log_pdf(values))
+    assert density.sum() * share == pytest.approx(np.sqrt(2 * np.pi) if isinstance(distribution, FloatDistribution) else 1.0, rel=2e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 99), st.integers(0, 40))
+def test_what_is_drawn_lies_in_the_space(seed, n):
+    drawn = mixture(SPACE, seed, n).sample(np.random.RandomState(seed), 100)
+    for i, distribution in enumerate(SPACE.values()):
+        for value in drawn[:, i]:
+            assert distribution._contains(value), (distribution, value)
+    assert np.isfinite(mixture(SPACE, seed, n).log_pdf(drawn)).all()
+
+
+def test_what_is_drawn_follows_the_density():
+    found = mixture({"real": SPACE["real"], "kind": SPACE["kind"]}, 3, 8)
+    drawn = found.sample(np.random.RandomState(0), 20_000)
+    for kind in range(3):
+        for low, high in ((-2.0, -1.0), (-1.0, 1.0), (1.0, 3.0)):
+            middles = low + (np.arange(500) + 0.5) / 500 * (high - low)
+            density = np.exp(found.log_pdf(np.column_stack([middles, np.full(500, kind)]))) / np.sqrt(2 * np.pi)
+            there = (drawn[:, 1] == kind) & (drawn[:, 0] >= low) & (drawn[:, 0] < high)
+            assert there.mean() == pytest.approx(density.mean() * (high - low) / 5.0, abs=0.012)
+
+
+def test_a_kernel_counts_by_the_probability_that_it_gives_to_the_cell():
+    space = {"x": FloatDistribution(0, 1), "p": CategoricalDistribution(["a", "b"])}
+    values = np.array([[0.1, 0]] * 10 + [[0.9, 1]] * 10)
+    found = Mixture(Axes(space), values, np.ones(20), neighbours, {1: 0})
+    drawn = found.sample(np.random.RandomState(0), 200)
+    assert set(drawn[:, 1]) == {0} and np.mean(drawn[:, 0] < 0.5) > 0.6
+    assert np.isfinite(found.log_pdf(drawn)).all()
+
+
+def test_a_width_is_that_of_the_farther_neighbour_within_bounds():
+    assert neighbours(np.array([[0.2], [0.9], [0.3]]), np.ones(3))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
+    assert neighbours(np.array([[0.5], [0.5]]), np.ones(2))[:, 0] == pytest.approx([0.25, 0.25])

@@ -1,0 +1,83 @@
+"""Kinds of search that other files try without Ray, once each as a whole sweep: several objectives with a constraint, costs, schedulers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import sweeps
+from sweeps.search.record import Record, read
+from tests.commands import command, space_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+def record_of(result: sweeps.SweepResult) -> Record:
+    record = read(result.dir)
+    assert record is not None
+    return record
+
+
+def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
+    """The trials' runs in MLflow, by trial."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(result.mlflow["tracking_uri"])
+    where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
+    found = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    return {run.data.tags["sweeps.trial"]: run for run in found}
+
+
+def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):
+    objectives = "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: cpu_seconds, goal: minimize}]"
+    file = space_of(tmp_path, "sized", x="{grid: [0.1, 0.3, 0.6, 0.9]}")
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(objectives, 'constraints={size: "<= 0.8"}'))
+    assert result.trials == {"completed": 4, "pruned": 0, "failed": 0} and result.best is None and result.bundle is None
+    record = record_of(result)
+    feasible = {t.id: t.params["x"] > 0.2 for t in record.trials}
+    assert {t.id: t.result.feasible for t in record.trials} == feasible and list(feasible.values()).count(False) == 1
+    front = [best["trial"] for best in result.front]
+    assert sorted(front) == sorted(name for name, kept in feasible.items() if kept), "loss falls as size grows, so none dominates another"
+    for best in result.front:
+        t = next(t for t in record.trials if t.id == best["trial"])
+        assert best["values"]["loss"] == pytest.approx(t.params["x"] + 0.2) and best["values"]["size"] == 1 - t.params["x"]
+        assert best["values"]["cpu_seconds"] == t.result.metrics["cpu_seconds"] == t.result.metrics["seconds"] > 0
+    logged = runs_of(result)
+    for name, run in logged.items():
+        data = run.data
+        assert data.tags["sweeps.feasible"] == str(feasible[name]).lower() and (data.tags.get("sweeps.front") == "true") == (name in front)
+        values = next(t for t in record.trials if t.id == name).result.values
+        assert [data.metrics[f"objective.{metric}"] for metric in ("loss", "size", "cpu_seconds")] == pytest.approx(values)
+    out, err = command("show", result.dir).communicate(timeout=60)
+    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in out, err
+
+
+def test_hyperband_stops_trials_by_the_rungs_of_their_brackets(clean_ray, tmp_path):
+    file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
+    scheduler = "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(scheduler, "search.algorithm=random", "search.seed=2"))
+    record = record_of(result)
+    assert {t.bracket for t in record.trials} == {0, 1}
+    first = {0: 1, 1: 2}  # rung of each bracket
+    stopped = [t for t in record.trials if t.result.state.name == "PRUNED"]
+    assert stopped and result.trials == {"completed": 10 - len(stopped), "pruned": len(stopped), "failed": 0}
+    for t in record.trials:
+        assert t.result.steps in {step for step in (1, 2, 4) if step >= first[t.bracket]} if t in stopped else t.result.steps == 5
+        assert t.reason == (f"hyperband at step {t.result.steps}" if t in stopped else None)
+    best = min(t.params["x"] for t in record.trials if t not in stopped)
+    assert result.best["params"]["x"] == best
+    for bracket in first:
+        own = [t for t in record.trials if t.bracket == bracket]
+        assert min(own, key=lambda t: t.params["x"]) not in stopped, "the best of a bracket is never stopped"
+
+
+def test_median_stops_what_is_worse_than_most_were(clean_ray, tmp_path):
+    file = space_of(tmp_path, "plain", limits="max_trials: 5, max_concurrent_trials: 1", x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}")
+    median = "scheduler={name: median, grace_period: 2, min_trials: 2}"
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(median,))
+    ended = {t.params["x"]: (t.result.state.name, t.result.steps) for t in record_of(result).trials}
+    complete, stopped = ("COMPLETE", 5), ("PRUNED", 2)
+    assert ended == {0.2: complete, 0.3: complete, 0.9: stopped, 0.1: complete, 0.8: stopped}
+    assert json.loads((result.dir / "result.json").read_text())["trials"] == {"completed": 3, "pruned": 2, "failed": 0}
