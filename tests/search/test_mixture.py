@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeps.search.samplers.mixture import Axes, Mixture, neighbours
+from sweeps.search.samplers.mixture import Axes, Mixture, neighbours, third_nearest
 
 SPACE: dict[str, BaseDistribution] = {
     "real": FloatDistribution(-2.0, 3.0),
@@ -73,5 +73,12 @@ def test_a_kernel_counts_by_the_probability_that_it_gives_to_the_cell():
 
 
 def test_a_width_is_that_of_the_farther_neighbour_within_bounds():
-    assert neighbours(np.array([[0.2], [0.9], [0.3]]), np.ones(3))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
-    assert neighbours(np.array([[0.5], [0.5]]), np.ones(2))[:, 0] == pytest.approx([0.25, 0.25])
+    assert neighbours(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
+    assert neighbours(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])
+
+
+def test_a_width_is_the_distance_to_the_third_nearest_over_all_dimensions():
+    places = np.array([[0.1, 0.1], [0.1, 0.3], [0.1, 0.5], [0.1, 0.9], [0.11, 0.1]])
+    assert third_nearest(places)[:, 0] == pytest.approx(np.array([0.4, 0.2, 0.4, 0.8, 0.4]) / np.sqrt(2), rel=1e-2)
+    assert third_nearest(np.full((4, 2), 0.3)) == pytest.approx(np.full((4, 2), 0.01)), "not below a hundredth"
+    assert third_nearest(np.array([[0.3]])) == pytest.approx(np.array([[0.5]]))

@@ -54,7 +54,7 @@ class Axes:
         return np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
 
 
-Bandwidth = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (n, d) places and (n,) weights to (n, d) widths
+Widths = Callable[[np.ndarray], np.ndarray]  # of kernels: of (n, d) places (n, d), 1 the whole range
 
 
 class Mixture:
@@ -64,16 +64,16 @@ class Mixture:
         axes: the dimensions.
         values: (n, dimensions) observations.
         weights: (n,) of their kernels; the broad one has 1.
-        bandwidth: of the kernels.
+        widths: of the kernels.
         cell: categories that are given, by column: a kernel counts by the probability it gives to them.
     """
 
-    def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, bandwidth: Bandwidth, cell: Mapping[int, int]):
+    def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):
         n, d = len(values), len(axes.numbers)
         self.axes = axes
         places = axes.unit(values[:, axes.numbers])
         self._mean = np.vstack([places, np.full((1, d), 0.5)])
-        self._width = np.vstack([bandwidth(places, weights) if n else np.empty((0, d)), np.ones((1, d))])
+        self._width = np.vstack([widths(places) if n else np.empty((0, d)), np.ones((1, d))])
         self._from, self._to = ndtr(-self._mean / self._width), ndtr((1 - self._mean) / self._width)
         self._mass = np.log(self._to - self._from)
         weights = np.append(weights, 1.0)
@@ -122,7 +122,7 @@ class Mixture:
         return np.log(np.exp(density - top[:, None]).sum(axis=1)) + top
 
 
-def neighbours(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def neighbours(places: np.ndarray) -> np.ndarray:
     """Widths by the distance to the farther neighbour, at least 1/(n + 2) of the range, or a hundredth: Optuna's."""
     n = len(places)
     order = np.argsort(places, axis=0, kind="stable")
@@ -135,3 +135,17 @@ def neighbours(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
     found = np.empty_like(wide)
     np.put_along_axis(found, order, wide, axis=0)
     return np.clip(found, 1 / min(100, n + 2), 1.0)
+
+
+def third_nearest(places: np.ndarray) -> np.ndarray:
+    """Widths by the distance to the third nearest of all places, over all dimensions, at least a hundredth of the range.
+
+    A kernel is narrow where there are others about, so that the search comes closer the more good trials lie together; and as wide in every
+    dimension, as the farther of two neighbours in one may be near in all others.
+    """
+    n = len(places)
+    if n == 1:
+        return np.full_like(places, 0.5)
+    squared = ((places[:, None, :] - places[None, :, :]) ** 2).mean(axis=2) if places.shape[1] else np.zeros((n, n))
+    nearest = np.sqrt(np.sort(squared, axis=1)[:, min(3, n - 1)])
+    return np.broadcast_to(np.clip(nearest, 0.01, 1.0)[:, None], places.shape)

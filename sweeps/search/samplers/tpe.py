@@ -12,7 +12,7 @@ are searched where that one is good.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,15 @@ from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
-from sweeps.search.samplers.mixture import Axes, Mixture, neighbours
+from sweeps.search.samplers.mixture import Axes, Mixture, Widths, neighbours, third_nearest
 
 # Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
 KERNELS = 128
-# The part of a level's trials, in each cell, that is called good, and how many at most. At the higher rungs all are good ones by
-# comparison with those that were stopped before, so that it is more than the usual tenth.
-GOOD, MOST_GOOD = 0.25, 25
+# So many times the root of a level's trials, in each cell, are called good, and how many at most.
+GOOD, MOST_GOOD = 0.8, 25
 # The part of the suggestions that is random all the same, as in BOHB: a model that has settled on the wrong option of a choice never
 # tries another.
-RANDOM = 0.1
+RANDOM = 0.03
 
 
 class Tpe:
@@ -41,7 +40,7 @@ class Tpe:
         n_ei_candidates: drawn for each suggestion, of which the best is taken.
     """
 
-    def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 24):
+    def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16):
         self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
 
     def suggest(self, study: Study, history: History, number: int, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
@@ -67,7 +66,8 @@ class Tpe:
             if not set(space) - set(cell):
                 continue
             axes = Axes(space)
-            below, above = (_density(axes, trials, cell) for trials in (good, rest))
+            weights = by_rank if len(study.directions) == 1 else np.ones
+            below, above = _density(axes, good, cell, weights, third_nearest), _density(axes, rest, cell, by_age, neighbours)
             drawn = below.sample(rng, self.candidates)
             gain = below.log_pdf(drawn) - above.log_pdf(drawn)
             for i in np.argsort(-gain, kind="stable"):
@@ -82,16 +82,18 @@ class Tpe:
     def _split(
         self, study: Study, history: History, level: float, number: int, own: str, rng: np.random.RandomState
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
-        """The good trials and the others, each bounded: of the own cell first, then of the rest, drawn at random.
+        """The good trials, the best of each cell first, and the others, each bounded: of the own cell first, then of the rest, drawn anew.
 
         The others are the rest of the level, whatever was stopped below it, and what runs and has not come to it: so it is not tried again.
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
+        place: dict[int, int] = {}
         for cell, ranked in sorted(history.levels[level].items()):
             others = cell != own
             below, above = _best(study, history, ranked, good_of(len(ranked)))
             good[others].extend(below)
+            place |= {number: i for i, number in enumerate(below)}
             rest[others].extend(above)
         for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
             if lower < level:
@@ -99,24 +101,37 @@ class Tpe:
                     rest[cell != own].extend(numbers)
         pending = [t for n, t in history.running.items() if n != number and level not in t.intermediate_values]
         return (
-            sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: t.number),
+            sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: (place[t.number], t.number)),
             sorted((*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending), key=lambda t: t.number),
         )
 
 
-def _density(axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any]) -> Mixture:
-    """What those trials of the space's dimensions are like, given the cell; the latest 25 count whole, the older the less."""
+def _density(
+    axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any], weights: Callable[[int], np.ndarray], widths: Widths
+) -> Mixture:
+    """What those trials that have the space's dimensions are like, given the cell."""
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
-    weights = np.ones(len(values))
-    weights[:-25] = np.linspace(1 / max(1, len(values)), 1.0, max(0, len(values) - 25))
     given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
-    return Mixture(axes, values, weights, neighbours, given)
+    return Mixture(axes, values, weights(len(values)), widths, given)
+
+
+def by_rank(n: int) -> np.ndarray:
+    """Weights of so many, the best first, that fall as those of CMA-ES do (Hansen & Ostermeier, 2001); 1 in the mean."""
+    found = math.log(n + 1) - np.log(np.arange(1, n + 1))
+    return found / found.mean() if n else found
+
+
+def by_age(n: int) -> np.ndarray:
+    """Weights of so many, the oldest first: the last 25 have 1, the first 1/n, as Optuna has it."""
+    found = np.ones(n)
+    found[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
+    return found
 
 
 def good_of(there: int) -> int:
     """How many of so many trials are called good."""
-    return min(math.ceil(GOOD * there), MOST_GOOD)
+    return min(math.ceil(GOOD * math.sqrt(there)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
