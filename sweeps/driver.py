@@ -116,7 +116,7 @@ class Driver:
         from sweeps.lock import FolderLock
 
         lock = lock or FolderLock(self.folder)
-        with chatter.into(self.folder / "sweep.log"):
+        with chatter.into(self.folder / "sweep.log"), self.interrupt.listening():
             try:
                 return self._run()
             except (SweepsError, KeyboardInterrupt):
@@ -136,9 +136,8 @@ class Driver:
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
-            listening = self.interrupt.listening
-            # Again within: `ray.init` puts handlers of its own in the place of SIGTERM's
-            with listening(), cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined, listening():
+            with cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
+                self.interrupt.again()
                 result, error = self._search(tracker, joined)
             status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None and not result.front else "FINISHED"
             tracker.artifact(RESULT, result.as_text())

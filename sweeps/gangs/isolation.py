@@ -13,11 +13,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
+
+from sweeps.gangs import strays
 
 # Beyond what it had after its first trial, a worker may grow by so much: by as much again as it had, but at least a gigabyte.
 MEMORY_GROWTH = 1 << 30
@@ -86,9 +88,25 @@ def _dtype(torch: Any, name: str) -> Any:
     return getattr(torch, name.removeprefix("torch."))
 
 
+@dataclass
+class Left:
+    """What a trial has left behind, known when it has ended.
+
+    Attributes:
+        threads: that it began and that live still.
+        broken: why the process cannot be put back to what it was; None if it is.
+    """
+
+    threads: list[threading.Thread] = field(default_factory=list)
+    broken: str | None = None
+
+
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def apart() -> Iterator[Left]:
     """Put the process back, after the trial inside, to what it was before it."""
+    left, running = Left(), set(threading.enumerate())
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
+    bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
     filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
@@ -97,8 +115,14 @@ def apart() -> Iterator[None]:
     streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
     knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
     try:
-        yield
+        yield left
     finally:
+        left.threads = strays.left(running)
+        left.broken = _stand_as(standing) or _closed(streams) or strays.of_the_user(left.threads)
+        sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+        with contextlib.suppress(RecursionError):  # it is deeper in than that
+            sys.setrecursionlimit(bounds[0])
+        sys.setswitchinterval(bounds[1])
         sys.stdin, sys.stdout, sys.stderr = streams
         logging.disable(silenced)
         if main:
@@ -120,6 +144,35 @@ def apart() -> Iterator[None]:
         _put_back_loggers(loggers)
         gc.collect()
         _empty_cuda()
+
+
+def _standing() -> dict[int, tuple[int, frozenset[int]]]:
+    """Niceness and CPUs of this thread and of the process's first, by thread id."""
+    return {tid: (os.getpriority(os.PRIO_PROCESS, tid), _cpus(tid)) for tid in {threading.get_native_id(), os.getpid()}}
+
+
+def _cpus(tid: int) -> frozenset[int]:
+    return frozenset(os.sched_getaffinity(tid)) if hasattr(os, "sched_getaffinity") else frozenset()
+
+
+def _stand_as(before: dict[int, tuple[int, frozenset[int]]]) -> str | None:
+    """Put niceness and CPUs back; why not, if that is not allowed."""
+    try:
+        for tid, (nice, cpus) in before.items():
+            if os.getpriority(os.PRIO_PROCESS, tid) != nice:
+                os.setpriority(os.PRIO_PROCESS, tid, nice)
+            if _cpus(tid) != cpus:
+                os.sched_setaffinity(tid, cpus)
+    except OSError as e:
+        return f"its loop changed how the process is scheduled, and that cannot be undone: {e.strerror}"
+    return None
+
+
+def _closed(streams: Iterable[Any]) -> str | None:
+    """Which of Python's streams a loop has closed."""
+    names = ("sys.stdin", "sys.stdout", "sys.stderr")
+    found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
+    return f"its loop closed {' and '.join(found)}" if found else None
 
 
 def settle() -> None:

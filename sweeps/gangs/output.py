@@ -41,11 +41,10 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     _flush(*streams)
     for number in kept:
         os.dup2(log, number)
-    os.close(log)
 
     def say(line: str) -> None:
         _flush(*streams)
-        os.write(1, f"--- {line}\n".encode(errors="replace"))
+        os.write(log, f"--- {line}\n".encode(errors="replace"))  # a loop may have closed its standard output
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
@@ -55,6 +54,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
+        os.close(log)
 
 
 def _flush(*streams: Any) -> None:

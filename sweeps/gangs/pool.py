@@ -220,6 +220,12 @@ class _Pool:
             run.began, run.stage = time.monotonic(), Stage.TRAINING  # not before: the gang may still have been starting
         return order
 
+    async def imported(self, trial_id: str, attempt: int) -> None:
+        """The user's module is imported, by a gang that is new: from here on time is the trial's."""
+        run = self.runs.get(trial_id)
+        if run is not None and run.book.attempt == attempt and run.began is not None:
+            run.began = time.monotonic()
+
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
         """Whether the loop goes on from the checkpoint it was given: whether rank 0 has asked for it. The same for all ranks."""
         run = self.runs.get(trial_id)

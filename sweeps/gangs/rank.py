@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+import weakref
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,8 @@ class NotTakenUp(ValueError):
 class TrialSession:
     """The trial at hand, as the loop of one rank sees it through `ray.train`."""
 
-    def __init__(self, pool: Any, gang: str, rank: int, job: Job, order: Order, store: _Store):
-        self._store = store
+    def __init__(self, pool: Any, gang: str, rank: int, job: Job, order: Order, store: _Store, strays: Collection[threading.Thread] = ()):
+        self._store, self._strays = store, strays
         self.pool, self.gang, self.rank, self.job, self.order = pool, gang, rank, job, order
         self.name = f"{job.sweep}-{order.trial.id}"
         self.folder = order.folder
@@ -76,6 +77,8 @@ class TrialSession:
             Stopped: the trial ends at this step.
             ValueError: rank 0 did not report the objective's metric, or the loop began anew under PBT.
         """
+        if threading.current_thread() in self._strays:
+            raise RuntimeError("the trial that began this thread has ended: what it reports is of no trial")
         if self.stopped:  # a loop with a bare `except:` has swallowed it
             raise Stopped
         if self._resumed is None:
@@ -217,10 +220,12 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     ray.data.DataContext.get_current().enable_progress_bars = False
     ready = pool.hello.remote(gang, rank, ray.get_runtime_context().current_actor)
     stores: dict[str, _Store] = {}
+    strays: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that earlier trials have left
     first: isolation.Wear | None = None
     groups = isolation.groups()
     alone = not distributed and job.backend == "torch"
     seam.read_data_where_it_lies()
+    seam.keep_ray()
     teller = Teller()
     teller.start()
     ray.get(ready)
@@ -234,7 +239,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         if (store := stores.get(order.data_key)) is None:
             assert order.data is not None, "the pool names no data as kept that it has not sent"
             store = stores[order.data_key] = _Store(order.data)
-        session = TrialSession(pool, gang, rank, job, order, store)
+        session = TrialSession(pool, gang, rank, job, order, store, strays)
         current = Current(
             trial=order.trial.id,
             seed=order.trial.seed,
@@ -256,18 +261,23 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         if index == 0:
             isolation.settle()
         with output.into(output.log_of(order.folder, rank), title) as say:
-            left = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
-            with isolation.apart(), _stacks_after(left):
+            seconds = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
+            if index == 0:  # what importing the user's module takes and changes is no trial's, and the same for all of them
+                with _stacks_after(seconds), contextlib.suppress(BaseException):  # what is wrong with it the trial will say
+                    refs.resolve(job.loop)
+                if rank == 0:
+                    ray.get(pool.imported.remote(order.trial.id, order.attempt))
+            with isolation.apart() as left, _stacks_after(seconds):
                 ended = replace(run_one(session, current, distributed), reports=session.reports)
+            strays.update(left.threads)
             say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
         teller.session = None
         if index == 0:
             isolation.settle()
         now = isolation.wear()
         first = first or now
-        if distributed and not groups <= isolation.groups():
-            ended = replace(ended, broken="its process group is gone")
-        elif why := isolation.worn(first, now):
+        gone = "its process group is gone" if distributed and not groups <= isolation.groups() else None
+        if (why := gone or left.broken or isolation.worn(first, now)) is not None:
             ended = replace(ended, broken=why)
         session.end(index, ended)
         index += 1
@@ -309,7 +319,7 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
                 loop(dict(order.trial.params)) if takes_config(loop) else loop()
     except Stopped:
         pass
-    except (Exception, SystemExit, KeyboardInterrupt) as e:
+    except BaseException as e:  # a loop's own kinds of exception are no death of its process
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
             return Ended(session.rank, State.FAIL, trace(e), refused=refused)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import ray
 import ray.data
 import ray.train
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
@@ -130,9 +131,17 @@ class Shard(DataIteratorImpl):
     def materialize(self):
         return self._base_dataset
 
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(ray.data.Dataset, name):
+            raise LazyData(f"{name}: {REFUSAL}: {INSTEAD}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-class LazyData(RuntimeError):
-    """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends."""
+
+class LazyData(RuntimeError, AttributeError):
+    """A loop has Ray Data transform rows: its tasks would wait for a CPU that the gangs hold until the trial ends.
+
+    An AttributeError as well, so that `hasattr` of what a shard has not says False.
+    """
 
 
 # What else of a Dataset runs tasks: none of it goes through the executor.
@@ -166,6 +175,15 @@ def read_data_where_it_lies() -> None:
     for name in TASKS:
         setattr(ray.data.Dataset, name, refused(name))
     manager.update_iteration_metrics = lambda *args, **kwargs: None
+
+
+def keep_ray() -> None:
+    """From now on `ray.shutdown()` is refused in this process: it is a worker, and `ray.train` would start a Ray of its own in it."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("ray.shutdown() inside a training loop would end its worker; leave it out")
+
+    ray.shutdown = refuse
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ class Chains(Tunable):
         good = True
         for i, child in enumerate(node.value):
             if child.is_list:
-                self.wrong(child, f"{path}.{i}", f"a step is a name or `{{Name: {{...}}}}`, got the list {child.show()}")
+                said = f"a step is a name or `{{Name: {{...}}}}`, got the list {child.show()}; chains to choose from stand under `grid:`"
+                self.wrong(child, f"{path}.{i}", said)
                 good = False
                 continue
             part = self._steps(child, f"{path}.{i}") if child.value not in (None, NONE) else Chain()

@@ -26,12 +26,13 @@ MAX_AXES = 12
 # In pixels: of a character, of what is around the text, of a column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
 # What MLflow takes no metric's or parameter's name with.
+NAME_LENGTH = 250  # of a metric or a parameter, by MLflow's own limit
 ILLEGAL = re.compile(r"[^\w\-./: ]")
 
 
 def legal(name: str) -> str:
-    """A name that MLflow takes: `acc@5` is `acc_5` there."""
-    return ILLEGAL.sub("_", name)
+    """A name that MLflow takes: `acc@5` is `acc_5` there; of a long one its beginning."""
+    return ILLEGAL.sub("_", name)[:NAME_LENGTH] or "_"
 
 
 def column(kind: str, name: str) -> str:

@@ -179,7 +179,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a step in two lists",
             "space: {preprocessor: [[StandardScaler]]}",
-            "5:24: preprocessor.0: a step is a name or `{Name: {...}}`, got the list [StandardScaler]",
+            "5:24: preprocessor.0: a step is a name or `{Name: {...}}`, got the list [StandardScaler]; "
+            "chains to choose from stand under `grid:`",
         ),
         line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got 3"),
         line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got {}"),

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,12 @@ def kills_itself(config):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Enough(BaseException):
+    """No Exception, as somebody's framework may have it."""
+
+
 def misbehaves(config):
+    import ray
     import ray.train
     import torch
 
@@ -23,6 +29,10 @@ def misbehaves(config):
         raise ValueError("every rank")
     if how == "exits":
         sys.exit(3)
+    if how == "raises its own kind":
+        raise Enough("enough for now")
+    if how == "ends Ray":
+        ray.shutdown()
     if how == "raises alone" and rank == 1:
         raise ValueError("only rank 1")
     if how == "saves in parts":
@@ -92,6 +102,33 @@ def wait_for_ever() -> None:
     import threading
 
     threading.Event().wait()
+
+
+def leaves(config):
+    """Leaves behind what it is told to; reports once."""
+    import ray.train
+
+    if config["how"] == "a thread that reports":
+
+        def speak() -> None:
+            Path(config["latch"], "spoken").touch()
+            wait_until_another_trial(config)
+            try:
+                ray.train.report({"loss": -1.0})
+            finally:
+                Path(config["latch"], "spoken-again").touch()
+
+        threading.Thread(target=speak, daemon=True).start()
+    if config["how"] == "closed streams":
+        sys.stdout.close()
+    else:
+        print("hello")
+    ray.train.report({"loss": 1.0})
+
+
+def wait_until_another_trial(config) -> None:
+    while not Path(config["latch"], "another").exists():
+        time.sleep(0.01)
 
 
 def hangs(config):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,25 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
 
 
 @pytest.mark.long
+def test_what_cannot_be_put_back_ends_with_its_gang(clean_ray, tmp_path):
+    """A closed standard output and a thread that goes on are the next trial's no more: it has other workers."""
+    driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
+    gangs = []
+    try:
+        for number, how in enumerate(("nothing", "closed streams", "nothing", "a thread that reports", "nothing")):
+            t = trial(number, {"how": how, "latch": str(tmp_path)}, 1, "none")
+            driving.start(t)
+            progress, reports = driving.finish(t)
+            assert (progress.state, [r.metrics for r in reports]) == (State.COMPLETE, [{"loss": 1.0}]), progress.error
+            log = (tmp_path / t.id / "logs" / "rank-0.log").read_text()
+            assert how == "closed streams" or "hello" in log
+            gangs.append(re.findall(r"on (gang-\d+)", log)[0])
+        assert gangs[0] == gangs[1] != gangs[2] == gangs[3] != gangs[4]
+    finally:
+        (tmp_path / "another").touch()
+        driving.close()
+
+
 def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
     """One pool, one misdeed after the other: each is its own trial's, and the next trial runs as if nothing had been."""
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
@@ -153,11 +173,17 @@ def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
             progress, _ = run(number, "saves in parts")
             assert progress.state is State.COMPLETE, progress.error
             assert sorted(f.name for f in Path(progress.best.path).iterdir()) == ["rank0", "rank1"]
-        wrongs = [("raises everywhere", "every rank"), ("exits", "SystemExit"), ("raises alone", "only rank 1")]
+        wrongs = [
+            ("raises everywhere", "every rank"),
+            ("exits", "SystemExit"),
+            ("raises its own kind", "Enough: enough for now"),
+            ("ends Ray", "ray.shutdown() inside a training loop would end its worker"),
+            ("raises alone", "only rank 1"),
+        ]
         for number, (how, said) in enumerate(wrongs, start=10):
             progress, _ = run(number, how)
             assert (progress.state, progress.attempts) == (State.FAIL, 1), "the user's own exception is a failure at once"
-            assert said in progress.error and "sweeps/gangs" not in progress.error
+            assert said in progress.error and ("sweeps/gangs" not in progress.error or how == "ends Ray")
             log = tmp_path / f"{number:04d}" / "logs" / f"rank-{'1' if how == 'raises alone' else '0'}.log"
             assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), "its log has the traceback too"
         # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.

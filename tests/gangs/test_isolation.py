@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import logging
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +46,9 @@ def state() -> dict:
         "streams": (sys.stdin, sys.stdout, sys.stderr),
         "silenced": logging.root.manager.disable,
         "alarm": signal.getitimer(signal.ITIMER_REAL)[0] > 500,
+        "bounds": (sys.getrecursionlimit(), sys.getswitchinterval()),
+        "hooks": (sys.excepthook, threading.excepthook),
+        "scheduling": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)),
         "root": list(logging.getLogger().handlers),
         "level": logging.getLogger().level,
         "mine": list(logging.getLogger("a.users.own").handlers),
@@ -67,6 +76,10 @@ def careless(folder) -> None:
     sys.stdout, sys.stderr = open(os.devnull, "w"), open(folder / "err.txt", "w")  # noqa: SIM115
     logging.disable(logging.CRITICAL)
     signal.alarm(600)
+    sys.setrecursionlimit(9999)
+    sys.setswitchinterval(1.0)
+    sys.excepthook = threading.excepthook = print  # type: ignore[assignment]
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     xgboost.set_config(verbosity=0)
     logging.basicConfig(level=logging.DEBUG, filename=folder / "log.txt", force=True)
     logging.getLogger("a.users.own").addHandler(logging.FileHandler(folder / "own.txt"))
@@ -158,6 +171,76 @@ def test_files_of_handlers_are_closed(tmp_path):
     assert isolation.wear().descriptors <= first.descriptors + 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower its niceness")
+def test_niceness_is_put_back_where_that_is_allowed():
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with isolation.apart() as left:
+        os.nice(1)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before and left.broken is None
+
+
+def test_a_process_that_may_not_be_put_back_is_broken(monkeypatch):
+    with isolation.apart() as left:
+        now = os.getpriority(os.PRIO_PROCESS, 0)
+        monkeypatch.setattr(os, "getpriority", lambda which, who: now + 5)
+        monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert left.broken == "its loop changed how the process is scheduled, and that cannot be undone: Permission denied"
+
+
+def test_a_closed_stream_breaks_the_process(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with isolation.apart() as left:
+        sys.stdout.close()
+    assert left.broken == "its loop closed sys.stdout"
+
+
+def waits(event: threading.Event) -> None:
+    event.wait(30)
+
+
+def idles(event: threading.Event) -> threading.Thread:
+    return threading.Thread(target=functools.partial(waits, event), name="mine", daemon=True)
+
+
+def timed(event: threading.Event) -> threading.Thread:
+    return threading.Timer(30, waits, (event,))
+
+
+def pooled(event: threading.Event) -> threading.Thread:
+    pool = ThreadPoolExecutor(1, "pool")
+    pool.submit(waits, event)
+    return next(iter(pool._threads))
+
+
+@pytest.mark.parametrize("kind", [idles, timed, pooled])
+def test_a_thread_of_the_users_breaks_the_process_while_it_runs(kind):
+    event = threading.Event()
+    try:
+        with isolation.apart() as left:
+            thread = kind(event)
+            if not thread.is_alive():
+                thread.start()
+        assert left.threads == [thread]
+        assert left.broken is not None and left.broken.startswith(f"a thread that its loop began still runs: `{thread.name}` ")
+        assert str(Path(__file__)) in left.broken
+    finally:
+        event.set()
+        getattr(thread, "cancel", lambda: None)()
+        thread.join(30) if kind is not pooled else None
+
+
+def test_threads_that_end_or_are_a_librarys_own_do_no_harm():
+    with isolation.apart() as left:
+        ends = threading.Thread(target=time.sleep, args=(0.05,))
+        ends.start()
+        pool = ThreadPoolExecutor(1)
+        pool.submit(waits, (event := threading.Event()))
+        event.set()
+        pool.submit(int).result(30)
+    assert left.broken is None and next(iter(pool._threads)) in left.threads, "idle: it runs nothing of the user's"
+    pool.shutdown()
+
+
 def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path):
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     try:
@@ -172,8 +255,6 @@ def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path)
 
 
 def test_a_trial_costs_a_millisecond_or_two_to_put_back():
-    import time
-
     isolation.settle()
     times = []
     for _ in range(20):

@@ -6,6 +6,8 @@ When Ray changes its insides this is what breaks first; `sweeps/gangs/seam.py` i
 from __future__ import annotations
 
 import inspect
+import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +27,26 @@ def test_ray_still_has_what_the_seam_replaces():
     assert TrainFnUtils.__abstractmethods__ == ours | collectives, "Ray's TrainFnUtils has other methods now: look at each"
     theirs = set(inspect.signature(TrainFnUtils.report).parameters)
     assert theirs == set(inspect.signature(seam._TrialUtils.report).parameters)
+
+
+def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
+    from sweeps.gangs import seam
+
+    shard = seam.Shard(SimpleNamespace())
+    with pytest.raises(seam.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
+        shard.map_batches(len)
+    with pytest.raises(AttributeError, match="'Shard' object has no attribute 'nothing'"):
+        shard.nothing  # noqa: B018
+    assert not hasattr(shard, "map") and shard.materialize() is not None
+
+
+def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
+    from sweeps.gangs.rank import TrialSession
+
+    session = object.__new__(TrialSession)
+    session._strays = {threading.current_thread()}
+    with pytest.raises(RuntimeError, match="the trial that began this thread has ended"):
+        session.report({"loss": 1.0}, None)
 
 
 @pytest.mark.integration

@@ -1,0 +1,49 @@
+"""Ctrl-C and SIGTERM: the first asks, whoever else wants to hear them, and the second ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from sweeps.interrupt import SIGNALS, Interrupt
+from tests.waiting import wait_until
+
+TWICE = """
+import os, signal, sys, time
+from sweeps.interrupt import Interrupt
+interrupt = Interrupt("stopped at once\\n")
+child = os.fork()
+if not child:
+    time.sleep(60)
+    os._exit(0)
+print(child, flush=True)
+with interrupt.listening():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # as ray.init does
+    interrupt.again()
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_asks_and_what_was_there_before_is_put_back(number):
+    before = [signal.getsignal(s) for s in SIGNALS]
+    interrupt = Interrupt()
+    with interrupt.listening():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        interrupt.again()
+        assert not interrupt.asked
+        os.kill(os.getpid(), number)
+        assert interrupt.asked
+    assert [signal.getsignal(s) for s in SIGNALS] == before
+
+
+def test_the_second_ends_the_process_and_those_that_it_has_started():
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "stopped at once\n")
+    wait_until(lambda: not psutil.pid_exists(int(done.stdout)) or psutil.Process(int(done.stdout)).status() == "zombie", 20, "it to end")
