@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,9 @@ def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     context = ray.data.DataContext.get_current()
     settings: dict[str, Any] = {"order": context.execution_options.preserve_order, "bars": context.enable_progress_bars}
+    wrong: BaseException | None = None
+    rows: Any = None
+    found: Any = None
     try:
         context.execution_options.preserve_order, context.enable_progress_bars = True, False
         before = [0, *itertools.accumulate(groups)]
@@ -62,12 +66,16 @@ def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk:
         )
         yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
     except Exception as e:  # Ray puts what a worker raised into errors of its own
-        raise next((cause for cause in _causes(e) if isinstance(cause, SweepsError)), e) from None
+        wrong = ([cause for cause in _causes(e) if isinstance(cause, SweepsError)] or [e])[-1]
     finally:
+        del found, rows  # the workers end with the last reference to these, and an error that is kept keeps this frame
         context.execution_options.preserve_order, context.enable_progress_bars = settings["order"], settings["bars"]
         if began:
             with contextlib.suppress(Exception):
                 ray.shutdown()
+    if wrong is not None:
+        gc.collect()  # Ray's own error and its frames keep each other
+        raise wrong.with_traceback(None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

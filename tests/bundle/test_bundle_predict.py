@@ -9,6 +9,7 @@ import pytest
 
 from sweeps.bundle import export, load_bundle, predict, predict_file
 from sweeps.errors import InputError
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
 
@@ -153,11 +154,13 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
     seen: list[int] = []
     predict_file(path, tmp_path / "rows.parquet", tmp_path / "two.csv", seen.append, workers=1 + 1)
     assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes() and seen[-1] == 240
-    with pytest.raises(InputError, match="column `rooms` holds 'many' in row 202, but must hold numbers"):
+    with pytest.raises(InputError, match="column `rooms` holds 'many' in row 202, but must hold numbers") as kept_error:
         odd = rows.assign(rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])])
         odd.to_parquet(tmp_path / "odd.parquet", row_group_size=50)
         predict_file(path, tmp_path / "odd.parquet", tmp_path / "out.csv", workers=2)
     assert not (tmp_path / "out.csv").exists()
+    wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "the workers to give their CPUs back")
+    assert kept_error.value is not None, "though the error is kept"
     with pytest.raises(InputError, match="column `city` is missing"):
         rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
         predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)
