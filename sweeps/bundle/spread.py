@@ -66,7 +66,9 @@ def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk:
         )
         yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
     except Exception as e:  # Ray puts what a worker raised into errors of its own
-        wrong = ([cause for cause in _causes(e) if isinstance(cause, SweepsError)] or [e])[-1]
+        wrong = e
+        for cause in _causes(e):
+            wrong = cause if isinstance(cause, SweepsError) else wrong
     finally:
         del found, rows  # the workers end with the last reference to these, and an error that is kept keeps this frame
         context.execution_options.preserve_order, context.enable_progress_bars = settings["order"], settings["bars"]

@@ -67,6 +67,7 @@ class Tracker:
         self._constrained = False
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
+        self.opened = threading.Event()  # or given up: a database that is being made must not be left half made
         self._answered = 0.0  # when the server last took something, by the monotonic clock
         self._client: Any = None
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
@@ -142,7 +143,10 @@ class Tracker:
             events = [self._events.get()]
             if events[0][0] in ("finish", "close"):
                 return self._changed(1)  # it never began: nothing to tell
-            self._insist(self._open)
+            try:
+                self._insist(self._open)
+            finally:
+                self.opened.set()
             self._changed()
             while True:
                 events = events or [self._events.get()]
