@@ -20,7 +20,7 @@ from typing import Any
 
 from sweeps.resources import COSTS
 from sweeps.space import Space
-from sweeps.tracking import views
+from sweeps.tracking import tables, views
 from sweeps.tracking.contents import NOTE, PARAM_LENGTH, described, parameters, settings
 from sweeps.tracking.views import legal
 from sweeps.trial import Report, Result, State, Trial
@@ -67,7 +67,6 @@ class Tracker:
         self._constrained = False
         self._events: queue.SimpleQueue = queue.SimpleQueue()
         self._done = threading.Event()
-        self.opened = threading.Event()  # or given up: a database that is being made must not be left half made
         self._answered = 0.0  # when the server last took something, by the monotonic clock
         self._client: Any = None
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
@@ -143,10 +142,7 @@ class Tracker:
             events = [self._events.get()]
             if events[0][0] in ("finish", "close"):
                 return self._changed(1)  # it never began: nothing to tell
-            try:
-                self._insist(self._open)
-            finally:
-                self.opened.set()
+            self._insist(self._open)
             self._changed()
             while True:
                 events = events or [self._events.get()]
@@ -196,6 +192,7 @@ class Tracker:
     def _open(self) -> None:
         from mlflow.tracking import MlflowClient
 
+        tables.make(self.uri)
         self._client = client = MlflowClient(self.uri)
         found = client.get_experiment_by_name(self.experiment)
         if found is not None:

@@ -1,0 +1,70 @@
+"""MLflow's tables in a new SQLite file are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sweeps.tracking import default_uri, tables
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+KILLED = """
+import os, signal
+from mlflow.store.db import utils
+
+utils._upgrade_db = lambda engine: os.kill(os.getpid(), signal.SIGKILL)
+from sweeps.tracking import tables
+
+tables.make({uri!r})
+"""
+
+
+def experiments(uri: str) -> list[str]:
+    from mlflow.tracking import MlflowClient
+
+    return [e.name for e in MlflowClient(uri).search_experiments()]
+
+
+def test_a_death_while_they_are_made_leaves_nothing_in_the_way(tmp_path):
+    uri = default_uri(tmp_path)
+    env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
+    (tmp_path / "elsewhere").mkdir()
+    died = subprocess.run([sys.executable, "-c", KILLED.format(uri=uri)], env=env, capture_output=True, timeout=60)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
+    tables.make(uri)
+    assert experiments(uri) == ["Default"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "mlflow.db"]
+
+
+def test_of_two_who_make_them_one_is_first(tmp_path, database, monkeypatch):
+    uri, second = default_uri(tmp_path), threading.Event()
+    link = os.link
+
+    def slow(here: Path, there: Path) -> None:
+        if not second.is_set():  # another has made them meanwhile, and written to them
+            second.set()
+            shutil.copy(database, there)
+            from mlflow.tracking import MlflowClient
+
+            MlflowClient(uri).create_experiment("theirs")
+        link(here, there)
+
+    monkeypatch.setattr(os, "link", slow)
+    tables.make(uri)
+    assert second.is_set() and "theirs" in experiments(uri)
+    assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.parametrize("uri", ["http://localhost:1", "sqlite:///:memory:", "sqlite://", "sqlite:////no/such/folder/mlflow.db"])
+def test_what_is_no_new_file_is_left_alone(uri):
+    tables.make(uri)
+    assert not Path("/no/such").exists()
