@@ -8,7 +8,6 @@ when it is another of XGBoost's; and `valid-accuracy` for classes.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import xgboost as xgb
 
 from sweeps import trial
 from trainers import require_metric
+from trainers._best import LOGITS, Best, answers, has_gpu
 from trainers._dmatrix import Columns, matrix, named, unnamed
 
 if TYPE_CHECKING:
@@ -138,7 +138,6 @@ ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 UNSLICEABLE = ("dart", "gblinear")
 CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
-LOGITS = '"name":"binary:logitraw"'
 FEW = 2_000  # rows that a loaded model predicts with one thread
 LARGE = 400_000  # values of a rank's table from which a round takes several milliseconds
 
@@ -163,7 +162,7 @@ def train_func(config: dict[str, Any]) -> None:
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
     params = parameters(config, cur)
-    best = _Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
+    best = Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             done = best.restore(Path(folder))
@@ -233,7 +232,7 @@ class Model:
                 raise ValueError("a value is infinite, or too large for 32 bits")
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
-        return _predict(self.booster, matrix(features))
+        return answers(self.booster, matrix(features))
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
@@ -247,7 +246,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     defaults: dict[str, Any] = {"objective": OBJECTIVES[task], "nthread": cur.threads, "seed": cur.seed, "seed_per_iteration": True}
     if task == "multiclass":
         defaults["num_class"] = len(cur.classes or ())
-    if _has_gpu():
+    if has_gpu():
         defaults["device"] = "cuda"
     given = {k: v for k, v in config.items() if k != "num_boost_round"}
     if given.get("objective") == "multi:softmax":
@@ -276,15 +275,19 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
         ValueError: a constraint names a column that there is not.
     """
     constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
-    for each in matrices if constrained else ():
-        named(each, columns)
+    if constrained:
+        for each in matrices:
+            named(each, columns)
     try:
         booster = xgb.Booster(params, matrices, model_file=model_file)
     except ValueError as e:
+        if not constrained:
+            raise
         raise ValueError(f"{', '.join(constrained)}: {e}; the prepared data has: {', '.join(columns.names or ())}") from None
     finally:
-        for each in matrices:
-            named(each, columns.in_training())
+        if constrained:
+            for each in matrices:
+                named(each, columns.in_training())
     named(booster, Columns())
     return booster
 
@@ -310,74 +313,10 @@ def _renew(booster: xgb.Booster, params: dict[str, Any]) -> None:
     booster.set_param({"tree_method": method})
 
 
-class _Best:
-    """The best round so far, and how to write it down.
-
-    Attributes:
-        step: its number, None before the first that is not NaN.
-        value: its objective value.
-    """
-
-    def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
-        self.cur, self.check, self.whole, self.columns = cur, check, whole, columns
-        self.step: int | None = None
-        self.value: float | None = None
-        self.raw: bytearray | None = None
-
-    def see(self, booster: xgb.Booster, step: int, value: float) -> None:
-        """Take note of a round's value."""
-        if self.cur.better(value, self.value):
-            self.step, self.value = step, value
-            if self.whole:
-                self.raw = booster.save_raw("ubj")
-
-    def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
-        """Write the best round's model, and what going on from `step` needs."""
-        best_step = self.step or step
-        model = booster
-        if best_step != step:
-            model = xgb.Booster(model_file=self.raw) if self.raw else booster[:best_step]
-            self._write(booster, folder / "latest.ubj")
-        self._write(model, folder / "model.ubj")
-        state = {"step": step, "best_step": self.step, "best_value": self.value}
-        (folder / "state.json").write_text(json.dumps(state))
-        self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
-
-    def _write(self, model: xgb.Booster, file: Path) -> None:
-        named(model, self.columns)
-        model.save_model(file)
-        named(model, Columns())
-
-    def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """What the model in memory answers for the check rows, on a CPU, where a bundle will be asked."""
-        assert self.check is not None
-        if _has_gpu():
-            model = model.copy()
-            model.set_param({"device": "cpu"})
-            return _predict(model, self.check)
-        return _predict(model, self.check) if self.whole else _predict(booster, self.check, best_step)
-
-    def restore(self, folder: Path) -> int:
-        """Take up what `save` wrote; returns the step it covers."""
-        state = json.loads((folder / "state.json").read_text())
-        self.step, self.value = state["best_step"], state["best_value"]
-        if self.whole and self.step is not None:
-            self.raw = bytearray((folder / "model.ubj").read_bytes())
-        return state["step"]
-
-
 def _shard(name: str) -> pd.DataFrame:
     import ray.train
 
     return ray.train.get_dataset_shard(name).materialize().to_pandas()
-
-
-def _predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
-    """Predictions of the first `rounds` rounds, 0 for all of them."""
-    out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
-    if LOGITS in booster.save_config():
-        out = 1.0 / (1.0 + np.exp(-out))
-    return out
 
 
 def _metrics(line: str) -> dict[str, float]:
@@ -395,10 +334,3 @@ def _knows(metric: str) -> bool:
     except xgb.core.XGBoostError as e:
         return "Unknown metric" not in str(e)
     return True
-
-
-def _has_gpu() -> bool:
-    """Whether Ray gave this worker a GPU, or part of one."""
-    import ray
-
-    return bool(ray.is_initialized() and ray.get_gpu_ids())

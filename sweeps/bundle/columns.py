@@ -78,7 +78,7 @@ class Wrong(Problem):
 
 
 def _wrong(column: Column, rule: str, values: pd.Series, row: int) -> InputError:
-    return InputError(Wrong.at(column.name, rule, row, values.iloc[row]))
+    return InputError(Wrong.at(column.name, rule, int(row), values.iloc[row]))
 
 
 def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:

@@ -11,11 +11,10 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, multiple
+from sweeps.space.domains import EDGES, multiple, quantile
 
 # By one of these a number is multiplied.
 FACTORS = (0.8, 1.2)
@@ -118,9 +117,8 @@ def drawn(dimension: Dimension, draw: random.Random) -> Any:
 
 def _key(dimension: Dimension, value: Any) -> Any:
     """The key of a value, within the bounds."""
-    if dimension.mean is not None and dimension.sd is not None:
-        low, high = EDGES
-        return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
+    if dimension.mean is not None:
+        return quantile(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None
     kept = min(max(value, dimension.lower), dimension.highest)
     return int(kept) if dimension.is_integer else float(kept)

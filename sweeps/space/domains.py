@@ -172,6 +172,13 @@ class Dimension:
         raise ValueError(f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}")
 
 
+def quantile(dimension: Dimension, value: float) -> float:
+    """The key of a value of a normal distribution: its quantile, within those that are sampled."""
+    assert dimension.mean is not None and dimension.sd is not None
+    low, high = EDGES
+    return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
+
+
 def multiple(x: Number, q: Number) -> Number:
     """The multiple of q next to x: exact for integers, and for floats the float nearest to the decimal (0.3, not 3 * 0.1)."""
     if isinstance(q, int):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Any
 
 from sweeps.errors import nearest
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import EDGES, Dimension, multiple
+from sweeps.space.domains import Dimension, multiple, quantile
 from sweeps.space.keys import InitialPoint
 from sweeps.space.nodes import Node, meant
 from sweeps.space.templates import Template, surroundings
@@ -117,6 +116,6 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
         raise Refused(f"must be within its bounds, {takes(dim)}")
     if dim.q is not None and multiple(value, dim.q) != value:
         raise Refused(f"must be a multiple of {dim.q:g}")
-    if dim.mean is not None and dim.sd is not None:
-        return min(max(NormalDist(dim.mean, dim.sd).cdf(value), EDGES[0]), EDGES[1]), float(value)
+    if dim.mean is not None:
+        return quantile(dim, value), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

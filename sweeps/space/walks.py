@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple
+from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple, quantile
 from sweeps.space.templates import Template, children, dimensions, fill, surroundings
 
 MAX_CELLS = 100_000
@@ -127,7 +127,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
         return list(_integers(dim))
     terms = [term for other in dims for term in other.when if term.name == dim.name]
     keys = points(dim, {number for term in terms for _, number in term.tests})
-    return keys if dim.mean is None else [_quantile(dim, key) for key in keys]
+    return keys if dim.mean is None else [quantile(dim, key) for key in keys]
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
@@ -147,11 +147,6 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
         near = {multiple(at if isinstance(at, int) else float(at), q) + k * q for at in inside for k in (-1, 0, 1)}
         return sorted({multiple(value, q) for value in near if lower <= value <= upper}) or [lower]
     return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
-
-
-def _quantile(dim: Dimension, value: float) -> float:
-    assert dim.mean is not None and dim.sd is not None
-    return min(max(NormalDist(dim.mean, dim.sd).cdf(value), EDGES[0]), EDGES[1])
 
 
 # ---- what can be met

@@ -1,0 +1,85 @@
+"""The best round of a booster in training, what it answers, and the checkpoint it is written to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import xgboost as xgb
+
+from sweeps import trial
+from trainers._dmatrix import Columns, named
+
+LOGITS = '"name":"binary:logitraw"'
+
+
+class Best:
+    """The best round so far, and how to write it down.
+
+    Attributes:
+        step: its number, None before the first that is not NaN.
+        value: its objective value.
+    """
+
+    def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
+        self.cur, self.check, self.whole, self.columns = cur, check, whole, columns
+        self.step: int | None = None
+        self.value: float | None = None
+        self.raw: bytearray | None = None
+
+    def see(self, booster: xgb.Booster, step: int, value: float) -> None:
+        """Take note of a round's value."""
+        if self.cur.better(value, self.value):
+            self.step, self.value = step, value
+            if self.whole:
+                self.raw = booster.save_raw("ubj")
+
+    def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
+        """Write the best round's model, and what going on from `step` needs."""
+        best_step = self.step or step
+        model = booster
+        if best_step != step:
+            model = xgb.Booster(model_file=self.raw) if self.raw else booster[:best_step]
+            self._write(booster, folder / "latest.ubj")
+        self._write(model, folder / "model.ubj")
+        state = {"step": step, "best_step": self.step, "best_value": self.value}
+        (folder / "state.json").write_text(json.dumps(state))
+        self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
+
+    def _write(self, model: xgb.Booster, file: Path) -> None:
+        named(model, self.columns)
+        model.save_model(file)
+        named(model, Columns())
+
+    def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
+        """What the model in memory answers for the check rows, on a CPU, where a bundle will be asked."""
+        assert self.check is not None
+        if has_gpu():
+            model = model.copy()
+            model.set_param({"device": "cpu"})
+            return answers(model, self.check)
+        return answers(model, self.check) if self.whole else answers(booster, self.check, best_step)
+
+    def restore(self, folder: Path) -> int:
+        """Take up what `save` wrote; returns the step it covers."""
+        state = json.loads((folder / "state.json").read_text())
+        self.step, self.value = state["best_step"], state["best_value"]
+        if self.whole and self.step is not None:
+            self.raw = bytearray((folder / "model.ubj").read_bytes())
+        return state["step"]
+
+
+def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
+    """Predictions of the first `rounds` rounds, 0 for all of them."""
+    out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
+    if LOGITS in booster.save_config():
+        out = 1.0 / (1.0 + np.exp(-out))
+    return out
+
+
+def has_gpu() -> bool:
+    """Whether Ray gave this worker a GPU, or part of one."""
+    import ray
+
+    return bool(ray.is_initialized() and ray.get_gpu_ids())
