@@ -11,6 +11,8 @@ from typing import Any
 
 from sweeps.errors import InputError, Problem, SweepsError
 
+DIGEST = "sweeps.manifest_sha256"
+
 
 @dataclass(frozen=True)
 class Score:
@@ -95,19 +97,20 @@ def _register(
     if not runs:
         raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
     run = runs[0]
-    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial has other files, and a version of its own that needs them
-    client.log_artifacts(run.info.run_id, str(bundle), artifact)
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)
-    tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
-    tags |= {"sweeps.manifest_sha256": digest}
-    tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
-    source = f"{run.info.artifact_uri}/{artifact}"
-    version = client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=None).version
-    said = [f"registered {name} version {version}, of run {run.info.run_id}"]
+    versions = client.search_model_versions(f"name = '{name}'")
+    there = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
+    if there:  # it was registered before, as by a command that is given again
+        version, said = there[0], [f"{name} version {there[0]} is this bundle already"]
+    else:
+        version = _version(client, bundle, digest, made, run, name)
+        said = [f"registered {name} version {version}, of run {run.info.run_id}"]
     if alias is None:
         return said
     held = client.get_registered_model(name).aliases.get(alias)
+    if held is not None and str(held) == str(version):
+        return [*said, f"alias {alias} is at version {version} already"]
     if held is None:
         client.set_registered_model_alias(name, alias, version)
         return [*said, f"alias {alias} is set to version {version}"]
@@ -116,6 +119,16 @@ def _register(
         client.set_registered_model_alias(name, alias, version)
         return [*said, f"alias {alias} moves from version {held} to {version}: {why}"]
     return [*said, f"alias {alias} stays at version {held}: {why}; --force moves it"]
+
+
+def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: Any, name: str) -> Any:
+    """A new version of a registered model; its number."""
+    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial has other files, and a version of its own that needs them
+    client.log_artifacts(run.info.run_id, str(bundle), artifact)
+    tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    tags |= {DIGEST: digest}
+    tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
+    return client.create_model_version(name, f"{run.info.artifact_uri}/{artifact}", run.info.run_id, tags, await_creation_for=None).version
 
 
 def score_of(made: dict[str, Any]) -> Score:

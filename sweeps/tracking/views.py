@@ -25,8 +25,8 @@ MODE = "workflowType=machine_learning"
 MAX_AXES = 12
 # In pixels: of a character, of what is around the text, of a column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
-# What MLflow takes no metric's or parameter's name with.
 NAME_LENGTH = 250  # of a metric or a parameter, by MLflow's own limit
+# What MLflow takes no metric's or parameter's name with.
 ILLEGAL = re.compile(r"[^\w\-./: ]")
 
 

@@ -50,11 +50,13 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     child = client.create_run(experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}).info.run_id
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
     bundle = export(tmp_path / "bundle", **kept)
-    digest = (bundle / "manifest.sha256").read_text().split()[0]
+
+    def digest_of(value: float) -> str:
+        return f"{value:.60f}"  # of its manifest, in which the value stands
 
     def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002", **more: object) -> list[str]:
         facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value, **more}
-        return register(bundle, digest, facts, uri, parent, "houses", alias, force)
+        return register(bundle, digest_of(value), facts, uri, parent, "houses", alias, force)
 
     def holder() -> str:
         return str(client.get_model_version_by_alias("houses", "champion").version)
@@ -66,9 +68,11 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     assert registered(0.1, alias=None) == [f"registered houses version 5, of run {child}"] and holder() == "4"
     version = client.get_model_version("houses", "4")
     assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
-    assert version.tags["sweeps.manifest_sha256"] == digest
-    digest = "0" * 64  # of another bundle of the same trial
-    registered(0.4, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
+    assert version.tags["sweeps.manifest_sha256"] == digest_of(0.9)
+    assert registered(0.9) == ["houses version 4 is this bundle already", "alias champion is at version 4 already"]
+    assert registered(0.4, force=True)[0] == "houses version 3 is this bundle already" and holder() == "3"
+    assert registered(0.9, force=True)[1] == "alias champion moves from version 3 to 4: --force"
+    registered(0.45, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
     again = client.get_model_version("houses", "6")
     assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, "the earlier version keeps its files"
     with pytest.raises(InputError, match="no run of trial 0009"):
