@@ -186,11 +186,14 @@ class Driver:
         pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
         room = concurrency(space.shapes, joined.total, space.limits.max_trials)
         at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
-        if joined.ours:  # elsewhere the tasks that read and fit need the CPUs first
-            pool.warm.remote(first_shapes(space, min(at_once, space.limits.max_trials)))
+        shapes = first_shapes(space, min(at_once, space.limits.max_trials))
+        if joined.ours:  # elsewhere the tasks that read, and may fit, need the CPUs first
+            pool.warm.remote(shapes)
         workers = tuple(sorted({shape.workers for shape in space.shapes}))
         numbers = bool(refs.literal(refs.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
-        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers)
+        fits = known_fits(space)
+        modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
+        keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
         try:
             self._say("reading the data")
             facts = prepared.load(keeper, space, self.ledger.data if taken_up else None)
@@ -217,7 +220,7 @@ class Driver:
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
             conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
-            conductor.prefit = pool.prefit.remote(known_fits(space))
+            conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
                 self._tune(conductor, at_once)
             finally:

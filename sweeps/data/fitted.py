@@ -73,6 +73,10 @@ class Fitted:
         out = entered(self.inputs, df, whole=not self.stages)
         if self.stages:
             out = self.prepared({n: plain.values(out[n]) for n in out.columns}, len(df))
+        return self.labelled(out, df)
+
+    def labelled(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
+        """Prepared features with the index and the label of the rows they are of."""
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
@@ -93,7 +97,7 @@ class Fitted:
                 else:
                     frame = stage.apply(pd.DataFrame(columns, index=pd.RangeIndex(count)))
                     columns = {n: plain.values(frame[n]) for n in frame.columns}
-            return _settle(columns, self.empty, count)
+            return settled(columns, self.empty, count)
         except InputError:
             raise
         except Exception as e:
@@ -106,16 +110,16 @@ def entered(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.Dat
     return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
 
 
-def _settle(columns: plain.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
+def settled(columns: plain.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
     """The prepared columns in the order and dtypes of training."""
     missing = [n for n in empty.columns if n not in columns]
     if missing:
         raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
-    settled = {}
+    found = {}
     for n, dtype in empty.dtypes.items():
         values = columns[str(n)]
-        settled[n] = values if values.dtype == dtype else pd.Series(values).astype(dtype).array
-    return pd.DataFrame(settled, index=pd.RangeIndex(count), copy=False)
+        found[n] = values if values.dtype == dtype else pd.Series(values).astype(dtype).array
+    return pd.DataFrame(found, index=pd.RangeIndex(count), copy=False)
 
 
 def in_a_line(e: Exception) -> str:

@@ -6,10 +6,13 @@ Everything lies in the object store, owned by the keeper, so that trials on one 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ from ray.data import ExecutionResources
 from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
 from sweeps.data.look import placed
-from sweeps.data.preprocess import Fitted, data_key, fit_chain
+from sweeps.data.preprocess import Fitted, data_key, fit_transform, runs_tasks
 from sweeps.data.rules import lacking
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
@@ -102,6 +105,12 @@ def _facts(data: Mapping[str, Any]) -> str:
     return f"facts-{name_of(data)}" if data else "facts"
 
 
+def _imported(modules: Iterable[str]) -> None:
+    for module in modules:
+        with contextlib.suppress(Exception):  # the fit will say what is wrong with it
+            importlib.import_module(module)
+
+
 class _Keeper:
     """See the module.
 
@@ -112,6 +121,7 @@ class _Keeper:
         cpus: on which Ray Data may run its tasks, where Ray counts more than there are.
         numbers: what a chain leaves must be numbers, as of nothing else the trainer makes a model.
         together: `train` has the rows of valid too; they stay in `valid`, whose metrics then mean nothing.
+        modules: imported while the data is being read, which takes a second of scikit-learn's.
     """
 
     def __init__(
@@ -122,7 +132,9 @@ class _Keeper:
         cpus: float | None = None,
         numbers: bool = False,
         together: bool = False,
+        modules: Sequence[str] = (),
     ):
+        threading.Thread(target=_imported, args=(modules,), daemon=True).start()
         self.shelf, self.workers, self.numbers, self.together = Shelf(Path(folder)), workers, numbers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
@@ -177,6 +189,10 @@ class _Keeper:
             notes=lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
         )
 
+    def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
+        """Whether `prepare` runs tasks for a chain."""
+        return runs_tasks(steps)
+
     def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A variant of the data passed through a chain fitted on its `train`, cut for every number of ranks.
 
@@ -206,12 +222,13 @@ class _Keeper:
         label = splits.label
         try:  # a sweep that is resumed has it
             fitted = self.shelf.get(key)
+            prepared = fitted.transform(splits.train.to_pandas())
         except (OSError, EOFError, pickle.UnpicklingError):
-            fitted = fit_chain(steps, splits.train, label)
+            fitted, prepared = fit_transform(steps, splits.train, label)
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numbers:
             check_numbers(valid, label)
-        train = pa.Table.from_pandas(fitted.transform(splits.train.to_pandas()), preserve_index=False)
+        train = pa.Table.from_pandas(prepared, preserve_index=False)
         # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
         # `from_pandas` a task would be run for each, to learn its schema.
         whole = (ray.put(ray.data.from_blocks([valid])),)
@@ -245,9 +262,10 @@ def start(
     where: Any = "DEFAULT",
     numbers: bool = False,
     together: bool = False,
+    modules: Sequence[str] = (),
 ) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
-    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together)
+    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
 
 
 def load(keeper: Any, space: Space, before: str | None) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -13,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps import refs
-from sweeps.data import ray_stages, stages
+from sweeps.data import plain, ray_stages, stages
 from sweeps.data.columns import PLACE, column_of, is_categorical, is_number, select
-from sweeps.data.fitted import Applied, Fitted, entered, in_a_line
+from sweeps.data.fitted import Applied, Fitted, entered, in_a_line, settled
 from sweeps.data.plainly import plainly
 from sweeps.errors import InputError, Problem
 
@@ -44,25 +45,43 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     Raises:
         InputError: a step names an absent column, its parameters will not do, or it fails.
     """
+    return fit_transform(steps, train, label)[0]
+
+
+def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> tuple[Fitted, pd.DataFrame]:
+    """As `fit_chain`, and what the fitted chain's `transform` makes of the rows of train, which need not pass through it again."""
     chain = tuple(Applied(s.name, s.columns, dict(s.params)) for s in steps)
     inputs = tuple(column_of(f) for f in train.schema if f.name != label)
     todo = [step for step in chain if not _is_label_encoder(step, label)]
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
     raw = train.select([c.name for c in inputs]).to_pandas()
     frame = entered(inputs, raw, whole=False)
-    fitted: list[stages.Stage] = []
+    done: list[stages.Stage] = []
     for step in todo:
         stage = _fit_step(step, frame, label, target)
         if stage is not None:
             stage = plainly(stage, frame)
             frame = _tried(step, functools.partial(_applied, stage, frame))
-            fitted.append(stage)
-    if not fitted:
-        return Fitted(chain, label, inputs, (), entered(inputs, raw.iloc[:0], whole=True))
+            done.append(stage)
+    rows = train.to_pandas()
+    if not done:
+        fitted = Fitted(chain, label, inputs, (), entered(inputs, raw.iloc[:0], whole=True))
+        return fitted, fitted.transform(rows)
     if not len(frame.columns):
         raise InputError(Problem(PLACE, "the chain leaves no column to train on"))
     empty = frame.iloc[:0].astype({n: _settled_dtype(frame[n]) for n in frame.columns})
-    return Fitted(chain, label, inputs, tuple(fitted), empty)
+    fitted = Fitted(chain, label, inputs, tuple(done), empty)
+    return fitted, fitted.labelled(settled({n: plain.values(frame[n]) for n in frame.columns}, empty, len(frame)), rows)
+
+
+def runs_tasks(steps: Iterable[Step]) -> bool:
+    """Whether a chain is fitted by tasks of Ray's: whether a preprocessor for Ray Data is in it that is not Ray's own."""
+    for step in steps:
+        with contextlib.suppress(Exception):  # the fit will say what is wrong with it
+            kind = refs.resolve(step.name) if ":" in step.name else None
+            if isinstance(kind, type) and _is_ray(kind) and not kind.__module__.startswith(ray_stages.OWN):
+                return True
+    return False
 
 
 def _is_label_encoder(step: Applied, label: str | None) -> bool:

@@ -39,12 +39,14 @@ class Request:
 
     Attributes:
         key: of the trial's data; a gang that keeps it is warmer than another.
+        tasks: of a fit, whether it runs tasks, for which Ray finds no CPU that a gang holds, be it idle.
     """
 
     id: int
     need: Mapping[str, float]
     shape: Shape | None = None
     key: str | None = None
+    tasks: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def decide(
         line: the requests, first come first.
         room: what all gangs may hold together, where Ray counts more CPUs than there are and one more for the tasks of a fit. Then an idle
             gang, which computes nothing, lends its CPUs to a fit or to another gang, and is closed only when there is no room any more.
-            None where Ray counts what there is: then gangs and fits hold no more than that together.
+            None where Ray counts what there is: then gangs, and fits that run tasks, hold no more than that together.
     """
     if not line:
         return Wait()
@@ -110,13 +112,14 @@ def decide(
     if not fits(head.need, cluster):
         return Refuse(head)
     idle = sorted((g for g in gangs if g.phase is Phase.IDLE), key=lambda g: g.used)
-    at_work = [*(g.shape.total for g in gangs if g.phase is Phase.BUSY), *granted]
-    if room is not None and not fits(head.need, minus(cluster, at_work)):
-        return Wait()  # what idle gangs hold may be lent
-    if room is not None and head.shape is None:
+    left = minus(cluster, [*(g.shape.total for g in gangs if g.phase is Phase.BUSY), *granted])
+    same = [g for g in idle if g.shape == head.shape]
+    lent = room is not None or (head.shape is None and not head.tasks)  # what idle gangs hold
+    if (lent or same) and not fits(head.need, left):
+        return Wait()
+    if lent and head.shape is None:
         return Start(head)
-    if same := [g for g in idle if g.shape == head.shape]:
-        # the one that has this data, else the one used last: it has the warmest caches
+    if same:  # the one that has this data, else the one used last: it has the warmest caches
         return Reuse(head, max(same, key=lambda g: (head.key in g.keys, g.used)).id)
     room, tasks = (cluster, granted) if room is None else (room, [])
     if fits(head.need, minus(room, [*(g.shape.total for g in gangs), *tasks])):

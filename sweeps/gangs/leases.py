@@ -128,9 +128,9 @@ class Leases:
         return await self._queue(Request(next(self._count), shape.total, shape, key))
 
     @contextlib.asynccontextmanager
-    async def resources(self, need: dict[str, float]) -> AsyncIterator[None]:
-        """Wait in line for bare resources and hold them while this lasts."""
-        ticket = await self._queue(Request(next(self._count), need))
+    async def resources(self, need: dict[str, float], tasks: bool = True) -> AsyncIterator[None]:
+        """Wait in line for bare resources and hold them while this lasts; `tasks`: see `Request`."""
+        ticket = await self._queue(Request(next(self._count), need, tasks=tasks))
         try:
             yield
         finally:

@@ -88,12 +88,18 @@ class _Pool:
 
     # ---- what the driver calls
 
-    async def prefit(self, fits: Sequence[tuple[dict, tuple]]) -> None:
+    async def prefit(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape] = ()) -> None:
         """Fit chains, each on its variant of the data, that are known beforehand, before the first gang takes the CPU that a fit needs.
+
+        Args:
+            fits: variant and chain of each.
+            warm: gangs that will be wanted; they are started meanwhile, if no fit needs the CPUs that Ray gives them.
 
         Raises:
             InputError: of the first chain that cannot be fitted.
         """
+        if warm and not any([await self.keeper.runs_tasks.remote(chain) for _, chain in fits]):
+            self.leases.warm(warm)
         made = [self._prepared(data, chain) for data, chain in fits]
         for future in made:
             await asyncio.shield(future)
@@ -375,10 +381,12 @@ class _Pool:
         return self.prepared[key]
 
     async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
-        """Ray Data runs tasks, which hang while gangs hold every CPU: so a fit stands in line for one like a gang."""
+        """A fit computes, and stands in line for a CPU like a gang."""
         await self.known.wait()
-        async with self.fitting, self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}):
-            return await self.keeper.prepare.remote(chain, data)
+        async with self.fitting:
+            tasks = await self.keeper.runs_tasks.remote(chain)
+            async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}, tasks):
+                return await self.keeper.prepare.remote(chain, data)
 
 
 def _tidy(folder: str, book: Book) -> None:

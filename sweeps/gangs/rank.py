@@ -228,6 +228,9 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     seam.keep_ray()
     teller = Teller()
     teller.start()
+    if job.loop.startswith("trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
+        with contextlib.suppress(Exception):
+            refs.resolve(job.loop)
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:

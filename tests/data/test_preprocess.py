@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ray.data.preprocessor import Preprocessor
 
 from sweeps.data import data_key, fit_chain
+from sweeps.data.preprocess import fit_transform, runs_tasks
 from sweeps.errors import InputError
 
 HERE = "tests.data.test_preprocess"
@@ -200,6 +201,11 @@ class TestEveryChain:
         assert fitted["one-hot"].transform(row)[["c_x", "c_y", "c_missing"]].sum(axis=1).tolist() == [0]
         assert fitted["bins"].transform(row.assign(i=1e9))["i"].isna().all()
 
+    @pytest.mark.parametrize("name", [*CHAINS, "none"])
+    def test_the_rows_that_it_is_fitted_on_come_out_as_they_would_again(self, local_ray, name):
+        fitted, rows = fit_transform(CHAINS.get(name, []), table(), "y")
+        pd.testing.assert_frame_equal(rows, fitted.transform(table().to_pandas()), check_exact=True)
+
     def test_another_spelling_of_the_same_rows(self, fitted):
         raw = table().to_pandas().drop(columns=["tags", "y"]).assign(tags=[["q"]] * 120)
         as_text = raw.assign(i=raw["i"].astype(str), b=raw["b"].map(str), t=raw["t"].astype(str), f=raw["f"].astype(object))
@@ -224,6 +230,12 @@ class TestEveryChain:
     def test_a_preprocessor_of_ones_own_for_ray_data_is_given_a_dataset(self, local_ray):
         fitted = fit_chain([step(f"{HERE}:Counted", ("i",))], table(), "y")
         assert np.allclose(fitted.transform(table().to_pandas())["i"], table().to_pandas()["i"] / 120)
+        assert runs_tasks([step("StandardScaler"), step(f"{HERE}:Counted", ("i",))])
+
+    @pytest.mark.parametrize("name", CHAINS)
+    def test_nothing_else_runs_tasks(self, name):
+        assert not runs_tasks(CHAINS[name])
+        assert not runs_tasks([*CHAINS[name], step("no_such_module:Step")])
 
     def test_fitting_twice_and_in_blocks_gives_the_same_bits(self, local_ray, monkeypatch):
         monkeypatch.setattr("sweeps.data.ray_stages.ROWS_PER_BLOCK", 40)

@@ -25,6 +25,9 @@ class TinyKeeper:
         self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
         ray.data.DataContext.get_current().enable_progress_bars = False
 
+    def runs_tasks(self, steps: tuple) -> bool:
+        return True  # `from_pandas` does
+
     def prepare(self, steps: tuple, data: dict | None = None) -> dict[str, Any]:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}

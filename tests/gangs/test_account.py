@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +56,8 @@ def test_a_small_request_does_not_overtake_a_large_one():
     assert decide({"CPU": 2.0}, [busy], [], [large, small]) == Wait()
 
 
-requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from([1.0, 2.0, 4.0])), min_size=1, max_size=30)
+FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0, 4.0) for tasks in (True, False)]
+requests = st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(FITS)), min_size=1, max_size=30)
 
 
 def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
@@ -66,6 +69,20 @@ def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
     assert decide({"CPU": 2.0}, [idle], [], [trial], room) == Reuse(trial, "a")
     busy = GangState("a", shape(2), Phase.BUSY)
     assert decide({"CPU": 2.0}, [busy], [], [fit], room) == Wait()
+
+
+def test_a_fit_that_runs_no_tasks_borrows_from_an_idle_gang_in_a_ray_of_others_too():
+    fit, trial, other = (
+        Request(0, {"CPU": 1.0}, tasks=False),
+        Request(1, shape(2).total, shape(2)),
+        Request(2, shape(1, 2).total, shape(1, 2)),
+    )
+    idle, busy = GangState("a", shape(2), Phase.IDLE), GangState("a", shape(2), Phase.BUSY)
+    assert decide({"CPU": 2.0}, [idle], [], [fit, trial]) == Start(fit)
+    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [trial]) == Wait(), "it has borrowed"
+    assert decide({"CPU": 2.0}, [idle], [], [trial]) == Reuse(trial, "a")
+    assert decide({"CPU": 2.0}, [busy], [], [fit]) == Wait()
+    assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [other]) == Evict("a")
 
 
 def test_where_there_is_room_an_idle_gang_stays_while_another_shape_works():
@@ -90,10 +107,11 @@ def test_the_gang_that_has_the_data_is_preferred():
 @given(requests, st.randoms(use_true_random=False), st.sampled_from([None, CLUSTER, {**CLUSTER, "CPU": 7.0}]))
 def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, room):
     """Plays a pool: requests come, gangs work and close at random moments, and everyone is served at last."""
-    line = [Request(i, w.total, w) if isinstance(w, Shape) else Request(i, {"CPU": w}) for i, w in enumerate(wanted)]
+    line = [Request(i, w.total, w) if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
     coming, waiting = list(line), []
     gangs: dict[str, GangState] = {}
     granted: dict[int, dict[str, float]] = {}
+    borrowed = {request.id for request in line if request.shape is None and (room or not request.tasks)}
     served: list[int] = []
     clock = 0
     while len(served) < len(line):
@@ -119,9 +137,8 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, room):
             served.append(waiting.pop(0).id)
             held = {name: sum(g.shape.total.get(name, 0) for g in gangs.values()) for name in CLUSTER}
             work = {name: sum(g.shape.total.get(name, 0) for g in gangs.values() if g.phase is Phase.BUSY) for name in CLUSTER}
-            fitting = sum(g["CPU"] for g in granted.values())
-            work["CPU"] += fitting
-            held["CPU"] += 0 if room else fitting
+            work["CPU"] += sum(g["CPU"] for g in granted.values())
+            held["CPU"] += sum(g["CPU"] for i, g in granted.items() if i not in borrowed)
             assert fits(held, room or CLUSTER) and fits(work, CLUSTER), "over-committed"
         events = [("end", g) for g in gangs.values() if g.phase is not Phase.IDLE] + [("fit", i) for i in granted]
         if coming:
