@@ -16,6 +16,8 @@ from sweeps.search import storage
 from sweeps.space import Space
 from sweeps.trial import Result
 
+EXPORTS = "exports"  # in the sweep's folder
+
 
 def export(
     sweep: str | os.PathLike[str],
@@ -70,7 +72,7 @@ def export(
         else:
             numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
-        targets = {n: named if named and not several else (named or folder / "exports") / f"{n:04d}" for n in numbers}
+        targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}" for n in numbers}
         results = ledger.results()
         there = {target for n, target in targets.items() if again and named is None and _whole(target, refit, results[n])}
         for target in targets.values():
@@ -111,6 +113,9 @@ def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, 
         made.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        if target.parent == folder / EXPORTS and not target.exists():
+            with contextlib.suppress(OSError):  # others are there
+                target.parent.rmdir()
     return target
 
 

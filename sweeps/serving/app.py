@@ -12,6 +12,7 @@ import numpy as np
 import pydantic_core
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from starlette.requests import ClientDisconnect
 
 from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
@@ -132,6 +133,8 @@ def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = 
             return Response(pydantic_core.to_json(e.body()), e.status, media_type=JSON)
         except InputError as e:
             return Response(pydantic_core.to_json({"detail": [_told(p) for p in e.problems]}), 422, media_type=JSON)
+        except ClientDisconnect:  # nobody reads it; as nginx counts these
+            return Response(status_code=499)
         finally:
             metrics.working.dec()
             metrics.seconds.labels("/predict").observe(time.perf_counter() - start)

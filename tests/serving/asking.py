@@ -7,8 +7,13 @@ import json
 from typing import Any
 
 
-async def ask(app: Any, path: str, body: bytes | list[bytes] = b"", method: str = "POST", headers: dict[str, str] | None = None) -> Any:
-    """(status, body) of one request; the body as JSON where it is that. A list is a body in parts, without a length."""
+async def ask(
+    app: Any, path: str, body: bytes | list[bytes | None] = b"", method: str = "POST", headers: dict[str, str] | None = None
+) -> Any:
+    """(status, body) of one request; the body as JSON where it is that.
+
+    A list is a body in parts, without a length; at None the client goes.
+    """
     parts = [body] if isinstance(body, bytes) else list(body)
     given = {"content-type": "application/json"} | ({"content-length": str(len(body))} if isinstance(body, bytes) else {}) | (headers or {})
     scope = {
@@ -25,7 +30,10 @@ async def ask(app: Any, path: str, body: bytes | list[bytes] = b"", method: str 
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }
-    messages = [{"type": "http.request", "body": part, "more_body": i + 1 < len(parts)} for i, part in enumerate(parts)]
+    messages: list[dict[str, Any]] = [
+        {"type": "http.disconnect"} if part is None else {"type": "http.request", "body": part, "more_body": i + 1 < len(parts)}
+        for i, part in enumerate(parts)
+    ]
     sent: list[dict[str, Any]] = []
     never = asyncio.Event()
 

@@ -147,6 +147,13 @@ def test_prometheus_is_told():
         assert line in text
 
 
+def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
+    app = make_app(served.bundle())
+    assert asyncio.run(ask(app, "/predict", [b"[{", None]))[0] == 499
+    told = send(app, "/metrics", method="GET")[1]
+    assert 'sweeps_requests_total{path="/predict",status="499"} 1.0' in told and "sweeps_requests_in_flight 0.0" in told
+
+
 def test_a_preprocessor_that_refuses_is_422():
     class Picky(served.Model):
         def predict(self, frame):
