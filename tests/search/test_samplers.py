@@ -241,15 +241,20 @@ def test_of_several_objectives_the_front_is_good():
     assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)
 
 
-def test_a_configuration_is_not_suggested_twice_while_there_are_others():
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
+def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm):
     study = optuna.create_study()
-    space = {"i": optuna.distributions.IntDistribution(0, 15)}
+    space: dict[str, optuna.distributions.BaseDistribution] = {"i": optuna.distributions.IntDistribution(0, 15)}
     for i in range(10):
         study.add_trial(optuna.trial.create_trial(params={"i": i}, distributions=space, value=abs(i - 4.0)))
+    running = study.ask(space)  # which is not to be tried twice either
+    number = study.ask().number
     history = History()
     history.refresh(study)
-    found = [tpe.Tpe().suggest(study, history, 10, {}, np.random.RandomState(seed)) for seed in range(20)]
+    model = tpe.Tpe() if algorithm == "tpe" else gp.Gp(space=space)
+    found = [model.suggest(study, history, number, {}, np.random.RandomState(seed)) for seed in range(20)]
     assert all(f.get("i", 10) >= 10 for f in found) and any(found)
+    assert all(f.get("i") != running.params["i"] for f in found)
 
 
 # ---- repeats

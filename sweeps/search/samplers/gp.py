@@ -21,7 +21,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from sweeps.search.samplers.history import FULL, History
+from sweeps.search.samplers.axes import Axes
+from sweeps.search.samplers.history import FULL, History, internal, point_of
 
 # Values that the model is made of at most: of each rung, from the highest down, its best and a sample of its others.
 MOST = 160
@@ -29,6 +30,8 @@ MOST = 160
 GROWTH = 1.15
 # Suggestions that are compared: some anywhere, some around the best.
 ANYWHERE, AROUND = 384, 192
+# Of a step, that of the deviation by which a neighbour lies off: two of five are on another one.
+REACH = 0.6
 FITTED = "gp:fitted"
 
 
@@ -142,12 +145,13 @@ class Gp:
         space: Mapping[str, BaseDistribution] | None = None,
         max_t: int | None = None,
     ):
-        from optuna._gp.search_space import SearchSpace
-
         self.enough, self.noise, self.max_t = n_startup_trials, 1e-6 if deterministic_objective else None, max_t
         self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
-        self._space = SearchSpace(self.names)
-        self._categorical = np.append(self._space.is_categorical, False)
+        self.axes = Axes(self.names)
+        self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
+        # So far at least a neighbour may lie off, or of what has wide steps it would always be the same
+        self._reach = np.zeros(len(self.names))
+        self._reach[self.axes.numbers] = np.where(self.axes.log, 0.0, REACH * self.axes.step / self.axes.width)
         self._fitted: tuple[int, list[float]] | None = None  # to how many values, and the kernel's parameters
 
     def suggest(self, study: Study, history: History, number: int, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
@@ -160,29 +164,33 @@ class Gp:
         low = math.log(min([*steps, full]))
         span = max(math.log(full) - low, 1e-9)
         fidelity = [1.0 if level == FULL else (math.log(level) - low) / span for level, _, _ in observed]
-        trials = [trial for _, trial, _ in observed]
-        x = np.column_stack([self._space.get_normalized_params(trials), fidelity])
+        x = np.column_stack([self._places([trial for _, trial, _ in observed]), fidelity])
         process = Process(x, normal_scores(np.array([value for _, _, value in observed])), self._categorical)
         process.condition(self._theta(study, history, number, process))
         pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
         if pending:
-            process.imagine(np.column_stack([self._space.get_normalized_params(pending), np.ones(len(pending))]))
+            process.imagine(np.column_stack([self._places(pending), np.ones(len(pending))]))
         seen = self._in_cell(x[:, :-1], cell)
         mean, _ = process.predict(np.column_stack([seen, np.ones(len(seen))]))
         best = float(mean.min())
         candidates = np.vstack(
             [
-                self._in_cell(self._space.sample_normalized_params(ANYWHERE, rng), cell),
+                self._in_cell(self.axes.anywhere(rng, ANYWHERE), cell),
                 self._around(seen[np.argsort(mean)[:4]], 0.1, rng, cell),
             ]
         )
-        for width in (0.05, 0.01):
-            gain = process.improvement(np.column_stack([candidates, np.ones(len(candidates))]), best)
-            top = candidates[np.argsort(-gain, kind="stable")[:4]]
-            candidates = np.vstack([top, self._around(top, width, rng, cell)])
         gain = process.improvement(np.column_stack([candidates, np.ones(len(candidates))]), best)
-        found = self._space.get_unnormalized_param(candidates[int(np.argmax(gain))])
-        return {name: value for name, value in found.items() if name not in cell}
+        for width in (0.05, 0.01):
+            more = self._around(candidates[np.argsort(-gain, kind="stable")[:4]], width, rng, cell)
+            gain = np.append(gain, process.improvement(np.column_stack([more, np.ones(len(more))]), best))
+            candidates = np.vstack([candidates, more])
+        # as in `Tpe`, none twice: where all dimensions are discrete, a value that is uncertain would be asked for over and over
+        running = {point_of(t.params, t.distributions) for t in pending}
+        for i in np.argsort(-gain, kind="stable"):
+            found = {**self.axes.external(candidates[i]), **cell}
+            if (point := point_of(found, self.names)) not in history.tried and point not in running:
+                return {name: value for name, value in found.items() if name not in cell}
+        return {}
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
         """The kernel's parameters, as on record or fitted anew."""
@@ -200,6 +208,11 @@ class Gp:
             study._storage.set_trial_system_attr(trial_id, FITTED, json.dumps(self._fitted))
         return np.array(self._fitted[1])
 
+    def _places(self, trials: list[FrozenTrial]) -> np.ndarray:
+        """(n, dimensions) of trials that have them all."""
+        observed = internal(trials, self.names)
+        return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
+
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
         """The same in the cell."""
         x = x.copy()
@@ -210,18 +223,12 @@ class Gp:
 
     def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState, cell: Mapping[str, Any]) -> np.ndarray:
         """Neighbours, some of whose dimensions are changed."""
-        from optuna._gp.search_space import _round_one_normalized_param, _ScaleType
-
         x = centres[rng.randint(len(centres), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
-        moved = np.clip(x + changed * rng.normal(0, width, x.shape), 0, 1)
-        for i, (kind, bounds, step) in enumerate(zip(self._space._scale_types, self._space._bounds, self._space._steps, strict=True)):
-            if self._space.is_categorical[i]:
-                flip = rng.rand(len(x)) < 0.1
-                moved[:, i] = np.where(flip, rng.randint(int(bounds[1]), size=len(x)), x[:, i])
-            elif step:
-                moved[:, i] = _round_one_normalized_param(moved[:, i], _ScaleType(int(kind)), tuple(bounds), step)
-        return self._in_cell(moved, cell)
+        moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
+        for i, count in self.axes.choices.items():
+            moved[:, i] = np.where(rng.rand(len(x)) < 0.1, rng.randint(count, size=len(x)), x[:, i])
+        return self._in_cell(self.axes.on_steps(moved), cell)
 
 
 def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:

@@ -1,58 +1,16 @@
 """Parzen mixtures over the dimensions of a space: a kernel for each observation and a broad one over everything, each a product of
 truncated normals and categoricals (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization; multivariate as in BOHB, Falkner
 et al., 2018). With `neighbours` for the widths they are Optuna's multivariate TPE's, whose classes are private and twice as slow.
-
-Numbers are calculated with on [0, 1], logarithmic ones by their logarithm; of what has steps, a step's whole width counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution
 from scipy.special import ndtr, ndtri
 
-
-class Axes:
-    """Dimensions, and the way from their values to [0, 1].
-
-    Args:
-        space: distributions by name, none of a single value.
-
-    Attributes:
-        names: of the dimensions; an array of values has a column for each, as Optuna calculates with them (the index of a category).
-    """
-
-    def __init__(self, space: Mapping[str, BaseDistribution]):
-        self.space, self.names = space, list(space)
-        every: Sequence[Any] = list(space.values())
-        self.choices = {i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)}
-        self.numbers = [i for i in range(len(every)) if i not in self.choices]
-        own = [every[i] for i in self.numbers]
-        self.step = np.array([d.step or 0.0 for d in own], dtype=float)
-        self.log = np.array([d.log for d in own], dtype=bool)
-        self.bounds = np.array([(d.low, d.high) for d in own], dtype=float).reshape(-1, 2)
-        ends = self.bounds + np.outer(self.step / 2, (-1, 1))
-        ends[self.log] = np.log(ends[self.log])
-        self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
-
-    def unit(self, values: np.ndarray) -> np.ndarray:
-        """(n, numbers) places on [0, 1] of (n, numbers) values."""
-        values = values.astype(float)
-        values[:, self.log] = np.log(values[:, self.log])
-        return (values - self.low) / self.width
-
-    def values(self, unit: np.ndarray) -> np.ndarray:
-        """(n, numbers) values, whole steps where there are steps, of places on [0, 1]."""
-        found = self.low + unit * self.width
-        found[:, self.log] = np.exp(found[:, self.log])
-        stepped = self.step > 0
-        low = self.bounds[stepped, 0]
-        found[:, stepped] = low + np.round((found[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
-        return np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
-
+from sweeps.search.samplers.axes import Axes
 
 Widths = Callable[[np.ndarray], np.ndarray]  # of kernels: of (n, d) places (n, d), 1 the whole range
 
