@@ -98,6 +98,7 @@ class _Pool:
         Raises:
             InputError: of the first chain that cannot be fitted.
         """
+        await self.known.wait()
         if warm and not any([await self.keeper.runs_tasks.remote(chain) for _, chain in fits]):
             self.leases.warm(warm)
         made = [self._prepared(data, chain) for data, chain in fits]
