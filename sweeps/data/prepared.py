@@ -105,7 +105,7 @@ def _facts(data: Mapping[str, Any]) -> str:
     return f"facts-{name_of(data)}" if data else "facts"
 
 
-def _imported(modules: Iterable[str]) -> None:
+def _import_all(modules: Iterable[str]) -> None:
     for module in modules:
         with contextlib.suppress(Exception):  # the fit will say what is wrong with it
             importlib.import_module(module)
@@ -134,7 +134,7 @@ class _Keeper:
         together: bool = False,
         modules: Sequence[str] = (),
     ):
-        threading.Thread(target=_imported, args=(modules,), daemon=True).start()
+        threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.shelf, self.workers, self.numbers, self.together = Shelf(Path(folder)), workers, numbers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
@@ -222,9 +222,10 @@ class _Keeper:
         label = splits.label
         try:  # a sweep that is resumed has it
             fitted = self.shelf.get(key)
-            prepared = fitted.transform(splits.train.to_pandas())
         except (OSError, EOFError, pickle.UnpicklingError):
             fitted, prepared = fit_transform(steps, splits.train, label)
+        else:
+            prepared = fitted.transform(splits.train.to_pandas())
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numbers:
             check_numbers(valid, label)

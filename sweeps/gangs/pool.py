@@ -25,6 +25,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from sweeps.gangs.booking import Book
+from sweeps.gangs.fits import Fits
 from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
 from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
@@ -66,11 +67,8 @@ class _Pool:
         self.threads = ThreadPoolExecutor(max_workers=256, thread_name_prefix="gang")
         self.leases = Leases(job, cluster, storage, room, self.spawn, self.threads)
         self.labels = Labels()
-        self.keeper: Any = None
-        self.known = asyncio.Event()  # the keeper and the labels: calls to an asyncio actor may overtake each other
+        self.fits = Fits(self.leases, self.spawn)
         self.runs: dict[str, Run] = {}
-        self.prepared: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
-        self.fitting = asyncio.Lock()  # the keeper makes one at a time, and who waits for it holds no CPU
         self.stopping: State | None = None
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
@@ -79,8 +77,8 @@ class _Pool:
 
     async def configure(self, keeper: Any, labels: Labels) -> None:
         """Tell the pool of the data, once it is known."""
-        self.keeper, self.labels = keeper, labels
-        self.known.set()
+        self.labels = labels
+        self.fits.configure(keeper)
 
     async def life(self) -> None:
         """Never answers: whoever waits for it learns that the pool has died."""
@@ -98,12 +96,7 @@ class _Pool:
         Raises:
             InputError: of the first chain that cannot be fitted.
         """
-        await self.known.wait()
-        if warm and not any([await self.keeper.runs_tasks.remote(chain) for _, chain in fits]):
-            self.leases.warm(warm)
-        made = [self._prepared(data, chain) for data, chain in fits]
-        for future in made:
-            await asyncio.shield(future)
+        await self.fits.ahead(fits, warm)
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Set a trial going, or going on; its checkpoints go to `folder`."""
@@ -161,11 +154,10 @@ class _Pool:
     async def usage(self) -> Usage:
         """What is held of the cluster, and what each trial is at."""
         busy, warm = self.leases.held()
-        made = [f for key, f in self.prepared.items() if key[1] != repr(()) and f.done() and not f.cancelled() and f.exception() is None]
         going = {name: run for name, run in self.runs.items() if run.book.state is None}
         stages = {name: (run.stage, run.book.rung) for name, run in going.items()}
         seconds = {name: run.spent() for name, run in going.items()}
-        return Usage(self.leases.cluster, busy, warm, len(made), stages, seconds)
+        return Usage(self.leases.cluster, busy, warm, self.fits.count, stages, seconds)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """Close every gang, waiting for them; kill those that take longer."""
@@ -286,7 +278,7 @@ class _Pool:
         try:
             while run.book.state is None and not run.stopped:
                 run.stage = Stage.PREPARING
-                prepared = await asyncio.shield(self._prepared(run.trial.data, run.trial.preprocessor))
+                prepared = await asyncio.shield(self.fits.of(run.trial.data, run.trial.preprocessor))
                 run.stage = Stage.WAITING
                 gang = await self.leases.gang(run.trial.shape, prepared["key"])
                 run.stage = Stage.STARTING
@@ -371,23 +363,6 @@ class _Pool:
                     everyone = gang.changed.wait_for(lambda: gang.gone or len(gang.ended) == workers)
                     await asyncio.wait_for(everyone, RAISED_ALONE_AFTER)
         return False
-
-    # ---- data
-
-    def _prepared(self, data: dict, chain: tuple) -> asyncio.Future:
-        """A variant of the data passed through a chain; made once for all trials that share it, also when they start together."""
-        key = repr(data), repr(chain)
-        if key not in self.prepared:
-            self.prepared[key] = self.spawn(self._prepare(data, chain))
-        return self.prepared[key]
-
-    async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
-        """A fit computes, and stands in line for a CPU like a gang."""
-        await self.known.wait()
-        async with self.fitting:
-            tasks = await self.keeper.runs_tasks.remote(chain)
-            async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}, tasks):
-                return await self.keeper.prepare.remote(chain, data)
 
 
 def _tidy(folder: str, book: Book) -> None:
