@@ -195,6 +195,7 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export so many of the best trials.")
 @click.option("--pareto", is_flag=True, help="Of several objectives: export every trial that no other dominates.")
 @click.option("--refit", is_flag=True, help="Train it once more first, on train and valid together, for the steps it had.")
+@click.option("--latest", is_flag=True, help="The trial's latest checkpoint, not that of its best step.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Make it a version of this model in MLflow's registry.")
 @click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the version, if it is better on the objective.")
@@ -206,6 +207,7 @@ def export(
     top: int | None,
     pareto: bool,
     refit: bool,
+    latest: bool,
     output: Path | None,
     name: str | None,
     alias: str | None,
@@ -221,11 +223,14 @@ def export(
     if alias and pareto:
         raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
     folder = find(sweep, root)
-    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, output=output, again=bool(name)):
-        click.echo(made)
-        if (digest := exporting.digest_of(made)) is not None:
+    again = bool(name)  # one that is there is registered
+    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=again):
+        click.echo(made.path)
+        for note in made.notes:
+            click.echo(note, err=True)
+        if (digest := exporting.digest_of(made.path)) is not None:
             click.echo(f"SHA-256 of its manifest: {digest}", err=True)
-        for line in exporting.register(folder, made, name, alias, force) if name else ():
+        for line in exporting.register(folder, made.path, name, alias, force) if name else ():
             click.echo(line, err=True)
 
 
@@ -261,11 +266,9 @@ def predict(bundle: Path, source: str, output: str | None, workers: int) -> None
     from sweeps.terminal.counting import counting
 
     with counting(sys.stderr if output else None) as told:
-        result: Any = predict_file(bundle, source, output, told, workers)
-    if output is None:
-        click.echo(result.to_csv(index=False), nl=False)
-    else:
-        click.echo(f"wrote {result}", err=True)
+        predict_file(bundle, source, output or sys.stdout.buffer, told, workers)
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
 
 
 @main.command()

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sweeps.errors import InputError, Problem
 from sweeps.folder import RESULT, saved_space
 from sweeps.result import plain
 from sweeps.search import storage
 from sweeps.space import Space
-from sweeps.trial import Result
+
+if TYPE_CHECKING:
+    from sweeps.search.study import Ledger
 
 EXPORTS = "exports"  # in the sweep's folder
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export wrote.
+
+    Attributes:
+        path: the bundle's folder, or the checkpoint's where the trainer has no `load`.
+        notes: what the user should know.
+    """
+
+    path: Path
+    notes: tuple[str, ...] = ()
 
 
 def export(
@@ -26,9 +43,10 @@ def export(
     top: int | None = None,
     pareto: bool = False,
     refit: bool = False,
+    latest: bool = False,
     output: str | os.PathLike[str] | None = None,
     again: bool = False,
-) -> list[Path]:
+) -> list[Written]:
     """Write the bundle of a trial of a sweep that ran, or of several.
 
     Args:
@@ -37,14 +55,16 @@ def export(
         top: so many of the best trials in place of one.
         pareto: the whole front of several objectives in place of one.
         refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
-        output: folder to make; SWEEP/exports/ID by default. With `top` or `pareto` the folder in which each gets one by its id.
+        latest: the latest checkpoint of each trial in place of that of its best step.
+        output: folder to make; SWEEP/exports/ID by default, with `-refit` or `-latest` behind it. With `top` or `pareto` the folder in
+            which each gets one by its id.
         again: one that lies in SWEEP/exports from before, and is whole, will do.
 
     Returns:
-        The bundles' folders, or the checkpoints' where the trainer has no `load`; the best first.
+        What was written; the best first.
 
     Raises:
-        InputError: no such sweep or trial, or the trial left no checkpoint.
+        InputError: no such sweep or trial, the trial left no checkpoint, or there is no place to write to.
         SweepLocked: the sweep runs.
         BundleError: the bundle answers differently from the model in training.
         SweepFailed: the loop failed as it was trained once more.
@@ -63,6 +83,8 @@ def export(
         raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
     if refit and (pareto or top is not None):
         raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
+    if refit and latest:
+        raise InputError(Problem("--refit", "trains the model of the last step anew; --latest exports one that is there. Give one of them"))
     space, roots = saved_space(folder)
     lock = FolderLock(folder)
     try:
@@ -72,19 +94,30 @@ def export(
         else:
             numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
-        targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}" for n in numbers}
-        results = ledger.results()
-        there = {target for n, target in targets.items() if again and named is None and _whole(target, refit, results[n])}
+        kind = "-refit" if refit else "-latest" if latest else ""
+        targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}{kind * (not named)}" for n in numbers}
+        there = {t for n, t in targets.items() if again and named is None and _whole(t, refit, *_exported(ledger, n, latest))}
         for target in targets.values():
             if target not in there and target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
-        return [t if t in there else _export(folder, space, ledger, number, t, roots, refit) for number, t in targets.items()]
+        export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest)
+        return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]
     finally:
         lock.release()
 
 
-def _whole(target: Path, refit: bool, result: Result) -> bool:
-    """Whether a bundle lies there as it was exported, of a model that was trained in this way, and of the trial as it stands now."""
+def _exported(ledger: Ledger, number: int, latest: bool) -> tuple[int | None, float | None]:
+    """The step whose model is exported of a trial as it stands, and what that is worth."""
+    from sweeps import winner
+
+    result = ledger.results()[number]
+    kept = ledger.latest(number) if latest else result.checkpoint
+    step = result.best_step if kept is None else kept.best_step
+    return step, None if step is None else winner.worth(ledger, number, step)
+
+
+def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
+    """Whether a bundle lies there as it was exported, of a model of this step that was worth this, and that was trained in this way."""
     from sweeps.bundle import Manifest, seal
 
     try:
@@ -92,31 +125,35 @@ def _whole(target: Path, refit: bool, result: Result) -> bool:
         made = Manifest.read(target).made
     except (seal.Broken, OSError):
         return False
-    saved = result.checkpoint and result.checkpoint.best_step
-    return ("refit" in made) == refit and made.get("value") == plain(result.value) and (refit or made.get("best_step") == saved)
+    return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, plain(value))
 
 
-def _export(folder: Path, space: Space, ledger: Any, number: int, target: Path, roots: tuple[Path, ...], refit: bool) -> Path:
+def _export(
+    folder: Path, space: Space, ledger: Ledger, number: int, target: Path, *, roots: tuple[Path, ...], refit: bool, latest: bool
+) -> Written:
     """One trial's bundle, in its place or not at all."""
     from sweeps import refitting, winner
 
     work = target.with_name(f".{target.name}.part")
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
     try:
         with refitting.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
-            done = winner.export_trial(folder, space, ledger, number, work, roots, again)
+            done = winner.export_trial(folder, space, ledger, number, work, roots, again, latest)
         if done.error is not None:
             raise done.error
         made = done.bundle or done.checkpoint
         if made is None:
-            raise InputError(Problem("--trial", f"trial {number:04d} left no checkpoint: nothing to export"))
+            raise InputError(Problem("--trial", done.notes[-1]))
         made.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if target.parent == folder / EXPORTS and not target.exists():
             with contextlib.suppress(OSError):  # others are there
                 target.parent.rmdir()
-    return target
+    return Written(target, done.notes)
 
 
 def digest_of(bundle: Path) -> str | None:

@@ -61,7 +61,14 @@ class Refitted:
 
 
 def export_trial(
-    folder: Path, space: Space, ledger: Ledger, number: int, target: Path, roots: tuple[Path, ...], refitted: Refitted | None = None
+    folder: Path,
+    space: Space,
+    ledger: Ledger,
+    number: int,
+    target: Path,
+    roots: tuple[Path, ...],
+    refitted: Refitted | None = None,
+    latest: bool = False,
 ) -> Exported:
     """Export a trial of a sweep.
 
@@ -72,29 +79,31 @@ def export_trial(
         target: folder in which `bundle` (or `checkpoint`) is made.
         roots: folders of the user's modules.
         refitted: export this in place of the trial's own model.
+        latest: export the trial's latest checkpoint in place of that of its best step.
     """
     trial, result = ledger.trial(number), ledger.results()[number]
     done = Exported(described(ledger, number))
-    if refitted is None and result.checkpoint is None:
-        return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
+    kept = ledger.latest(number) if latest else result.checkpoint
     if refitted is not None:
         source, step = refitted.checkpoint, refitted.steps
+    elif kept is None:
+        return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
     else:
-        assert result.checkpoint is not None
-        step, value = result.checkpoint.best_step, ledger.value_at(number, result.checkpoint.best_step)
+        step, value = kept.best_step, ledger.value_at(number, kept.best_step)
         if step != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
-            note = f"what is exported is the model of step {step} ({value:.6g}): the loop saved none at its best step {result.best_step}"
-            done = replace(done, notes=(note,))
-        source = folder / "trials" / trial.id / Path(result.checkpoint.path).name  # the folder may have been moved
+            why = "" if latest else f": the loop saved none at its best step {result.best_step}"
+            done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
+        source = folder / "trials" / trial.id / Path(kept.path).name  # the folder may have been moved
         if not source.is_dir():
-            return replace(done, notes=(*done.notes, f"trial {trial.id}'s checkpoint was deleted: nothing to export"))
+            which = "latest checkpoint" if latest else "checkpoint"
+            return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))
     if space.trainer.load is None:
         return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     try:
-        return _bundle(done, trial, step, folder, space, source, target / "bundle", roots, refitted)
+        return _bundle(done, trial, step, worth(ledger, number, step), folder, space, source, target / "bundle", roots, refitted)
     except BundleError as e:
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
@@ -108,6 +117,7 @@ def _bundle(
     done: Exported,
     trial: Trial,
     step: int,
+    value: float | None,
     folder: Path,
     space: Space,
     source: Path,
@@ -128,6 +138,7 @@ def _bundle(
     stored = source / CHECK_PREDICTIONS
     made = {
         **best,
+        "value": value,
         "sweep": folder.name,
         "metric": space.objective.metric,
         "goal": space.objective.goal,
@@ -172,6 +183,17 @@ def described(ledger: Ledger, number: int) -> dict[str, Any]:
     if ledger.judge.constraints:
         told["feasible"] = together.feasible
     return told
+
+
+def worth(ledger: Ledger, number: int, step: int) -> float | None:
+    """What the model of a trial's step is worth, which a bundle says and an alias moves by: what the trial reported there of the objective.
+
+    At its best step that is the trial's own value. Of repeats, and where the objective is a cost, it is that at any step: a configuration's
+    repeats are worth something together, and a cost is a whole trial's.
+    """
+    told, objective = described(ledger, number)["value"], ledger.space.objective.metric
+    whole = ledger.space.repeats.count > 1 or ledger.judge.metric != objective
+    return told if whole or step == ledger.results()[number].best_step else ledger.value_at(number, step)
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:

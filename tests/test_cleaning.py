@@ -71,7 +71,7 @@ def test_so_much_disk_and_the_best_stays(sweep):
 def test_what_was_deleted_is_not_exported(sweep):
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
-    assert done.exit_code == 2 and done.output == "--trial: trial 0000 left no checkpoint: nothing to export\n"
+    assert done.exit_code == 2 and done.output == "--trial: trial 0000's checkpoint was deleted: nothing to export\n"
 
 
 @pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])

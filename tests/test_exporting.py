@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli, exporting
+from sweeps import cli, exporting, winner
 from sweeps import space as space_file
 from sweeps.errors import BundleError, InputError, SweepFailed
 from sweeps.folder import save_space, saved_space
@@ -55,7 +55,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0000", "0002", "0004")]
     losses = [json.loads((sweep / "exports" / name / "state.json").read_text())["loss"] for name in ("0000", "0002", "0004")]
     assert losses == [0.1, 0.2, 0.4]
-    there = [p.name for p in exporting.export(sweep, pareto=True, output=tmp_path / "front")]
+    there = [written.path.name for written in exporting.export(sweep, pareto=True, output=tmp_path / "front")]
     assert there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
 
 
@@ -137,3 +137,59 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
     ):
         with pytest.raises(error, match=said):
             left_of("0001", last, 4)
+
+
+def uneven(tmp_path: Path, extra: str = "") -> tuple[Path, Ledger]:
+    """A sweep of one trial that was best at its third step, had saved its second, and last its fourth."""
+    file = space_of(tmp_path, "plain", limits="max_trials: 1")
+    file.write_text(file.read_text() + extra)
+    space = space_file.load(file, ())
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, space, 0.0)
+    ledger = Ledger(folder, space)
+    for again in range(space.repeats.count):
+        trial = ledger.next()
+        assert trial is not None
+        kept = [Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step) for step in (2, 4)]
+        for checkpoint in kept:
+            Path(checkpoint.path).mkdir(parents=True)
+            (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
+        told = tuple(Report(step, {"loss": loss + again}, 1.0) for step, loss in enumerate((0.9, 0.35, 0.29, 0.5), 1))
+        ledger.record(trial.number, told, kept[1], kept[0], 1, 1.0)
+        ledger.finish(trial.number, State.COMPLETE)
+    return folder, ledger
+
+
+def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
+    _, ledger = uneven(tmp_path)
+    assert ledger.results()[0].value == 0.29
+    assert [winner.worth(ledger, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+
+
+def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
+    _, ledger = uneven(tmp_path, "repeats: 2\n")
+    assert winner.worth(ledger, 0, 2) == winner.worth(ledger, 1, 4) == pytest.approx(0.79)
+
+
+def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
+    folder, _ = uneven(tmp_path)
+    for more, name, step, note in (
+        ((), "0000", 2, "what is exported is the model of step 2 (0.35): the loop saved none at its best step 3"),
+        (("--latest",), "0000-latest", 4, "what is exported is the model of step 4 (0.5)"),
+    ):
+        done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
+        assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]
+        assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
+    with pytest.raises(InputError, match="--latest exports one that is there"):
+        exporting.export(folder, refit=True, latest=True)
+    shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
+    with pytest.raises(InputError, match="trial 0000's latest checkpoint was deleted: nothing to export"):
+        exporting.export(folder, latest=True, output=tmp_path / "other")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    folder, _ = uneven(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--output: .*file/out cannot be written: Not a directory"):
+        exporting.export(folder, output=tmp_path / "file" / "out")

@@ -92,7 +92,7 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
 def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
-    (made,) = exporting.export(result["dir"], trial=other, output=tmp_path / "other")
+    made = exporting.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
     assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.made["trial"] == other
     process = command("export", result["dir"], "--trial", "99")
     assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import re
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +22,7 @@ MODEL = "model"
 WHOLE = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
+GZIP = b"\x1f\x8b"
 
 Scalar = bool | int | float | str | None
 
@@ -105,9 +110,24 @@ def is_pickle(file: Path) -> bool:
     if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # compressed, or of a protocol that cannot be told from text
         return True
     with open(file, "rb") as f:
-        head = f.read(128)
-    if head.startswith(b"\x93NUMPY"):
-        return b"'descr': '|O'" in head
-    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        head = f.read(4096)
+    if head.startswith(GZIP):  # as joblib compresses
+        with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as f:
+            head = f.read(4096)
+    if _begins_pickle(head):
         return True
-    return head[:4] == b"PK\x03\x04" and zipfile.is_zipfile(file) and any(n.endswith("data.pkl") for n in zipfile.ZipFile(file).namelist())
+    if head[:4] != b"PK\x03\x04" or not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as packed:
+        for name in packed.namelist():
+            with contextlib.suppress(NotImplementedError, RuntimeError, zipfile.BadZipFile), packed.open(name) as f:
+                if name.endswith("data.pkl") or _begins_pickle(f.read(4096)):
+                    return True
+    return False
+
+
+def _begins_pickle(head: bytes) -> bool:
+    """Whether a file that begins so is a pickle of protocol 2 or later, or an array of NumPy's that holds one: of objects."""
+    if head.startswith(b"\x93NUMPY"):
+        return re.search(rb"'\|?O\d*'", head[:4096]) is not None
+    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")

@@ -17,7 +17,7 @@ from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
 from sweeps.data import stored
 from sweeps.data.columns import Column
 from sweeps.data.fitted import Fitted
-from sweeps.errors import BundleError, InputError, Problem
+from sweeps.errors import BundleError, InputError, Problem, SweepsError
 
 
 class Bundle:
@@ -58,7 +58,7 @@ class Bundle:
             return np.zeros((0, k) if k > 2 else 0)
         with _refusing():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
-            return np.asarray(self._model.predict(prepared))
+            return _of_each(self._model.predict(prepared), len(raw))
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.
@@ -79,10 +79,18 @@ class Bundle:
             }
             entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
             with _refusing():
-                output = np.asarray(self._model.predict(fitted.prepared(entered, count)))
+                output = _of_each(self._model.predict(fitted.prepared(entered, count)), count)
             return answers(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
+
+
+def _of_each(output: Any, rows: int) -> np.ndarray:
+    """A model's output, one for each row."""
+    output = np.asarray(output)
+    if output.ndim and len(output) != rows:
+        raise ValueError(f"predict gave {len(output)} for {rows} rows")
+    return output
 
 
 @contextlib.contextmanager
@@ -90,7 +98,9 @@ def _refusing() -> Iterator[None]:
     """What preprocessor and model, which may be a user's, raise of rows as the rows' fault: a process that serves others goes on."""
     try:
         yield
-    except (ValueError, TypeError, ArithmeticError, LookupError) as e:
+    except (MemoryError, SweepsError):
+        raise
+    except Exception as e:
         said = next((line for line in str(e).splitlines() if line.strip()), "")
         raise InputError(Problem("rows", f"the model cannot answer these: {type(e).__name__}: {said}".rstrip(": "))) from e
 
@@ -120,7 +130,7 @@ def load_bundle(path: str | Path) -> Bundle:
         raise InputError(Problem(str(path), f"not a bundle: it has no {seal.MANIFEST}"))
     try:
         seal.use_code(path, seal.verify(path))
-    except seal.Broken as e:
+    except (seal.Broken, OSError) as e:
         raise BundleError(str(e)) from None
     return load_verified(path)
 

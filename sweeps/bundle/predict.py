@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +17,8 @@ from pyarrow import fs
 from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.data.heads import csv_options, head, named
+from sweeps.data.files import first_line
+from sweeps.data.heads import COLUMN_BLOCK, CSV_BLOCK, csv_options, head, named
 from sweeps.data.tables import infer_types
 from sweeps.errors import InputError, Problem
 
@@ -28,18 +31,18 @@ PARQUET = (".parquet", ".pq")
 def predict_file(
     bundle: str | Path,
     source: str | Path,
-    target: str | Path | None = None,
+    target: str | Path | BinaryIO | None = None,
     on_progress: Callable[[int], None] | None = None,
     workers: int = 1,
-) -> pd.DataFrame | Path | str:
+) -> pd.DataFrame | Path | str | BinaryIO:
     """Predict every row of a CSV or Parquet file.
 
     Args:
         bundle: the bundle's folder.
         source: raw rows with a header, a path or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`); columns that the model
             does not use, such as the label, are ignored.
-        target: where to write, a path or a URI, CSV or Parquet by its suffix; put in its place in one step, or not at all. None
-            returns the frame.
+        target: where to write, a path or a URI, CSV or Parquet by its suffix; put in its place in one step, or not at all. A stream gets
+            CSV, likewise when all is predicted, from a temporary file. None returns the frame.
         on_progress: called with the rows that are predicted so far.
         workers: processes that predict; more than one read a Parquet file, through Ray Data, a row group at a time each.
 
@@ -48,27 +51,37 @@ def predict_file(
         BundleError: the bundle is broken.
     """
     kind = _format(source)
-    if target is not None:
+    if isinstance(target, str | Path):
         _format(target)
     system, path = _place(source)
-    if not (target is None or _is_uri(target)):
+    if isinstance(target, str | Path) and not _is_uri(target):
         target = Path(target)
         if not target.parent.is_dir():
             raise InputError(Problem(str(target), f"there is no folder {target.parent}"))
         if target.is_dir():
             raise InputError(Problem(str(target), "is a folder"))
-    if system.get_file_info(path).type != fs.FileType.File:
+    try:
+        found = system.get_file_info(path).type
+    except OSError as e:
+        raise InputError(Problem(str(source), f"cannot be looked at: {first_line(e)}")) from None
+    if found != fs.FileType.File:
         raise InputError(Problem(str(source), "there is no such file"))
-    if target is not None and _same(source, target):
+    if isinstance(target, str | Path) and _same(source, target):
         raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
     loaded = load_bundle(bundle)
     if workers > 1:
-        parts = _counted(_spread(bundle, source, kind, loaded.manifest, workers), on_progress)
+        parts = _counted(_spread(bundle, loaded, source, kind, workers), on_progress)
     else:
         pieces = _located(_rows(system, path, kind, loaded.manifest), source)
         parts = _counted(predicted(loaded, pieces), on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
+    if not isinstance(target, str | Path):
+        with tempfile.TemporaryFile() as spool:
+            _write_csv(parts, spool, packed=False)
+            spool.seek(0)
+            shutil.copyfileobj(spool, target)
+        return target
     with _replacing(target) as stream:
         write = _write_parquet if _format(target) == "parquet" else _write_csv
         write(parts, stream, packed=str(target).lower().endswith(".gz"))
@@ -96,7 +109,7 @@ def _place(path: str | Path) -> tuple[Any, str]:
     try:
         return fs.FileSystem.from_uri(str(path))
     except (pa.ArrowException, OSError, ValueError) as e:
-        raise InputError(Problem(str(path), f"is no place that Arrow knows: {str(e).splitlines()[0]}")) from None
+        raise InputError(Problem(str(path), f"is no place that Arrow knows: {first_line(e)}")) from None
 
 
 def _same(source: str | Path, target: str | Path) -> bool:
@@ -111,49 +124,75 @@ def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.
     if kind == "parquet":
         yield from _parquet_rows(system, path, manifest, CHUNK, None)
         return
-    from pyarrow import csv
-
     written = head(system, path).names
     wanted = {c.name for c in manifest.columns}
     names = {name: shown for name, shown in zip(written, named(written), strict=True) if shown in wanted}
     # `00123` is no number there
     text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
     read = 0
-    with system.open_input_stream(path) as stream:  # which unpacks what is called `.gz`
-        for batch in csv.open_csv(stream, **csv_options(path, written, list(names) or list(written)[:1])):
-            table = pa.table(batch).rename_columns(list(names.values()) or ["-"])
-            for start in range(0, len(table), CHUNK):
-                piece = table.slice(start, CHUNK)
-                typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
-                columns = {name: (piece if name in text else typed)[name] for name in piece.column_names}
-                yield pa.table(columns).to_pandas()
-            read += len(table)
+    for table in _csv_tables(system, path, written, list(names) or list(written)[:1]):
+        table = table.rename_columns(list(names.values()) or ["-"])
+        for start in range(0, len(table), CHUNK):
+            piece = table.slice(start, CHUNK)
+            typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
+            columns = {name: (piece if name in text else typed)[name] for name in piece.column_names}
+            yield pa.table(columns).to_pandas()
+        read += len(table)
     if not read:
         yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
 
 
+def _csv_tables(system: Any, path: str, written: Sequence[str], only: list[str]) -> Iterator[pa.Table]:
+    """The rows of a CSV file as text, a block at a time; from a row on that is longer than a block by larger ones."""
+    from pyarrow import csv
+
+    read = 0
+    for block in (COLUMN_BLOCK, CSV_BLOCK):
+        seen = 0
+        try:
+            with system.open_input_stream(path) as stream:  # which unpacks what is called `.gz`
+                for batch in csv.open_csv(stream, **csv_options(path, written, only, block)):
+                    table, seen = pa.table(batch).slice(max(0, read - seen)), seen + len(batch)
+                    if len(table):
+                        yield table
+                    read = max(read, seen)
+            return
+        except pa.ArrowInvalid as e:
+            if block == CSV_BLOCK or "straddling" not in str(e):
+                raise
+
+
 def parquet_rows(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
-    """The rows of some row groups of a Parquet file, in pieces of at most `chunk`."""
-    yield from _parquet_rows(*_place(source), manifest, chunk, groups)
+    """The rows of some row groups of a Parquet file, in pieces of at most `chunk`.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    yield from _located(_parquet_rows(*_place(source), manifest, chunk, groups), source)
 
 
 def _parquet_rows(system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
-    # with a buffer, of a row group that is larger than the memory no more is read than is wanted next
-    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER) as file:
+    # with a buffer, and not ahead, of a row group that is larger than the memory no more is read than is wanted next
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in wanted]
         empty = True
         for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
             empty = False
-            yield batch.to_pandas()
+            yield _frame(batch)
         if empty:
-            yield file.schema_arrow.empty_table().select(names).to_pandas()
+            yield _frame(file.schema_arrow.empty_table().select(names))
 
 
-def _spread(bundle: str | Path, source: str | Path, kind: str, manifest: Manifest, workers: int) -> Iterator[pd.DataFrame]:
-    """The predictions by several processes, once the file's columns are seen to be there."""
+def _frame(rows: Any) -> pd.DataFrame:
+    """Arrow's rows as pandas', with every column: the index that pandas wrote was one in training, too, if it had a name."""
+    return rows.to_pandas(ignore_metadata=True)
+
+
+def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, workers: int) -> Iterator[pd.DataFrame]:
+    """The predictions by several processes, once the file's columns are seen to be there; at least one piece, perhaps without rows."""
     import pyarrow.parquet as pq
 
     from sweeps.bundle import columns, spread
@@ -167,8 +206,11 @@ def _spread(bundle: str | Path, source: str | Path, kind: str, manifest: Manifes
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
     except (pa.ArrowInvalid, OSError) as e:
-        raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
-    columns.conform(schema.empty_table().to_pandas(), manifest.columns)
+        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+    columns.conform(_frame(schema.empty_table()), loaded.manifest.columns)
+    if not sum(groups):  # of which Ray Data makes no piece
+        yield loaded.predict(_frame(schema.empty_table()))
+        return
     yield from spread.spread(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
 
 
@@ -177,7 +219,7 @@ def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.Da
     try:
         yield from rows
     except (ValueError, OSError) as e:  # Arrow's among them
-        raise InputError(Problem(str(source), f"cannot be read: {str(e).splitlines()[0]}")) from None
+        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
 
 
 def predicted(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
@@ -236,7 +278,7 @@ def _replacing(target: str | Path) -> Iterator[Any]:
     try:
         stream = system.open_output_stream(part, compression=None)
     except OSError as e:
-        raise InputError(Problem(str(target), f"cannot be written: {str(e).splitlines()[0]}")) from None
+        raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from None
     try:
         with stream:
             yield stream
@@ -244,7 +286,7 @@ def _replacing(target: str | Path) -> Iterator[Any]:
     except OSError as e:
         with contextlib.suppress(OSError):
             system.delete_file(part)
-        raise InputError(Problem(str(target), f"cannot be written: {str(e).splitlines()[0]}")) from e
+        raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from e
     except BaseException:
         with contextlib.suppress(OSError):
             system.delete_file(part)

@@ -34,9 +34,16 @@ class Broken(Exception):
 
 
 def sha256(file: Path) -> str:
-    """The hex digest of a file."""
-    with open(file, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
+    """The hex digest of a file.
+
+    Raises:
+        Broken: it cannot be read.
+    """
+    try:
+        with open(file, "rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError as e:
+        raise Broken(f"{file}: cannot be read: {e.strerror}") from None
 
 
 def files_of(bundle: Path) -> list[str]:

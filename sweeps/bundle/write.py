@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of sweeps
+# Of sweeps and trainers every bundle carries what any bundle may need: of two that one process loads, the first brings it for both
+OURS = (RUNS, "sweeps.data.ray_stages", "sweeps.trial", "trainers.torch_tabular", "trainers.xgboost")
 EXAMPLE_ROWS = 5
 CHECK_SECONDS = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
@@ -178,7 +180,7 @@ def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[P
     found = needs(modules, [*(Path(r).resolve() for r in roots), *(p.parent for p in extra)])
     folder.mkdir()
     shutil.copyfile(seal.__file__, folder / f"{seal.LOADER}.py")
-    ours = {f"{Path(seal.OURS).name}/{name}": file for name, file in found.ours.items()}
+    ours = {f"{Path(seal.OURS).name}/{name}": file for name, file in {**needs(OURS).ours, **found.ours}.items()}
     for name, source in {**ours, **found.local, **{p.name: p for p in extra}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():

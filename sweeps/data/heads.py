@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from sweeps.data.files import SUFFIXES, Files, first_line, refuse, suffix
-from sweeps.data.tables import CSV_MISSING, infer_types, tidy
+from sweeps.data.tables import CSV_MISSING, infer_types, tidy, without_index
 
 _LFS = b"version https://git-lfs"
 # A quoted field may hold a whole document; a row longer than a block cannot be read
 CSV_BLOCK = 32 << 20
-# Smaller ones are quicker to read: for a head and for one column, if a row fits
+# Smaller ones are quicker to read, for a head and for one column; and Arrow reads 32 of them ahead. If a row fits
 _HEAD_BLOCK = 64 << 10
-_COLUMN_BLOCK = 4 << 20
+COLUMN_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def head(system: Any, path: str) -> Head:
             raise ValueError("it is not a Parquet file")
         with system.open_input_file(path) as opened:
             meta = pq.read_metadata(opened)
-        return Head(tuple(meta.schema.to_arrow_schema().names), meta.num_rows > 0)
+        return Head(tuple(without_index(meta.schema.to_arrow_schema().names)), meta.num_rows > 0)
     if kind.endswith(".gz"):
         if start[:2] != b"\x1f\x8b":
             raise ValueError("it is not compressed with gzip, as its name says")
@@ -225,7 +225,7 @@ def read_columns(files: Files, columns: Sequence[str]) -> pa.Table:
 def _csv_columns(system: Any, path: str, columns: Sequence[str]) -> pa.Table:
     from pyarrow import csv
 
-    for block in (_COLUMN_BLOCK, CSV_BLOCK):
+    for block in (COLUMN_BLOCK, CSV_BLOCK):
         try:
             with system.open_input_stream(path) as stream:
                 return csv.read_csv(stream, **csv_options(path, columns, columns, block))

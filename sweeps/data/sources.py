@@ -16,7 +16,7 @@ from sweeps import refs
 from sweeps.data import toys
 from sweeps.data.files import Files, find, first_line, is_reference, refuse
 from sweeps.data.heads import csv_options, heads, named
-from sweeps.data.tables import infer_types, tidy
+from sweeps.data.tables import infer_types, tidy, without_index
 from sweeps.errors import InputError, nearest
 
 
@@ -145,7 +145,7 @@ def _collect(make: Callable[[], Any]) -> pa.Table:
     filled = [b for b in blocks if b.num_rows] or blocks[:1]
     if not filled:
         return pa.table({})
-    order = filled[0].column_names
+    order = without_index(filled[0].column_names)
     return pa.concat_tables([b.select(order).replace_schema_metadata(None) for b in filled], promote_options="permissive")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -18,6 +19,10 @@ CSV_MISSING = (
 )
 
 
+# What pandas calls an index without a name in a Parquet file, as it writes one of every frame that was filtered or shuffled
+_INDEX = re.compile(r"__index_level_\d+__")
+
+
 def _words(*words: str) -> pa.Array:
     """Text as Arrow holds it. (`pa.array` would import pandas, and so take a third of the second in which bad data is answered.)"""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
@@ -28,14 +33,18 @@ _TRUE = _words("True", "TRUE", "true")
 _BOOLS = _words("True", "TRUE", "true", "False", "FALSE", "false")
 
 
+def without_index(names: Iterable[str]) -> list[str]:
+    """The names of columns without those of an index of pandas' that had no name: where a row stood is no feature of it."""
+    return [name for name in names if not _INDEX.fullmatch(name)]
+
+
 def tidy(table: pa.Table) -> pa.Table:
     """The table with one type for one meaning.
 
     Categories become their values, all strings `large_string` (whose offsets do not overflow when blocks are joined),
-    decimals and columns without a value `double`, dates timestamps; NaN becomes null. Pandas metadata is dropped.
+    decimals and columns without a value `double`, dates timestamps; NaN becomes null. Pandas' metadata and its index are dropped.
     """
-    columns = [_tidy(column) for column in table.columns]
-    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+    return pa.table({name: _tidy(table.column(name)) for name in without_index(table.column_names)})
 
 
 def _tidy(column: pa.ChunkedArray) -> pa.ChunkedArray:

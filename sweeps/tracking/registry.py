@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, Problem, SweepsError
+from sweeps.folder import without_password
 
 DIGEST = "sweeps.manifest_sha256"
 
@@ -20,12 +21,14 @@ class Score:
 
     Attributes:
         metric, goal: the sweep's objective.
-        value: the trial's.
+        value: the model's.
+        feasible: it keeps the sweep's constraints, as far as there are any.
     """
 
     metric: str
     goal: str
     value: float
+    feasible: bool = True
 
 
 def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
@@ -42,6 +45,8 @@ def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
         return False, "it has no objective's value to compare with"
     if (old.metric, old.goal) != (new.metric, new.goal):
         return False, f"it was chosen by another objective, {old.metric} ({old.goal})"
+    if new.feasible != old.feasible:
+        return new.feasible, "it keeps the constraints, the other did not" if new.feasible else "the new one breaks a constraint"
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
     compared = f"{new.metric} {new.value:.6g}, before {old.value:.6g}"
     return better, compared if better else f"{compared}: no better"
@@ -55,7 +60,7 @@ def register(
     Args:
         bundle: its folder.
         digest: the SHA-256 of its manifest.
-        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; `refit` where it is one.
+        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; `refit` and `feasible` where it has them.
         uri: MLflow's.
         parent: the sweep's run.
         name: the registered model's; made if it is not there.
@@ -67,8 +72,10 @@ def register(
 
     Raises:
         InputError: the sweep has no such run there, or MLflow refuses the name or the alias.
-        SweepsError: MLflow does not answer.
+        SweepsError: MLflow does not answer, or cannot store the bundle.
     """
+    if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
+        raise InputError(Problem("--register", f"there is no {file}, in which the sweep was tracked"))  # MLflow would make an empty one
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.exceptions import MlflowException, RestException
@@ -78,9 +85,12 @@ def register(
         client = MlflowClient(uri)
         return _register(client, bundle, digest, made, parent, name, alias, force)
     except RestException as e:
-        raise InputError(Problem("--register", f"MLflow at {uri} refuses it: {_line(e)}")) from e
-    except MlflowException as e:
-        raise SweepsError(f"MLflow at {uri}: {_line(e)}") from e
+        raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses it: {_line(e)}")) from e
+    except SweepsError:
+        raise
+    except Exception as e:  # its stores let through what their libraries raise
+        kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
+        raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{_line(e)}") from e
 
 
 def _line(e: Exception) -> str:
@@ -128,16 +138,19 @@ def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: 
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
     tags |= {DIGEST: digest}
     tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
+    tags |= {"sweeps.feasible": str(made["feasible"]).lower()} if "feasible" in made else {}
     return client.create_model_version(name, f"{run.info.artifact_uri}/{artifact}", run.info.run_id, tags, await_creation_for=None).version
 
 
 def score_of(made: dict[str, Any]) -> Score:
     """What a bundle was chosen by, from its manifest; a value that is not finite is null there, and NaN here."""
-    return Score(made["metric"], made["goal"], math.nan if made["value"] is None else float(made["value"]))
+    value = math.nan if made["value"] is None else float(made["value"])
+    return Score(made["metric"], made["goal"], value, made.get("feasible") is not False)
 
 
 def _score(tags: dict[str, str]) -> Score | None:
     try:
-        return Score(tags["sweeps.metric"], tags["sweeps.goal"], float(tags["sweeps.value"]))
+        value, feasible = float(tags["sweeps.value"]), tags.get("sweeps.feasible") != "false"
+        return Score(tags["sweeps.metric"], tags["sweeps.goal"], value, feasible)
     except (KeyError, ValueError):
         return None

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import made
@@ -16,8 +17,8 @@ import pytest
 
 from sweeps import exporting
 from sweeps.bundle import copy_checkpoint, export, load_bundle
+from sweeps.bundle.manifest import is_pickle
 from sweeps.errors import BundleError, InputError
-from sweeps.trial import Checkpoint, Result, State
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 
@@ -54,13 +55,11 @@ def test_one_that_lies_there_is_taken_again_if_it_is_whole_and_of_the_same_kind(
     again = tmp_path / "0001"
     shutil.copytree(path, again)
     made = load_bundle(again).manifest.made
-    saved = Checkpoint("", 1, made.get("best_step"))
-    result = Result(State.COMPLETE, made.get("value"), checkpoint=saved)
-    assert exporting._whole(again, False, result) and not exporting._whole(again, True, result)
-    assert not exporting._whole(again, False, replace(result, value=-1.0)), "it went on since"
-    assert not exporting._whole(again, False, replace(result, checkpoint=replace(saved, best_step=7)))
+    step, value = made.get("best_step"), made.get("value")
+    assert exporting._whole(again, False, step, value) and not exporting._whole(again, True, step, value)
+    assert not exporting._whole(again, False, step, -1.0) and not exporting._whole(again, False, 7, value), "it went on since"
     (again / "MLmodel").write_text("changed")
-    assert not exporting._whole(again, False, result) and not exporting._whole(tmp_path / "none", False, result)
+    assert not exporting._whole(again, False, step, value) and not exporting._whole(tmp_path / "none", False, step, value)
 
 
 def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(bundle, tmp_path, monkeypatch):
@@ -98,7 +97,7 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
     assert {"bundle/model.py", "data/fitted.py", "errors.py"} <= ours
-    assert not {"driver.py", "orchestrator.py", "bundle/write.py", "data/ray_stages.py", "data/preprocess.py", "cli.py"} & ours
+    assert not {"driver.py", "orchestrator.py", "bundle/write.py", "data/preprocess.py", "cli.py"} & ours
     requirements = (path / "requirements.txt").read_text().split()
     names = {r.split("==")[0] for r in requirements}
     assert {"mlflow", "pandas", "numpy", "pyarrow", "pydantic"} <= names
@@ -195,3 +194,25 @@ def test_a_checkpoint_is_copied_whole(tmp_path):
     assert os.listdir(target.parent) == ["checkpoint"]
     with pytest.raises(BundleError, match="the checkpoint is gone"):
         copy_checkpoint(tmp_path / "none", target)
+
+
+def test_what_is_a_pickle_is_found_by_what_is_in_it(tmp_path):
+    odd, plain_array = np.array([{"a": 1}], dtype=object), np.arange(3.0)
+    fields = np.zeros(2, dtype=[("a", "O"), ("b", "<i8")])
+    packed = pickle.dumps([1])
+    (tmp_path / "by_name.joblib").write_bytes(b"x")
+    (tmp_path / "bytes").write_bytes(packed)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(packed))
+    np.save(tmp_path / "objects.npy", odd)
+    np.save(tmp_path / "fields.npy", fields)
+    np.savez(tmp_path / "some.npz", plain_array, odd)
+    for name in os.listdir(tmp_path):
+        assert is_pickle(tmp_path / name), name
+    (tmp_path / "text").mkdir()
+    np.save(tmp_path / "text" / "plain.npy", plain_array)
+    np.savez_compressed(tmp_path / "text" / "plain.npz", plain_array, fields["b"])
+    (tmp_path / "text" / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    (tmp_path / "text" / "broken.gz").write_bytes(b"\x1f\x8b\x08broken")
+    (tmp_path / "text" / "model.json").write_text("{}")
+    for name in os.listdir(tmp_path / "text"):
+        assert not is_pickle(tmp_path / "text" / name), name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +109,32 @@ def test_a_chain_of_rays_preprocessors(tmp_path):
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
     assert bundle.predict(odd)["probability_yes"].notna().all()
     assert not ray.is_initialized()
+
+
+TWO = """
+import sys, mlflow.pyfunc, pandas as pd, numpy as np
+for bundle in sys.argv[1:]:
+    model = mlflow.pyfunc.load_model(bundle)
+    out = model.predict(pd.read_parquet(bundle + "/data/sweep/check.parquet"))
+    np.testing.assert_array_equal(out["probability_yes"], np.load(bundle + "/data/sweep/check.npy").reshape(len(out), -1)[:, -1])
+assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) and "trainers.torch_tabular" in sys.modules
+"""
+
+
+def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(local_ray, tmp_path):
+    """As a champion and a challenger are: the first brings sweeps and trainers for both."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first = trained(trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")
+    bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
+    second = trained(trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
+    bundles = [export(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))]
+    assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
+    carried = [sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py")) for b in bundles]
+    assert carried[0] == carried[1] and {f"code/_sweeps/trainers/{p.name}" for p in Path(trainers.__path__[0]).glob("*.py")} <= {
+        *carried[0]
+    }
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", TWO, *map(str, bundles)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=80)
+    assert done.returncode == 0, done.stderr

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import io
 import os
+import subprocess
+import sys
 
 import made
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from sweeps.bundle import export, load_bundle, predict, predict_file
@@ -170,3 +175,116 @@ def test_what_a_worker_refuses_is_one_line_with_the_row_in_the_file(bundle, tmp_
     said = process.communicate(timeout=50)[1].splitlines()
     assert process.returncode == 2 and said[-1] == "input: column `rooms` holds 'many' in row 202, but must hold numbers"
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_index_that_pandas_wrote_is_a_column_like_the_others(bundle, tmp_path):
+    path, kept = bundle
+    rows = kept["raw"].set_index("area")
+    rows.to_parquet(tmp_path / "named.parquet")
+    order = [3, 0, 5, 1, 4, 2]
+    kept["raw"].iloc[order].to_parquet(tmp_path / "shuffled.parquet")
+    got = predict_file(path, tmp_path / "named.parquet")
+    np.testing.assert_array_equal(got["probability_yes"], kept["expected"])
+    got = predict_file(path, tmp_path / "shuffled.parquet")
+    np.testing.assert_array_equal(got["probability_yes"], kept["expected"][order])
+
+
+def test_several_workers_predict_no_rows_and_name_a_file_that_is_damaged(bundle, tmp_path, local_ray):
+    path, kept = bundle
+    kept["raw"].iloc[:0].to_parquet(tmp_path / "empty.parquet")
+    for target in ("out.csv", "out.parquet"):
+        predict_file(path, tmp_path / "empty.parquet", tmp_path / target, workers=2)
+    assert (tmp_path / "out.csv").read_text() == "prediction,probability_no,probability_yes\n"
+    assert len(predict_file(path, tmp_path / "empty.parquet", workers=2)) == 0
+    rows = pd.concat([kept["raw"]] * 400, ignore_index=True)
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=600, compression="zstd")
+    whole = bytearray((tmp_path / "rows.parquet").read_bytes())
+    whole[4:400] = b"\xff" * 396
+    (tmp_path / "rows.parquet").write_bytes(whole)
+    for workers in (1, 2):
+        with pytest.raises(InputError, match=r"rows\.parquet: cannot be read: "):
+            predict_file(path, tmp_path / "rows.parquet", tmp_path / "broken.csv", workers=workers)
+    assert not (tmp_path / "broken.csv").exists()
+
+
+def test_a_place_that_cannot_be_looked_at_is_named(bundle, tmp_path, monkeypatch):
+    path, kept = bundle
+    kept["raw"].to_parquet(tmp_path / "rows.parquet")
+
+    class Closed:
+        def get_file_info(self, path):
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(predict, "_place", lambda source: (Closed(), str(source)))
+    with pytest.raises(InputError, match=r"rows\.parquet: cannot be looked at: .*Permission denied"):
+        predict_file(path, tmp_path / "rows.parquet")
+
+
+def test_a_stream_gets_csv_when_all_is_predicted(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "CHUNK", 2)
+    path, kept = bundle
+    kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
+    stream = io.BytesIO()
+    predict_file(path, tmp_path / "rows.csv", stream)
+    stream.seek(0)
+    np.testing.assert_array_equal(pd.read_csv(stream)["probability_yes"], kept["expected"])
+    kept["raw"].astype(object).replace(5, "many").to_csv(tmp_path / "rows.csv", index=False)
+    stream = io.BytesIO()
+    with pytest.raises(InputError, match="column `rooms` holds 'many'"):
+        predict_file(path, tmp_path / "rows.csv", stream)
+    assert stream.getvalue() == b"", "all or nothing"
+
+
+PEAK = """
+import sys, psutil, threading, time
+from sweeps.bundle import predict_file
+own, peak, done = psutil.Process(), [0], threading.Event()
+def watch():
+    while not done.wait(0.02):
+        peak[0] = max(peak[0], own.memory_info().rss)
+thread = threading.Thread(target=watch)
+thread.start()
+predict_file(*sys.argv[1:])
+done.set(); thread.join()
+print(peak[0])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp_path, kind):
+    """Parquet in a single row group. What the process holds, Arrow's buffers and what it reads ahead too."""
+    path, kept = bundle
+    peaks = []
+    for rows in (4_000_000, 12_000_000):
+        rng, file = np.random.default_rng(0), tmp_path / f"rows.{kind}"
+        part = pd.concat([kept["raw"]] * (rows // len(kept["raw"])), ignore_index=True)
+        part = part.assign(area=rng.normal(30, 9, len(part)), text=rng.integers(0, 2**60, len(part)))
+        if kind == "csv":
+            pyarrow.csv.write_csv(pa.Table.from_pandas(part, preserve_index=False), file)
+        else:
+            part.to_parquet(file, row_group_size=len(part), index=False)
+        size = file.stat().st_size
+        del part
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, path, file, tmp_path / "out.parquet"], capture_output=True, text=True, timeout=200
+        )
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout))
+    assert size > 150e6 and peaks[1] - peaks[0] < 50e6, (size, peaks)
+
+
+@pytest.mark.parametrize("at", [0, 3, 5])
+def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(bundle, tmp_path, monkeypatch, at):
+    path, kept = bundle
+    rows = pd.concat([kept["raw"]] * 40, ignore_index=True)
+    rows["note"] = ["short"] * len(rows)
+    rows.loc[at * 40 + 7, "note"] = "long, " * 2000
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    expected = predict_file(path, tmp_path / "rows.csv")
+    monkeypatch.setattr(predict, "COLUMN_BLOCK", 1000)
+    pd.testing.assert_frame_equal(predict_file(path, tmp_path / "rows.csv"), expected)
+    monkeypatch.setattr(predict, "CSV_BLOCK", 2000)
+    with pytest.raises(InputError, match=r"rows\.csv: cannot be read: "):
+        predict_file(path, tmp_path / "rows.csv")

@@ -131,3 +131,11 @@ def test_train_and_valid_joined():
     both = joined(apart)
     assert both.train.to_pydict() == {"x": [1.0, 2.0, 0.5, None], "c": ["a", "b", None, "z"], "y": [0, 1, 1, 0]}
     assert both.valid is valid and both.fingerprint == "f" and apart.train.num_rows == 2
+
+
+def test_an_index_of_pandas_without_a_name_is_no_column():
+    frame = pd.DataFrame({"a": [1, 2, 3], "__index_level_x__": [1, 2, 3]}).iloc[[2, 0, 1]]
+    table = pa.Table.from_pandas(frame)
+    assert table.column_names == ["a", "__index_level_x__", "__index_level_0__"]
+    assert tidy(table).column_names == ["a", "__index_level_x__"]
+    assert tidy(pa.Table.from_pandas(frame.set_index("a"))).column_names == ["__index_level_x__", "a"]

@@ -164,7 +164,10 @@ def test_a_preprocessor_that_refuses_is_422():
     assert send(make_app(served.bundle(Picky())), "/predict", [GOOD]) == (422, {"detail": [{"rule": "rows: too odd"}]})
 
 
-@pytest.mark.parametrize("error", [ValueError("too odd\n(see there)"), ZeroDivisionError("too odd"), KeyError("too odd")])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("too odd\n(see there)"), ZeroDivisionError("too odd"), KeyError("too odd"), AttributeError("lower"), RuntimeError("shape")],
+)
 def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both_are_counted(error):
     class Picky(served.Model):
         def predict(self, frame):
@@ -239,3 +242,14 @@ def test_the_direct_way_gives_the_same_bits(rows):
     direct = bundle.predict_values(values, len(rows))
     frame = pd.DataFrame({n: pd.Series(v, dtype=object) for n, v in values.items()})
     pd.testing.assert_frame_equal(direct, bundle.predict(frame), check_exact=True)
+
+
+def test_a_model_that_drops_rows_is_422():
+    class Drops(served.Model):
+        def predict(self, frame):
+            return super().predict(frame.dropna())
+
+    app = make_app(served.bundle(Drops()))
+    assert send(app, "/predict", [GOOD])[0] == 200
+    said = "rows: the model cannot answer these: ValueError: predict gave 1 for 2 rows"
+    assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (422, {"detail": [{"rule": said}]})

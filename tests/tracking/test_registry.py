@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.errors import InputError, SweepsError
 from sweeps.tracking.registry import Score, moves, register, score_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
@@ -86,3 +87,27 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
     finally:
         mlflow.set_registry_uri(None)
         mlflow.set_tracking_uri(None)
+
+
+def test_what_breaks_a_constraint_takes_no_alias_from_what_keeps_it():
+    made = {"metric": "loss", "goal": "minimize", "value": 0.1}
+    kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"feasible": False})
+    assert moves(kept, broken, False) == (False, "the new one breaks a constraint") and moves(kept, broken, True)[0]
+    assert moves(broken, kept, False) == (True, "it keeps the constraints, the other did not")
+    assert moves(broken, dataclasses.replace(broken, value=0.05), False)[0]
+    assert score_of(made) == score_of(made | {"feasible": True}) == Score("loss", "minimize", 0.1)
+
+
+def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
+    made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
+    gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
+    with pytest.raises(InputError, match=r"there is no .*moved/mlflow\.db"):
+        register(tmp_path, "0", made, gone, "p", "m", None, False)
+    assert not (tmp_path / "moved").exists(), "MLflow would have made one"
+
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied", "/mlflow")
+
+    monkeypatch.setattr("sweeps.tracking.registry._register", refuse)
+    with pytest.raises(SweepsError, match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'"):
+        register(tmp_path, "0", made, "http://me:secret@there", "p", "m", None, False)
