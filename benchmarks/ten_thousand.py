@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.running import machine
+
 ROOT = Path(__file__).parent.parent
 SPACE = """\
 name: ten-thousand
@@ -105,9 +107,10 @@ def main() -> None:
     ]
     title = f"# {asked.trials:,} trials that do nothing, {asked.algorithm}\n\n"
     command = f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm {asked.algorithm}\n\n"
+    where = "; ".join(f"{name} {value}" for name, value in machine().items()) + ".\n\n"
     table = "| what | measured |\n|---|---|\n" + "".join(f"| {what} | {value} |\n" for what, value in rows)
     notes = "".join(f"\n{note}\n" for note in (*ran["notes"], *again["notes"]))
-    asked.output.write_text(f"{title}{command}{table}{notes}")
+    asked.output.write_text(f"{title}{command}{where}{table}{notes}")
     print(table + notes)
 
 

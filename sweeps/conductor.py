@@ -6,6 +6,7 @@ The study is the record and the verdicts are pure; this passes between them, the
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections import deque
@@ -16,8 +17,10 @@ from typing import Any
 
 import ray
 
+from sweeps.data.prepared import LOST
 from sweeps.errors import InputError, Problem
 from sweeps.gangs.messages import Past, Progress
+from sweeps.machine import lives
 from sweeps.overview import Overview
 from sweeps.search import budgets, rules
 from sweeps.search.cleaner import Cleaner
@@ -41,6 +44,22 @@ def _past(row: Row, lost: int = 0) -> Past:
     return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
 
 
+def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps what a method raises: Tune, which calls it, makes text of that."""
+
+    @functools.wraps(method)
+    def call(self: Conductor, *what: Any) -> Any:
+        try:
+            return method(self, *what)
+        except StopIteration:
+            raise
+        except Exception as e:
+            self.broke = self.broke or e
+            raise
+
+    return call
+
+
 @dataclass
 class Conductor:
     """See the module. Called by the adapters of Tune, in the driver's main thread."""
@@ -54,6 +73,9 @@ class Conductor:
     introduce: Callable[[], None]  # tells a pool that was started again of the data
     shown: float = 0.0
     reason: str | None = None  # why no more trials are begun
+    keeper: int | None = None  # the process that holds the data, on this machine
+    left: State = State.RUNNING  # how trials that have not ended are left then
+    broke: Exception | None = None  # what ended the search in the middle
     prefit: Any = None  # resolves when the chains known beforehand are fitted
     refused: InputError | None = None
     asked: Any = None  # resolves to what the pool says next
@@ -87,6 +109,7 @@ class Conductor:
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
         return type(None), ()
 
+    @_kept
     def begin(self) -> str | None:
         """Begin the next trial; its id, or None if there is none now but may be later.
 
@@ -143,7 +166,9 @@ class Conductor:
         """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
         for number in list(self.ledger.interrupted):
             row = self.ledger.standing(number)
-            if self.scheduler.max_t is not None and row.steps >= self.scheduler.max_t:
+            # of several ranks one may not have written its part of the last checkpoint, which does not count then
+            kept = row.steps if row.trial.shape.workers == 1 else row.checkpoint.step if row.checkpoint else 0
+            if self.scheduler.max_t is not None and kept >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
             elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
                 state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
@@ -154,6 +179,7 @@ class Conductor:
             self._finish(row.trial.id, state, None, reason)
         self._look_at_budgets()  # it may be that the last driver died of having spent them
 
+    @_kept
     def hear(self, trial: str, progress: Progress) -> Verdict:
         """Record a trial's news; at a rung decide and answer."""
         if trial not in self.running:
@@ -211,10 +237,14 @@ class Conductor:
     def _verdict(self, number: int, rung: int) -> Verdict:
         """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
         row = self.ledger.standing(number)
-        if row.steps > rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
+        if row.steps > rung or row.passed >= rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
             return Verdict.CONTINUE
-        return self.ledger.verdict(number, rung)
+        verdict = self.ledger.verdict(number, rung)
+        if verdict is Verdict.CONTINUE:
+            self.ledger.passed(number, rung)
+        return verdict
 
+    @_kept
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
         self.ledger.sync()
@@ -228,6 +258,8 @@ class Conductor:
         if time.monotonic() - self.shown > SHOW_EVERY:
             self.shown = time.monotonic()
             self._look_at_pool()
+            if self.keeper is not None and not lives(self.keeper):
+                self.stop(LOST, State.RUNNING)
             self.on_progress(self.snapshot())
 
     def _look_at_budgets(self) -> None:
@@ -289,6 +321,7 @@ class Conductor:
                 self.overview.usage = ray.get(done)
         self.asked = self.asked or self.pool.usage.remote()
 
+    @_kept
     def lost(self, trial: str) -> None:
         """Tune gave up on the trial's runner."""
         if trial in self.running:
@@ -320,14 +353,23 @@ class Conductor:
     def stop(self, reason: str, state: State) -> None:
         """Begin no more trials and end those that run: RUNNING leaves them resumable, PRUNED counts them as stopped."""
         if self.reason is None:
-            self.reason = reason
+            self.reason, self.left = reason, state
             self.pool.interrupt.remote(state)
 
     def close(self) -> None:
-        """Put on record that what still runs does not run any more."""
-        for trial in list(self.running):
-            self._finish(trial, State.RUNNING, None)
-        self.ledger.sync()
+        """Put on record that what still runs does not run any more.
+
+        Where a budget is spent, what an earlier driver has left and was not begun again is stopped like what ran.
+        """
+        # A study that could not be written may not be writable now: then it says what it would if the driver had died
+        with contextlib.nullcontext() if self.broke is None else contextlib.suppress(Exception):
+            for trial in list(self.running):
+                self._finish(trial, State.RUNNING, None)
+            while self.left is State.PRUNED and self.ledger.interrupted:
+                row = self.ledger.standing(self.ledger.interrupted.popleft())
+                self._note(row.trial)
+                self._finish(row.trial.id, State.PRUNED, None)
+            self.ledger.sync()
         if self.cleaner is not None:
             self.cleaner.close()
 

@@ -19,10 +19,11 @@ from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, SweepsError
 from sweeps.folder import RESULT, roots_of, save_limits
 from sweeps.interrupt import Interrupt
+from sweeps.machine import lives
 from sweeps.plan import never_fits
 from sweeps.resources import concurrency
 from sweeps.result import SweepResult, here
-from sweeps.search import repeats, verdicts
+from sweeps.search import budgets, repeats, verdicts
 from sweeps.search import storage as storages
 from sweeps.shell import resume_of
 from sweeps.snapshot import opening
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 
 # A Tune trial must ask for something; a CPU would be taken from the workers.
 RUNNER_MEMORY = 16 * 2**20
+
+
+# How the note begins that says what MLflow has missed.
+UNTOLD = "MLflow at "
 
 
 def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -83,7 +88,7 @@ class Driver:
             ended = leftovers.end(self.folder)
             self.ledger = self._open_ledger()
         said = _said(self.folder / RESULT)
-        if said is not None and not ending.goes_on(said, self.ledger.to_run, changed):
+        if said is not None and (not ending.goes_on(said, self.ledger.to_run, changed) or self._spent(said)):
             if not said.get("mlflow", {}).get("missed"):
                 return self._nothing_left(said)
             self.over = said
@@ -93,6 +98,14 @@ class Driver:
         self.began = time.time() - self.ledger.spent
         leftovers.tidy(self.folder, self.ledger.checkpoints())
         return None
+
+    def _spent(self, said: dict[str, Any]) -> bool:
+        """Whether a limit that has ended the search still does, before a trial is begun: of trials more were asked for, of that no more."""
+        limits, course = self.space.limits, self.ledger.course
+        if self.ledger.interrupted or not (said.get("best") or said.get("front")):
+            return False
+        course.pardon(limits)
+        return (limits.timeout is not None and self.ledger.spent > limits.timeout) or budgets.reason(limits, course) is not None
 
     def _nothing_left(self, said: dict[str, Any]) -> SweepResult:
         """What a sweep came to before, with a note that says why it does not go on."""
@@ -122,24 +135,28 @@ class Driver:
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
-                e.add_note(f"what is on record is safe; to go on: {resume_of(self.folder)}")
+                safe = f"what is on record is safe; to go on: {resume_of(self.folder)}"
+                if (why := storages.outage(e)) is not None:
+                    log.exception("the study cannot be written")
+                    raise SweepsError(f"{why}; {safe}") from None
+                e.add_note(safe)
                 raise
             finally:
                 lock.release()
 
     def _run(self) -> SweepResult:
         from sweeps import report
-        from sweeps.tracking import TrackerApart, default_uri
 
-        uri = self.uri or default_uri(self.root)
-        tracker = TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+        if self.over is not None:
+            return self._tell_again(self.over)
+        tracker = self._tracker()
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
             with cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
                 self.interrupt.again()
                 result, error = self._search(tracker, joined)
-            status = "KILLED" if result.reason == "interrupted" else "FAILED" if result.best is None and not result.front else "FINISHED"
+            status = ending.status(result)
             tracker.artifact(RESULT, result.as_text())
             made = report.write(self.folder, self.space, result, self.drawing)
             if made is not None:
@@ -147,17 +164,73 @@ class Driver:
         finally:
             tracker.finish(status, time.time())
             told = tracker.close()
-        notes, mlflow = list(result.notes), {**result.mlflow, "parent_run": tracker.parent}
-        if not told or tracker.error:
-            why = f"did not get everything: {tracker.error or 'it did not answer'}"
-            notes.append(f"MLflow at {tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(self.folder)}")
-            mlflow["missed"] = True
-        result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
-        leftovers.write(self.folder / RESULT, result.as_text())
+        result = self._told(tracker, told, result)
         if error is not None:
             error.result = result
             raise error
         return result
+
+    def _tracker(self) -> Any:
+        from sweeps.tracking import TrackerApart, default_uri
+
+        uri = self.uri or default_uri(self.root)
+        return TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+
+    def _tell_again(self, said: dict[str, Any]) -> SweepResult:
+        """Tell MLflow all that it may have missed of a sweep that has come to its end, of which nothing is changed."""
+        result, tracker = SweepResult.from_json(here(said, self.folder)), self._tracker()
+        ended = (self.folder / RESULT).stat().st_mtime
+        self._introduce(tracker, self.ledger.data or "")
+        tracker.go_on(self._on_record())
+        for file in (*self.folder.glob("code*.diff"), self.folder / provenance.KEPT, self.folder / RESULT):
+            if file.is_file():
+                tracker.artifact(file.name, file.read_text(encoding="utf-8"))
+        self._conclude_in(tracker, result, ended)
+        made = [self.folder / f"report.{kind}" for kind in ("md", "html")]
+        if all(file.is_file() for file in made):
+            best = self.ledger.trial(int(result.best["trial"])) if result.best else None
+            tracker.report(*(file.read_text(encoding="utf-8") for file in made), best)
+        tracker.finish(ending.status(result), ended)
+        done = tracker.close()
+        notes = tuple(note for note in result.notes if not note.startswith(UNTOLD))
+        return self._told(tracker, done, dataclasses.replace(result, notes=notes))
+
+    def _told(self, tracker: Any, told: bool, result: SweepResult) -> SweepResult:
+        """The result, kept, with what MLflow knows of it."""
+        notes: list[str] = list(result.notes)
+        mlflow = _place(tracker)
+        if not told or tracker.error:
+            why = f"did not get everything: {tracker.error or 'it did not answer'}"
+            notes.append(f"{UNTOLD}{tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(self.folder)}")
+            mlflow["missed"] = True
+        result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
+        leftovers.write(self.folder / RESULT, result.as_text())
+        return result
+
+    def _introduce(self, tracker: Any, fingerprint: str) -> None:
+        """Tell MLflow what the sweep is."""
+        made = provenance.git(self.space.data.base)
+        tags = {"sweeps.data_fingerprint": fingerprint, "sweeps.space": self.space.text[:4000], "sweeps.dir": str(self.folder)}
+        tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made and self.over is None else {}
+        tracker.tag_parent(tags)
+        tracker.describe(self.space)
+        tracker.artifact("space.yaml", self.space.text)
+
+    def _on_record(self) -> Any:
+        """Reads what there is to tell MLflow of the trials."""
+        from sweeps.search.trials import OnRecord
+
+        return OnRecord(self.folder, self.space, (storages.place_of(self.folder) or (None,))[0])
+
+    def _conclude_in(self, tracker: Any, result: SweepResult, ended: float) -> None:
+        """Tell MLflow what the sweep came to."""
+        front = {int(best["trial"]) for best in result.front}
+        for n in front:
+            tracker.tag(n, {"sweeps.front": "true"})
+        for n in self.front_before - front:
+            tracker.tag(n, {"sweeps.front": "false"})
+        tracker.tag_parent(ending.tags(result))
+        tracker.metrics(ending.metrics(result), ended)
 
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
@@ -175,7 +248,6 @@ class Driver:
         from sweeps.gangs.pool import Pool
         from sweeps.gangs.train_run import ENVIRONMENT
         from sweeps.search.cells import first_shapes
-        from sweeps.search.trials import OnRecord
 
         space, taken_up = self.space, self.ledger is not None
         if problems := never_fits(space, joined.total, list(joined.nodes)):
@@ -207,19 +279,15 @@ class Driver:
             introduce()
             ledger = self.ledger = self.ledger or self._open_ledger()
             ledger.begun_with(facts.fingerprint)
-            made = provenance.git(space.data.base)
             for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
                 tracker.artifact(name, text)
-            tags = {"sweeps.data_fingerprint": facts.fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(self.folder)}
-            tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made else {}
-            tracker.tag_parent(tags)
-            tracker.describe(space)
-            tracker.artifact("space.yaml", space.text)
+            self._introduce(tracker, facts.fingerprint)
             if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
-                tracker.go_on(OnRecord(self.folder, space, (storages.place_of(self.folder) or (None,))[0]))
+                tracker.go_on(self._on_record())
             conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
+            conductor.keeper = pid if lives(pid := ray.get(keeper.pid.remote())) else None  # else it is not to be seen from here
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
                 self._tune(conductor, at_once)
@@ -229,7 +297,9 @@ class Driver:
                 raise placed(space, conductor.refused.problems)
             if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
-            return self._conclude(conductor, ray.get(keeper.count.remote()), facts.notes, tracker)
+            if conductor.reason == prepared.LOST:
+                raise SweepsError(f"{prepared.LOST}; did the memory run out? To go on: {resume_of(self.folder)}")
+            return self._conclude(conductor, prepared.Shelf(self.folder).fits(), facts.notes, tracker)
         finally:
             ray.kill(pool)
             ray.kill(keeper)
@@ -244,13 +314,10 @@ class Driver:
         from sweeps.search.adapters import StudySearcher, VerdictScheduler
 
         limits = self.space.limits
-        if self.over is not None:
-            conductor.reason = self.over.get("reason")
-            return
         conductor.settle()
         if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
             return
-        tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
@@ -266,7 +333,13 @@ class Driver:
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=limits.max_failures),
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except Exception:
+            if conductor.broke is not None:  # of which Tune made text
+                raise conductor.broke  # noqa: B904 - with the cause that it has
+            raise
         self.on_progress(conductor.snapshot())
 
     def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
@@ -296,7 +369,7 @@ class Driver:
             best=done.best if done else None,
             bundle=done.bundle if done else None,
             checkpoint=done.checkpoint if done else None,
-            mlflow={"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent},
+            mlflow=_place(tracker),
             fits=fits,
             seconds=round(time.time() - self.began, 2),
             reason=reason,
@@ -304,13 +377,13 @@ class Driver:
             front=tuple(winner.described(ledger, n) for n in front),
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
-        for n in front:
-            tracker.tag(n, {"sweeps.front": "true"})
-        for n in self.front_before.difference(front):
-            tracker.tag(n, {"sweeps.front": "false"})
-        tracker.tag_parent(ending.tags(result))
-        tracker.metrics(ending.metrics(result), time.time())
+        self._conclude_in(tracker, result, time.time())
         return result, error
+
+
+def _place(tracker: Any) -> dict[str, Any]:
+    """Where in MLflow a sweep is, for its result."""
+    return {"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent}
 
 
 def _said(file: Path) -> dict[str, Any] | None:

@@ -68,6 +68,13 @@ def goes_on(said: Mapping[str, Any], to_run: int, changed: bool) -> bool:
     return to_run > 0 and (reason is None or stopped or changed or not (said.get("best") or said.get("front")))
 
 
+def status(result: SweepResult) -> str:
+    """Of the sweep's run in MLflow."""
+    if result.reason == "interrupted":
+        return "KILLED"
+    return "FAILED" if result.best is None and not result.front else "FINISHED"
+
+
 def tags(result: SweepResult) -> dict[str, str]:
     """Of the sweep's run in MLflow."""
     told = {"sweeps.reason": result.reason or "every trial has ended"}  # said again: it may have been interrupted before

@@ -117,7 +117,8 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
     more: tuple[str, ...] = ()
     if file is not None:
         now = space_file.load(file, tuple(o for o in space.overrides if not o.startswith("limits")), base=space.data.base)
-        if not _alike(space, now):
+        renamed = now.name != space.name and ("name" in now.places or "name" in space.places)  # else it is the file's own
+        if renamed or not _alike(space, now):
             said = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
             raise InputError(Problem(str(file), said))
         given = {name: value for name, value in vars(now.limits).items() if value is not None}

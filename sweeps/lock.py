@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from sweeps.errors import SweepLocked
+from sweeps.errors import InputError, Problem, SweepLocked
 
 TRIES = 5
 
@@ -29,10 +29,14 @@ class FolderLock:
 
     Raises:
         SweepLocked: another living process holds it.
+        InputError: the folder cannot be written to.
     """
 
     def __init__(self, folder: Path):
-        self._file = open(folder / "lock", "a+")  # noqa: SIM115 - held until release
+        try:
+            self._file = open(folder / "lock", "a+")  # noqa: SIM115 - held until release
+        except OSError as e:
+            raise InputError(Problem(str(folder), f"cannot be written to: {e.strerror}")) from None
         for left in reversed(range(TRIES)):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

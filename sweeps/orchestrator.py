@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -50,7 +51,7 @@ def run(
         SweepFailed: no trial came to a value; the message has the first error.
         BundleError: the winner answers differently outside the sweep.
     """
-    began = time.time()
+    began = round(time.time(), 3)  # MLflow, where the sweep is found again by it, counts milliseconds
     space = space_file.load(Path(file), tuple(overrides))
     root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
     if storage is not None:
@@ -77,8 +78,17 @@ def run(
             storages.connect(storage)  # one that cannot be reached is said at once
         return driver.run()
     except InputError:  # found before anything was searched: nothing is left behind
-        shutil.rmtree(root if new else folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        if new:
+            _clear(root)
         raise
+
+
+def _clear(root: Path) -> None:
+    """Take away a root that a sweep has made for itself, unless another sweep has come to it since."""
+    with contextlib.suppress(OSError):
+        if all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.iterdir()):
+            shutil.rmtree(root)
 
 
 def resume(
@@ -127,14 +137,14 @@ def resume(
             folder,
             origin.get("began") or time.time(),
             address or origin.get("address"),
-            _tracking(tracking_uri or origin.get("tracking_uri")),
+            _tracking_again(tracking_uri, origin.get("tracking_uri")),
             on_progress,
         )
         chatter.set_environment()
         nothing_left = driver.take_up(changed=bool(file or overrides or add_trials))
         if nothing_left is not None:
             return nothing_left
-        if driver.address:
+        if driver.address and driver.over is None:
             cluster.reach(driver.address)
             cluster.prepare_authentication()
         import ray  # noqa: F401 - sets up its logging, which is then redirected
@@ -152,3 +162,16 @@ def _tracking(uri: str | None) -> str | None:
     if said:
         uris.check(said, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
     return said or None
+
+
+def _tracking_again(uri: str | None, kept: str | None) -> str | None:
+    """MLflow's URI for a sweep that goes on: as it is said now, else where the sweep began, whatever the environment says of others.
+
+    Args:
+        uri: of `--tracking-uri`.
+        kept: where the sweep began, without the password, which the environment may have; None for the default.
+    """
+    if uri:
+        return _tracking(uri)
+    there = os.environ.get("MLFLOW_TRACKING_URI")
+    return there if kept and there and without_password(there) == kept else kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
 import tempfile
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps import chatter, cluster
 from sweeps.driver import job_of
-from sweeps.errors import InputError, Problem
+from sweeps.errors import InputError, Problem, SweepsError
 from sweeps.folder import ORIGIN, saved_origin, saved_space
+from sweeps.machine import lives
 from sweeps.plan import never_fits
+from sweeps.resources import COSTS
 from sweeps.result import plain
+from sweeps.search.judging import Judge
 from sweeps.trial import Report, Result, State
 
 if TYPE_CHECKING:
@@ -106,6 +110,10 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     study = record.read(folder)
     recorded: Recorded = listing.trial_of(study, trial)
     assert study is not None
+    if recorded.result.given:
+        raise InputError(Problem("trial", f"{recorded.id} is an initial point whose result was given: it was never run"))
+    if recorded.result.state in (State.PRUNED, State.RUNNING) and not recorded.result.steps:
+        raise InputError(Problem("trial", f"{recorded.id} was stopped before its first report: there is nothing to compare"))
     if recorded.lineage:
         said = f"trial {recorded.id} took over from others under pbt ({in_short(recorded.lineage)}), and cannot be trained alone"
         raise InputError(Problem("trial", said))
@@ -141,8 +149,17 @@ def _compare(
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
     now, last = trained(space, joined, scratch, trial, job, fingerprint)
+    why = last.error or _no_value(Judge.of(space), last.state, now)
     told = lambda r: (r.step, {name: r.metrics[name] for name in job.asked or r.metrics if name in r.metrics})  # noqa: E731
-    return Compared(trial.id, tuple(map(told, before)), tuple(map(told, now)), last.error, result.state is State.FAIL)
+    return Compared(trial.id, tuple(map(told, before)), tuple(map(told, now)), why, result.state is State.FAIL)
+
+
+def _no_value(judge: Judge, state: State | None, reports: list[Report]) -> str | None:
+    """Why a trial whose loop came to its end failed all the same, as the study has it; None if it did not."""
+    curve = tuple((r.step, math.nan if judge.metric is None else r.metrics.get(judge.metric, math.nan)) for r in reports)
+    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in judge.asked[1:]}
+    missing = judge.judge(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
+    return None if state is not State.COMPLETE or missing is None else f"no value of `{missing}`"
 
 
 def trained(
@@ -163,6 +180,7 @@ def trained(
 
     Raises:
         InputError: the data has changed, or the trial can never run here.
+        SweepsError: the process that holds the data was lost.
     """
     import ray
 
@@ -183,8 +201,13 @@ def trained(
         pool.start.remote(trial, str(scratch / "trial"))
         reports: list[Report] = []
         runner = ray.get(pool.attach.remote(trial.id))
+        seen = lives(holds := ray.get(keeper.pid.remote()))
         while True:
-            progress = ray.get(pool.advance.remote(trial.id, runner))
+            news = pool.advance.remote(trial.id, runner)
+            while not ray.wait([news], timeout=1.0)[0]:
+                if seen and not lives(holds):
+                    raise SweepsError(prepared.LOST)
+            progress = ray.get(news)
             reports += progress.reports
             if progress.state is not None:
                 return reports, progress

@@ -7,6 +7,7 @@ import pytest
 
 from sweeps import InputError
 from sweeps.folder import ORIGIN, new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
+from sweeps.orchestrator import _clear, _tracking_again
 from sweeps.space import known_fits, load
 
 SPACE = """\
@@ -81,15 +82,24 @@ def test_without_a_change_the_space_is_the_one_that_was_kept(sweep, space):
     assert taken_up(sweep, None, (), 0)[0].limits == space.limits
 
 
-@pytest.mark.parametrize("before, after", [("[0, 1]", "[0, 2]"), ("valid: 0.2", "valid: 0.3"), ("goal: minimize", "goal: maximize")])
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("[0, 1]", "[0, 2]"),
+        ("valid: 0.2", "valid: 0.3"),
+        ("goal: minimize", "goal: maximize"),
+        ("name: x\n", "name: other\n"),
+        ("name: x\n", ""),
+    ],
+)
 def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before, after):
-    (tmp_path / "x.yaml").write_text(SPACE.replace(before, after, 1))
+    (tmp_path / "now.yaml").write_text(SPACE.replace(before, after, 1))
     with pytest.raises(InputError) as e:
-        taken_up(sweep, tmp_path / "x.yaml", (), 0)
+        taken_up(sweep, tmp_path / "now.yaml", (), 0)
     said = str(e.value)
     assert "not in its limits alone" in said and "--- as the sweep began" in said
-    assert any(line.startswith("-") and before in line for line in said.splitlines())
-    assert any(line.startswith("+") and after in line for line in said.splitlines())
+    assert any(line.startswith("-") and before.strip() in line for line in said.splitlines())
+    assert not after or any(line.startswith("+") and after.strip() in line for line in said.splitlines())
 
 
 def test_only_limits_are_set_on_the_way(sweep):
@@ -119,3 +129,26 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     origin = json.loads((folder / ORIGIN).read_text())
     (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before
     assert len(Ledger(folder, saved_space(folder)[0]).results()) == 1
+
+
+def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):
+    root = tmp_path / "runs"
+    (root / "mlartifacts").mkdir(parents=True)
+    (root / "mlflow.db").touch()
+    (root / "other-20261122-120000").mkdir()
+    _clear(root)
+    assert (root / "mlflow.db").is_file() and (root / "other-20261122-120000").is_dir(), "it began meanwhile"
+    (root / "other-20261122-120000").rmdir()
+    _clear(root)
+    assert not root.exists()
+    _clear(root)
+
+
+def test_a_sweep_goes_on_in_the_mlflow_that_it_began_with(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
+    assert _tracking_again(None, None) is None and _tracking_again(None, "http://kept:5000") == "http://kept:5000"
+    assert _tracking_again("http://said:5000", "http://kept:5000") == "http://said:5000"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:s3cret@kept:5000")
+    assert _tracking_again(None, "http://me@kept:5000") == "http://me:s3cret@kept:5000", "the password is kept nowhere else"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert _tracking_again(None, None) is None

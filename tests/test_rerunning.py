@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.rerunning import Compared, first_difference
+from sweeps import space as space_file
+from sweeps.errors import InputError
+from sweeps.folder import save_space
+from sweeps.rerunning import Compared, _no_value, first_difference, rerun
+from sweeps.search.judging import Judge
+from sweeps.search.study import Ledger
+from sweeps.space.keys import Constraint, Objective
+from sweeps.trial import Report, State
 from tests.commands import command, space_of
 
 
@@ -59,3 +66,28 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
     other = command("rerun", outs[0]["dir"], "1", "--json")
     told = json.loads(other.communicate(timeout=100)[0])
     assert other.returncode == 1 and (told["equal"], told["differs_from"]) == (False, 3)
+
+
+def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
+    judge = Judge((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
+    good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
+    assert _no_value(judge, State.COMPLETE, good) is None
+    for bad in ([], [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)], [Report(1, {"loss": 0.5}, 0.0)]):
+        assert str(_no_value(judge, State.COMPLETE, bad)).startswith("no value of `")
+        assert _no_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
+
+
+@pytest.mark.parametrize("point, said", [(True, "whose result was given"), (False, "stopped before its first report")])
+def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
+    file = space_of(tmp_path, "plain")
+    if point:
+        file.write_text(file.read_text() + "search: {initial_points: [{params.x: 0.5, value: 0.1}]}\n")
+    space = space_file.load(file)
+    folder = tmp_path / "own-1"
+    folder.mkdir()
+    save_space(folder, space, 1.0)
+    ledger = Ledger(folder, space)
+    if not point:
+        assert ledger.next() is not None
+    with pytest.raises(InputError, match=said):
+        rerun(folder, "0")

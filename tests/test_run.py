@@ -60,7 +60,12 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     assert "and this sends it again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
     study = record.read(before.dir)
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    after = sweeps.resume(before.dir, tracking_uri=uri)
+    files = {path: path.stat().st_mtime_ns for path in before.dir.rglob("*") if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr("sweeps.cluster.ray_for", None)  # neither Ray nor the data is wanted
+        after = sweeps.resume(before.dir, tracking_uri=uri)
+    changed = {path.name for path, at in files.items() if path.stat().st_mtime_ns != at}
+    assert changed <= {"result.json", "sweep.log", "lock", "study.journal"} and after.mlflow["tracking_uri"] == uri
     assert "missed" not in after.mlflow and (after.trials, after.best, after.reason) == (before.trials, before.best, before.reason)
     assert record.read(before.dir) == study
     client = MlflowClient(uri)
@@ -71,6 +76,8 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         ["COMPLETE"] * after.trials["completed"] + ["PRUNED"] * after.trials["pruned"]
     )
     assert "nothing was left to do" in sweeps.resume(before.dir, tracking_uri=uri).notes[-1]
+    said = sweeps.resume(before.dir, tracking_uri=uri, add_trials=3).notes[-1]
+    assert said.startswith("nothing was left to do: it ended by limits.target"), "which still ends it"
     (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
     mended = sweeps.resume(before.dir, tracking_uri=uri)
     assert (mended.trials, mended.best, mended.reason) == (before.trials, before.best, before.reason)
@@ -221,7 +228,7 @@ def refitted_on_all_but_test(file, result, rows):
     splits = load_splits(sweeps.load(file).data, 0)
     learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
     before = sorted(p.name for p in result.dir.iterdir())
-    bundle = sweeps.load_bundle(exporting.export(result.dir, refit=True)[0])
+    bundle = sweeps.load_bundle(exporting.export(result.dir, refit=True)[0].path)
     made, first = bundle.manifest.made, sweeps.load_bundle(result.bundle)
     assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
     assert "refit" not in first.manifest.made and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]

@@ -22,11 +22,9 @@ def filled(algorithm: str, scheduler: str, trials: int) -> Ours:
     bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
     ours = Ours(bowl, 0, algorithm, scheduler)
     rng = np.random.RandomState(0)
-    distributions = Ours(bowl, 0, "random", scheduler).study  # one trial, for the distributions as the space has them
-    probe = Ours(bowl, 0, "random", scheduler)
+    probe = Ours(bowl, 0, "random", scheduler)  # one trial, for the distributions as the space has them
     probe.begin()
     known = probe.study.get_trials()[0].distributions
-    del distributions
     asha = "asha" in scheduler
     for _ in range(trials):
         params = {f"params.{name}": value for name, value in draw(AXES, rng).items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import os
 import pickle
 import sys
 import threading
@@ -26,7 +27,7 @@ from sweeps.data.preprocess import Fitted, data_key, fit_transform, runs_tasks
 from sweeps.data.rules import lacking
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
-from sweeps.errors import InputError, Problem
+from sweeps.errors import InputError, Problem, SweepsError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
 CHECK_ROWS = 32
+# What is said when the keeper's process is lost, and with it the data.
+LOST = "the process that holds the data was lost"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,9 +250,9 @@ class _Keeper:
             "check": ray.put(check.drop(columns=[label]) if label in check.columns else check),
         }
 
-    def count(self) -> int:
-        """Distinct chains fitted so far, by earlier drivers of the sweep too."""
-        return self.shelf.fits()
+    def pid(self) -> int:
+        """Of its process, by which one on the same machine sees whether it lives: it may be at a fit for long."""
+        return os.getpid()
 
 
 Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
@@ -279,6 +282,7 @@ def load(keeper: Any, space: Space, before: str | None) -> Facts:
 
     Raises:
         InputError: as `_Keeper.load`, at its place in the space file.
+        SweepsError: its process was lost.
     """
     try:
         return ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
@@ -286,3 +290,5 @@ def load(keeper: Any, space: Space, before: str | None) -> Facts:
         if isinstance(e.cause, InputError):
             raise placed(space, e.cause.problems) from None
         raise
+    except ray.exceptions.RayActorError:
+        raise SweepsError(f"{LOST} as it read {space.data.source}; did the memory run out?") from None

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from sweeps.gangs.leases import Background, Leases
+from sweeps.machine import lives
 from sweeps.resources import Shape
+
+# So long after what may have come of the keeper's death it is seen whether it is dead, in seconds.
+LOST_WITHIN = 2.0
+
+
+async def _seen(keeper: Any) -> int | None:
+    """The keeper's process; None if it is not to be seen from here."""
+    pid = await keeper.pid.remote()
+    return pid if lives(pid) else None
 
 
 class Fits:
@@ -21,14 +32,23 @@ class Fits:
     def __init__(self, leases: Leases, spawn: Background):
         self.leases, self.spawn = leases, spawn
         self.keeper: Any = None
+        self._pid: Any = None
         self._known = asyncio.Event()  # the keeper: calls to an asyncio actor may overtake each other
         self._made: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
         self._fitting = asyncio.Lock()  # the keeper makes one at a time, and who waits for it holds no CPU
 
     def configure(self, keeper: Any) -> None:
         """Who prepares; until it is known everything waits."""
-        self.keeper = keeper
+        self.keeper, self._pid = keeper, asyncio.ensure_future(_seen(keeper))
         self._known.set()
+
+    async def lost(self, within: float = LOST_WITHIN) -> bool:
+        """Whether the keeper's process is lost, and with it all that it had prepared; it may just be dying."""
+        await self._known.wait()
+        pid, give_up = await self._pid, time.monotonic() + within
+        while pid is not None and lives(pid) and time.monotonic() < give_up:
+            await asyncio.sleep(0.05)
+        return pid is not None and not lives(pid)
 
     async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """See `Pool.prefit`."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from sweeps.gangs.booking import Book
 from sweeps.gangs.fits import Fits
@@ -303,6 +303,8 @@ class _Pool:
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
             raise
+        except RayActorError:  # the keeper's: no trial's fault; the driver watches it, and ends the sweep so that it can be resumed
+            await asyncio.Event().wait()
         except RayTaskError as e:
             run.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))
         except Exception:
@@ -334,6 +336,8 @@ class _Pool:
             await self.leases.close(gang, kill=True)  # the others may wait for the one that raised
             if lost:
                 return None
+            if not failed and await self.fits.lost():  # its shards are, too
+                raise RayActorError
             return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {said(gang.gone)}")
         if broken := next((e.broken for e in gang.ended if e.broken), None):
             log.info("%s is closed: %s", gang.id, broken)

@@ -38,8 +38,15 @@ class Journal(JournalFileBackend):
         super().__init__(str(path.resolve()), lock_obj=_NoLock())
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        with open(self._file_path, "ab") as f:
-            f.write("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
+        left = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
+        with open(self._file_path, "ab", buffering=0) as f:
+            whole = f.tell()
+            try:
+                while left:
+                    left = left[f.write(left) :]
+            except BaseException:  # a full disk, which may have room again for the next record
+                f.truncate(whole)
+                raise
         self._written = True
 
     def sync(self) -> None:

@@ -54,6 +54,15 @@ class Taken:
         numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
         return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The other parameters that PBT changes, which no metric can tell; by their name under `params`."""
+        return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
+
+    def __str__(self) -> str:
+        own = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        return f"{self.donor} at {self.step}" + (f" ({own})" if own else "")
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -254,7 +263,7 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
 
 def in_short(lineage: Iterable[Taken]) -> str:
     """Whose checkpoints a trial has taken over; see `sweeps.trial.Trial.lineage`."""
-    return ", ".join(f"{taken.donor} at {taken.step}" for taken in lineage)
+    return ", ".join(map(str, lineage))
 
 
 def checkpoints_of(t: FrozenTrial) -> set[str]:

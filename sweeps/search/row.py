@@ -27,13 +27,14 @@ class Row:
         checkpoint, best, attempts, seconds: see `sweeps.gangs.messages.Progress`.
         told: how often it was written.
         lineage, decided: the perturbations of PBT, and the last milestone that was decided.
+        passed: the last rung from which it was told to go on; 0 before the first.
         over: it has ended.
     """
 
     def __init__(self, trial: Trial, keys: dict[str, Any]):
         self.trial, self.keys = trial, keys
         self.lineage: tuple[Taken, ...] = ()
-        self.decided = 0
+        self.decided = self.passed = 0
         self.curve: dict[int, float] = {}
         self.others: dict[str, list[tuple[int, float]]] = {}
         self.steps = 0
@@ -57,7 +58,7 @@ class Row:
         row.steps, row.told = max(row.curve, default=0), len(record.told(t))
         row.checkpoint, row.best = found("checkpoint"), found("best")
         row.attempts, row.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
-        row.lineage, row.decided = record.lineage_of(t), record.decided_of(t)
+        row.lineage, row.decided, row.passed = record.lineage_of(t), record.decided_of(t), so_far.get("passed", 0)
         return row
 
     def take(self, report: Report, judge: Judge) -> float:
@@ -78,4 +79,5 @@ class Row:
             "best": as_dict(self.best),
             "attempts": self.attempts,
             "seconds": round(self.seconds, 4),
+            **({"passed": self.passed} if self.passed else {}),
         }

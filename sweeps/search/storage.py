@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,8 @@ PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval":
 SCHEMES = ("postgresql", DRIVER)
 # In the folder of a sweep without a database.
 JOURNAL = "study.journal"
+# Of a disk that is full, broken or not to be written any more.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 # What this process was told of passwords, by the URL without them. Elsewhere libpq finds them: $PGPASSWORD, ~/.pgpass.
 _whole: dict[str, str] = {}
 
@@ -111,6 +115,23 @@ def connect(url: str) -> Any:
             text = text.replace(secret, "***")
         hint = "; without one in the URL, the password is looked for in $PGPASSWORD and ~/.pgpass" if "password" in text else ""
         raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
+
+
+def outage(error: BaseException) -> str | None:
+    """What keeps a study from being written, in a line: the disk or the database; None for an error of another kind."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    cause: BaseException | None = error
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:  # errors may name each other
+        seen.append(cause)
+        if isinstance(cause, OSError) and cause.errno in DISK:
+            return f"the study cannot be written: {os.strerror(cause.errno)}"
+        if isinstance(cause, SQLAlchemyError):
+            said = str(getattr(cause, "orig", None) or cause).strip().splitlines() or [type(cause).__name__]
+            return f"the study's database does not answer: {said[0]}"
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _secrets(url: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+import sys
 import time
 import warnings
 from collections import defaultdict, deque
@@ -30,7 +31,7 @@ from sweeps.search.record import Taken
 from sweeps.search.repeats import Configurations, merged, settled
 from sweeps.search.row import Row
 from sweeps.search.sampler import CellSampler, distribution_of
-from sweeps.search.verdicts import Pbt, scheduler_of
+from sweeps.search.verdicts import Median, Pbt, scheduler_of
 from sweeps.space import Space
 from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
 
@@ -58,6 +59,8 @@ class Ledger:
         self.folder, self.space = folder, space
         self.scheduler = scheduler_of(space.scheduler)
         self._rungs = rungs if isinstance(rungs := self.scheduler.rungs, range) else frozenset(rungs)
+        # the steps whose values a trial is compared by: the median rule knows the reports before its first decision, too
+        self._compared = range(1, sys.maxsize) if isinstance(self.scheduler, Median) else self._rungs
         self.judge = Judge.of(space)
         self.minimize = self.judge.minimize
         # Optuna takes values of steps for one objective alone
@@ -123,9 +126,10 @@ class Ledger:
                 continue
             self.agenda.count(t.params, record.origin_of(t))
             values: list[float] = []
-            for step, value in sorted(t.intermediate_values.items()):
+            known = {**dict(record.curve_of(t)), **t.intermediate_values} if isinstance(self.scheduler, Median) else t.intermediate_values
+            for step, value in sorted(known.items()):
+                values += [value] if step in self._compared else []
                 if step in self._rungs:
-                    values.append(value)
                     self._shown[self.bracket(t.number), step][t.number] = self.scheduler.shown(values)
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
             if t.state.is_finished():
@@ -195,7 +199,7 @@ class Ledger:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it may be there, if the last driver died between this and what comes below
                     self._open[number].report(value, report.step)
-                values = [v for s, v in row.curve.items() if s in self._rungs]
+                values = [v for s, v in row.curve.items() if s in self._compared]
                 self._shown[self.bracket(number), report.step][number] = self.scheduler.shown(values)
         row.checkpoint = checkpoint or row.checkpoint
         row.best, row.attempts, row.seconds = best or row.best, attempts, seconds
@@ -227,10 +231,15 @@ class Ledger:
     def verdict(self, number: int, step: int) -> Verdict:
         """Whether a trial goes on from a rung; NaN is what it has there if it reported nothing."""
         bracket, curve = self.bracket(number), self._rows[number].curve
-        values = [v for s, v in sorted(curve.items()) if s in self._rungs and s <= step]
+        values = [v for s, v in sorted(curve.items()) if s in self._compared and s <= step]
         own = self.scheduler.own(values, self.minimize) if step in curve else math.nan
         others = [v for n, v in self._shown[bracket, step].items() if n != number]
         return self.scheduler.verdict(others, own, self.minimize, step, bracket)
+
+    def passed(self, number: int, step: int) -> None:
+        """Put on record that a trial goes on from a rung: it does again if it is lost beyond it, whoever has come there since."""
+        self._rows[number].passed = step
+        self._tell(number, ())
 
     def as_begun(self, number: int) -> Trial:
         """A trial with the parameters that it began with, which PBT may have changed."""
@@ -289,6 +298,11 @@ class Ledger:
             for t in self.study.get_trials(deepcopy=False)
             if t.state.is_finished() and "begun" in t.user_attrs
         }
+
+    def latest(self, number: int) -> Checkpoint | None:
+        """The latest checkpoint on record of a trial; that of its best step is its result's."""
+        told = record.so_far(self.study.get_trials(deepcopy=False)[number]).get("checkpoint")
+        return Checkpoint(**told) if told else None
 
     def saved(self) -> dict[int, tuple[str | None, str | None]]:
         """The names of the best and the latest checkpoint on record of each trial, by number; None for one that is not there."""

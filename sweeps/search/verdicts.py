@@ -31,10 +31,10 @@ class Scheduler(Protocol):
         """The bracket of a trial; only trials of one bracket are compared."""
 
     def own(self, curve: Sequence[float], minimize: bool) -> float:
-        """What of a trial's values, at the rungs up to this one, is compared with the others."""
+        """What of a trial's values, at the rungs up to this one (of the median rule: of all reports), is compared with the others."""
 
     def shown(self, curve: Sequence[float]) -> float:
-        """What of a trial's values, at the rungs up to this one, others are compared with."""
+        """What of the same values others are compared with."""
 
     def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
         """Whether a trial goes on.

@@ -289,7 +289,8 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
     if t.origin is not None:
         lines += pairs([("repeats", f"trial {t.origin:04d}")])
     for taken in t.lineage:
-        changed = ", ".join(f"{name.removeprefix('pbt.params.')} {value:.6g}" for name, value in taken.metrics.items())
+        told = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
+        changed = ", ".join(f"{name} {value}" for name, value in told.items())
         lines += pairs([(f"at step {taken.step}", f"took over from trial {taken.donor}" + (f": {changed}" if changed else ""))])
     known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
     lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])

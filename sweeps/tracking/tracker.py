@@ -71,7 +71,8 @@ class Tracker:
         self._client: Any = None
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         # A server that is away must not hold the thread for MLflow's default of minutes.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        # Nor may it ask again by itself, as it did not hear that a run was made: who asks again here looks for it first.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         self._thread.start()
 
@@ -202,7 +203,7 @@ class Tracker:
         else:
             place = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
             self.experiment_id = client.create_experiment(self.experiment, artifact_location=place, tags={KIND: MACHINE_LEARNING})
-        began = int(self.started * 1000)  # a sweep of the same name may have begun in the same second elsewhere
+        began = round(self.started * 1000)  # a sweep of the same name may have begun in the same second elsewhere
         self.parent = self._run(
             f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {began}"
         )

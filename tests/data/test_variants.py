@@ -138,9 +138,9 @@ def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs
     assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
     datas = [{"train": f"{n}.csv", "drop": d, "rows": r} for n in "ab" for d in ((), ("z",)) for r in (0.5, 1.0)]
     made = [keeper.prepare(scaled, data) for data in datas + datas]
-    assert keeper.count() == len({one["key"] for one in made}) == len(datas)
+    assert keeper.shelf.fits() == len({one["key"] for one in made}) == len(datas)
     keeper.prepare((), datas[0])
-    assert keeper.count() == len(datas), "without a step nothing is fitted"
+    assert keeper.shelf.fits() == len(datas), "without a step nothing is fitted"
     shelf = Shelf(tmp_path)
     for data in datas:
         own = shelf.facts(data)

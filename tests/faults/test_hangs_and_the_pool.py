@@ -50,10 +50,10 @@ def test_the_time_of_an_attempt_that_was_lost_counts_and_the_next_says_in_time_w
         driving.close()
 
 
-def pool_of(driver: psutil.Process) -> psutil.Process | None:
+def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
     for process in driver.children(recursive=True):
         try:
-            if any(part.startswith("ray::_Pool") for part in process.cmdline()):
+            if any(part.startswith(f"ray::{kind}") for part in process.cmdline()):
                 return process
         except psutil.NoSuchProcess:
             continue
@@ -66,7 +66,7 @@ def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anythin
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     journal = next((tmp_path / "runs").glob("own-*/study.journal"))
     wait_until(lambda: "trials/0000/checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
-    pool = pool_of(psutil.Process(process.pid))
+    pool = actor_of(psutil.Process(process.pid), "_Pool")
     assert pool is not None
     os.kill(pool.pid, signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -108,3 +108,22 @@ def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_stic
         assert {t: p.state for t, p in ended.items()} == {first.id: State.COMPLETE, second.id: State.COMPLETE}
     finally:
         driving.close()
+
+
+def test_a_killed_keeper_ends_the_sweep_in_a_line_and_fails_no_trial(tmp_path):
+    """With it the data is gone: what ran, and what was to start, goes on when the sweep is taken up."""
+    file = space_of(tmp_path, "held", limits="max_trials: 3")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    keeper = actor_of(psutil.Process(process.pid), "_Keeper")
+    assert keeper is not None
+    os.kill(keeper.pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 1 and "Traceback" not in err and not out, err
+    assert "the process that holds the data was lost" in err and "sweeps resume" in err
+    (tmp_path / "go").touch()
+    folder = next((tmp_path / "runs").glob("own-*"))
+    again = command("resume", folder, "--json")
+    out, err = again.communicate(timeout=180)
+    assert again.returncode == 0, err
+    assert json.loads(out)["trials"] == {"completed": 3, "pruned": 0, "failed": 0}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
 import time
 from collections import deque
 from types import SimpleNamespace
@@ -11,11 +14,16 @@ import pytest
 import ray.exceptions
 
 from sweeps.conductor import Conductor
+from sweeps.data.prepared import LOST
 from sweeps.errors import InputError, Problem
 from sweeps.gangs.messages import Past, Progress
+from sweeps.machine import lives
+from sweeps.search import record
+from sweeps.search.journal import Journal
 from sweeps.search.study import Ledger
-from sweeps.trial import Report, State
+from sweeps.trial import Checkpoint, Report, State, Verdict
 from tests.search.deaths import Deaf
+from tests.waiting import wait_until
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
 
@@ -34,6 +42,12 @@ def conductor(space: Any, folder: Any) -> tuple[Conductor, Pool]:
     going = Conductor(Ledger(folder, space), pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     return going, pool
+
+
+def record_of(folder: Any) -> tuple[record.Recorded, ...]:
+    found = record.read(folder)
+    assert found is not None
+    return found.trials
 
 
 def ready(monkeypatch: pytest.MonkeyPatch, raises: Exception) -> None:
@@ -88,3 +102,104 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
     going._look_at_budgets()
     assert going.reason is not None and going.reason.startswith("limits.max_gpu_hours")
+
+
+def news(step: int, loss: float, **more: Any) -> Progress:
+    return Progress((Report(step, {"loss": loss}, float(step)),), **more)
+
+
+def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(make_space, tmp_path):
+    space = make_space(BODY)  # asha, one in three
+    first, _ = conductor(space, tmp_path)
+    early = first.begin()
+    assert early is not None and first.hear(early, news(1, 0.9, rung=1)) is Verdict.CONTINUE, "the first to come there"
+    for loss in (0.3, 0.2, 0.1, 0.05):
+        later = first.begin()
+        assert later is not None
+        first.hear(later, news(1, loss, rung=1))
+    assert first.hear(early, Progress(rung=1)) is Verdict.CONTINUE, "its worker was lost beyond it"
+    going, _ = conductor(space, tmp_path)  # the driver was
+    assert 0 in going.ledger.interrupted and going.begin() == early
+    assert going.hear(early, Progress(rung=1)) is Verdict.CONTINUE
+    late = going.begin()
+    while late is not None and late in {f"{n:04d}" for n in range(5)}:
+        late = going.begin()
+    assert late is not None and going.hear(late, news(1, 0.8, rung=1)) is Verdict.STOP, "though not for others"
+
+
+def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}")
+    first, _ = conductor(space, tmp_path)
+    for _ in range(2):
+        name = first.begin()
+        assert name is not None
+        first.hear(name, news(1, 0.5))
+    object.__setattr__(space.limits, "timeout", 60.0)
+    tracker: Any = Deaf()
+    going = Conductor(Ledger(tmp_path, space), Pool(), tracker, time.time() - 61, lambda: False, lambda s: None, lambda: None)
+    going.settle()
+    going.close()
+    assert going.reason == "limits.timeout" and not going.ledger.interrupted
+    states = [(t.result.state, t.reason) for t in record_of(tmp_path)]
+    assert states == [(State.PRUNED, "limits.timeout")] * 2
+
+
+def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}")
+    first, _ = conductor(space, tmp_path)
+    name = first.begin()
+    assert name is not None
+    first.hear(name, news(1, 0.5))
+    going, _ = conductor(space, tmp_path)
+    going.stop("interrupted", State.RUNNING)
+    going.close()
+    assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(make_space, tmp_path, whole):
+    space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
+    first, _ = conductor(space, tmp_path)
+    name = first.begin()
+    assert name is not None
+    path = tmp_path / "trials" / name / "checkpoint_000002"
+    path.mkdir(parents=True)
+    first.hear(name, news(1, 0.5))
+    first.hear(name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None))  # else a rank was still to write its part
+    going, _ = conductor(space, tmp_path)
+    assert (going.ledger.interrupted == deque()) == whole
+    assert record_of(tmp_path)[0].result.state is (State.COMPLETE if whole else State.RUNNING)
+
+
+def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_left_as_it_is(make_space, tmp_path, monkeypatch):
+    going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    name = going.begin()
+    assert name is not None
+
+    def full(self: Any, logs: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append_logs", full)
+        with pytest.raises(OSError, match="no space") as e:
+            going.hear(name, news(1, 0.5))
+        assert going.broke is e.value
+        going.close()
+    assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
+
+
+def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path, monkeypatch):
+    monkeypatch.setattr("sweeps.conductor.ray", SimpleNamespace(wait=lambda what, timeout: ([], what)))
+    going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    name = going.begin()
+    assert name is not None
+    going.keeper = os.getpid()
+    going.tick()
+    assert going.reason is None
+    gone = subprocess.Popen(["true"])
+    wait_until(lambda: not lives(gone.pid), 10, "the process to end")  # a zombie: nobody has asked for its exit code
+    going.keeper, going.shown = gone.pid, 0.0
+    going.tick()
+    gone.wait()
+    going.close()
+    assert going.reason == LOST and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]

@@ -82,3 +82,16 @@ def test_under_another_scheduler_no_bracket_is_on_record(make_space, tmp_path):
     opened(tmp_path, make_space(BODY)).next()
     (trial,) = record.read(tmp_path).trials
     assert trial.bracket is None and "bracket" not in trial.to_json()
+
+
+def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: median, max_t: 9, grace_period: 3, min_trials: 2}")
+    ledger = opened(tmp_path, space)
+    trials = [ledger.next() for _ in range(3)]
+    for t, values in zip(trials, ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]), strict=True):
+        for step, value in enumerate(values, 1):
+            ledger.record(t.number, reports(value, start=step), None, None, 1, 0.0)
+    early = trials[2].number
+    for known in (ledger, opened(tmp_path, space)):
+        assert known.verdict(early, 3) is Verdict.CONTINUE, "its best was its first"
+        assert known.verdict(trials[0].number, 3) is Verdict.CONTINUE, "the mean of the third is above"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from sweeps.conductor import Conductor
 from sweeps.gangs.messages import Past, Progress
 from sweeps.search import record, takeover
+from sweeps.search.record import Taken
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.search.trials import OnRecord
@@ -151,7 +153,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
         donors = [recorded.trials[int(x.donor)] for x in t.lineage]
         assert all(d.preprocessor == t.preprocessor and d.number != t.number for d in donors)
         assert all(EVERY <= x.step <= x.origin < MAX_T for x in t.lineage)
-        assert told.tags[t.number] == {"sweeps.pbt": ", ".join(f"{x.donor} at {x.step}" for x in t.lineage)}
+        assert told.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
         steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
         assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [(x.origin, x.params["eta"]) for x in t.lineage]
         assert steps[-1].metrics["pbt.params.n"] == t.params["n"] and "pbt.params.kind" not in steps[-1].metrics
@@ -234,3 +236,10 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
 
 def test_the_record_is_json(undisturbed):
     assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].ledger.folder).trials)
+
+
+def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():
+    labels = {"params.lr": 0.1, "params.optimizer": "adam", "params.nesterov": True, "preprocessor": "none"}
+    taken = Taken(8, "0003", 8, {}, {}, labels, 0.0)
+    assert str(taken) == "0003 at 8 (optimizer adam, nesterov True)" and taken.metrics == {"pbt.params.lr": 0.1}
+    assert str(dataclasses.replace(taken, labels={"params.lr": 0.1})) == "0003 at 8"

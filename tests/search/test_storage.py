@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -9,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy.exc
 
 from sweeps import InputError
 from sweeps.folder import save_space, without_password
 from sweeps.search import asking, record, storage
+from sweeps.search.journal import Journal
 from sweeps.search.study import Ledger
 from tests.commands import command, space_of
 from tests.postgres import PASSWORD, server
 from tests.search.deaths import Killed
 from tests.search.test_crash import BODY, drive, outcome
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +133,45 @@ def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
     assert storage.remember("postgresql://me:a%40b@host/db") == bare
     assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")
     assert storage.environment(tmp_path) == {"PGPASSWORD": "a@b"}
+
+
+def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
+    journal.append_logs([{"a": 1}])
+
+    class Full(io.FileIO):
+        def write(self, data):
+            if len(data) > 8:
+                return super().write(bytes(data[:8]))
+            raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sweeps.search.journal.open", lambda path, mode, buffering=-1: Full(path, mode), raising=False)
+        with pytest.raises(OSError, match="no space"):
+            journal.append_logs([{"b": 2}, {"c": 3}])
+    journal.append_logs([{"d": 4}])
+    assert [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()] == [{"a": 1}, {"d": 4}]
+
+
+def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
+    full = RuntimeError("Optuna's")
+    full.__cause__ = OSError(errno.ENOSPC, "x")
+    assert storage.outage(full) == "the study cannot be written: No space left on device"
+    away = RuntimeError("Optuna's")
+    away.__context__ = sqlalchemy.exc.OperationalError("select", {}, Exception("server closed the connection\nhint"))
+    assert storage.outage(away) == "the study's database does not answer: server closed the connection"
+    assert storage.outage(OSError(errno.EPERM, "x")) is None and storage.outage(ValueError("x")) is None
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it_is_back_goes_on(tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    with server() as url:
+        process = command("run", file, "--dir", tmp_path / "runs", "--storage", url)
+        wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    (tmp_path / "go").touch()
+    _, err = process.communicate(timeout=100)
+    last = err.strip().splitlines()[-1]
+    assert process.returncode == 1 and "Traceback" not in err and PASSWORD not in err, err
+    assert "the study's database does not answer: " in last and "; to go on: " in last

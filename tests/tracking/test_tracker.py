@@ -96,6 +96,18 @@ def test_sweeps_of_one_name_that_begin_in_the_same_second_have_runs_of_their_own
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("began", [1_763_836_404.1234, 1_763_836_404.1237, 1_763_836_404.15, 1_763_836_404.9996])
+def test_a_sweep_that_goes_on_finds_its_run_whatever_the_fraction_of_a_second(tmp_path, began):
+    told = []
+    for at in (began, round(began, 3)):  # which is what its folder keeps
+        tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at)
+        tracker.begin(trial(0), 1.0)
+        assert tracker.close() and tracker.error is None
+        told.append(tracker.parent)
+    assert told[0] == told[1]
+
+
+@pytest.mark.integration
 def test_a_study_that_cannot_be_read_now_is_read_later(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.tracking.tracker.RETRY_EVERY", 0.01)
     tracker, tried = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0), []
