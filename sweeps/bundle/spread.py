@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from sweeps import chatter
+from sweeps.bundle import seal
+from sweeps.data.sources import quiet
 from sweeps.errors import SweepsError
 
+if TYPE_CHECKING:
+    from sweeps.bundle.model import Bundle
 
-class Worker:
-    """What an actor of Ray Data keeps: the bundle, and how to read the file."""
 
-    def __init__(self, bundle: str, source: str, chunk: int):
-        from sweeps.bundle.model import load_bundle
+# Its tasks get processes of their own, as what a bundle brings to import stays in one that has loaded it
+APART = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
 
-        self.bundle, self.source, self.chunk = load_bundle(bundle), source, chunk
 
-    def __call__(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        from sweeps.bundle.predict import parquet_rows, predicted
+@functools.lru_cache(maxsize=1)
+def _loaded(bundle: str, digest: str) -> Bundle:
+    """A bundle, once a process; `digest` is its manifest's."""
+    from sweeps.bundle.model import load_bundle
 
-        for group, before in zip(groups["group"].tolist(), groups["before"].tolist(), strict=True):
-            yield from predicted(self.bundle, parquet_rows(self.source, self.bundle.manifest, self.chunk, [group]), before)
+    return load_bundle(bundle)
+
+
+def _predict(groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int) -> Iterator[pd.DataFrame]:
+    """The predictions of some row groups of a file: a task of Ray Data. (Its actors may outlive an error, with the CPUs that they hold.)"""
+    from sweeps.bundle.predict import parquet_rows, predicted
+
+    loaded = _loaded(bundle, digest)
+    for group, before in zip(groups["group"].tolist(), groups["before"].tolist(), strict=True):
+        yield from predicted(loaded, parquet_rows(source, loaded.manifest, chunk, [group]), before)
 
 
 def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int) -> Iterator[pd.DataFrame]:
@@ -51,33 +62,30 @@ def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk:
     began = not ray.is_initialized()
     if began:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    settings: dict[str, Any] = {"order": context.execution_options.preserve_order, "bars": context.enable_progress_bars}
-    wrong: BaseException | None = None
-    rows: Any = None
-    found: Any = None
+    folder = Path(bundle).resolve()
+    arguments = {"bundle": str(folder), "digest": seal.sha256(folder / seal.MANIFEST), "source": str(source), "chunk": chunk}
+    before = [0, *itertools.accumulate(groups)]
     try:
-        context.execution_options.preserve_order, context.enable_progress_bars = True, False
-        before = [0, *itertools.accumulate(groups)]
-        rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=max(1, len(groups)))
-        arguments = (str(Path(bundle).resolve()), str(source), chunk)
-        found = rows.map_batches(
-            Worker, fn_constructor_args=arguments, batch_size=1, batch_format="pandas", compute=ray.data.ActorPoolStrategy(size=workers)
-        )
-        yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
+        with quiet():
+            rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=len(groups))
+            found = rows.map_batches(
+                _predict,
+                fn_kwargs=arguments,
+                batch_size=1,
+                batch_format="pandas",
+                compute=ray.data.TaskPoolStrategy(size=workers),
+                **APART,
+            )
+            yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
     except Exception as e:  # Ray puts what a worker raised into errors of its own
-        wrong = e
-        for cause in _causes(e):
-            wrong = cause if isinstance(cause, SweepsError) else wrong
+        ours = [cause for cause in _causes(e) if isinstance(cause, SweepsError)]
+        if not ours:
+            raise
+        raise ours[-1].with_traceback(None) from None  # the others are Ray's, of a class that is both
     finally:
-        del found, rows  # the workers end with the last reference to these, and an error that is kept keeps this frame
-        context.execution_options.preserve_order, context.enable_progress_bars = settings["order"], settings["bars"]
         if began:
             with contextlib.suppress(Exception):
                 ray.shutdown()
-    if wrong is not None:
-        gc.collect()  # Ray's own error and its frames keep each other
-        raise wrong.with_traceback(None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

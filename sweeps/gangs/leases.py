@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 # How long a rank's process may take to show that it lives, in seconds.
 SIGN_OF_LIFE = 10.0
-# A gang that is not up after so many seconds may have no node to be on, while idle ones hold what it wants.
-PLACED_WITHIN = 30.0
+# A gang that is not up after so many seconds may have no node to be on, while idle ones hold what it wants; or the machine is busy, where
+# two ranks have been seen to take thirty.
+PLACED_WITHIN = 60.0
 
 
 class Closed(Exception):
