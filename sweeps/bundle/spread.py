@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # Its tasks get processes of their own, as what a bundle brings to import stays in one that has loaded it
-APART = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
+APART: dict[str, Any] = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
 
 
 @functools.lru_cache(maxsize=1)
@@ -63,14 +63,14 @@ def spread(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk:
     if began:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     folder = Path(bundle).resolve()
-    arguments = {"bundle": str(folder), "digest": seal.sha256(folder / seal.MANIFEST), "source": str(source), "chunk": chunk}
+    digest = seal.sha256(folder / seal.MANIFEST)
+    predict = functools.partial(_predict, bundle=str(folder), digest=digest, source=str(source), chunk=chunk)
     before = [0, *itertools.accumulate(groups)]
     try:
         with quiet():
             rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=len(groups))
             found = rows.map_batches(
-                _predict,
-                fn_kwargs=arguments,
+                predict,
                 batch_size=1,
                 batch_format="pandas",
                 compute=ray.data.TaskPoolStrategy(size=workers),
