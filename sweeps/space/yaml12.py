@@ -30,7 +30,7 @@ from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_NODES = 20_000  # aliases count as what they stand for, so that a bomb is met before it is unfolded
+MAX_NODES = 10_000  # aliases count as what they stand for, so that a bomb is met before it is unfolded
 
 # What YAML 1.2 allows in a file (5.1), without the byte order mark, which is cut off before.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
