@@ -297,9 +297,13 @@ class Driver:
                 raise placed(space, conductor.refused.problems)
             if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
+            try:  # of the keeper, which can import what the chains are made of
+                fitted = 0 if conductor.reason == prepared.LOST else ray.get(keeper.count.remote())
+            except ray.exceptions.RayActorError:
+                conductor.reason = prepared.LOST
             if conductor.reason == prepared.LOST:
                 raise SweepsError(f"{prepared.LOST}; did the memory run out? To go on: {resume_of(self.folder)}")
-            return self._conclude(conductor, prepared.Shelf(self.folder).fits(), facts.notes, tracker)
+            return self._conclude(conductor, fitted, facts.notes, tracker)
         finally:
             ray.kill(pool)
             ray.kill(keeper)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from tests.commands import REPO, space_of
+from tests.commands import REPO, command, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
@@ -253,3 +253,17 @@ def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
         sweeps.resume(folder, add_trials=1)
     assert {path: path.read_bytes() for path in before} == before
     assert len(before) == 2 + len(list((folder / "prepared").iterdir()))
+
+
+def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(tmp_path):
+    file = space_of(tmp_path, "plain", limits="max_trials: 2")
+    (tmp_path / "beside_it.py").write_text(
+        "class Clip:\n"
+        "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n        return self\n"
+        "    def transform(self, frame):\n        return frame.clip(upper=self.upper, axis=1)\n"
+    )
+    file.write_text(file.read_text().replace("space:\n", 'space:\n  preprocessor: ["beside_it:Clip"]\n'))
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == 0, err
+    assert (json.loads(out)["fits"], json.loads(out)["trials"]["completed"]) == (1, 2)

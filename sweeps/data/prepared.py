@@ -250,6 +250,10 @@ class _Keeper:
             "check": ray.put(check.drop(columns=[label]) if label in check.columns else check),
         }
 
+    def count(self) -> int:
+        """Distinct chains fitted so far, by earlier drivers of the sweep too."""
+        return self.shelf.fits()
+
     def pid(self) -> int:
         """Of its process, by which one on the same machine sees whether it lives: it may be at a fit for long."""
         return os.getpid()
