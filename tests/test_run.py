@@ -80,7 +80,8 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     assert said.startswith("nothing was left to do: it ended by limits.target"), "which still ends it"
     (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
     mended = sweeps.resume(before.dir, tracking_uri=uri)
-    assert (mended.trials, mended.best, mended.reason) == (before.trials, before.best, before.reason)
+    assert (mended.trials, mended.best) == (before.trials, before.best)
+    assert mended.reason.startswith("limits.target")  # by the best, which may have ended after the one that the search ended for
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
