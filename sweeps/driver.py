@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import chatter, cluster, ending, leftovers, provenance, refs
+from sweeps import chatter, cluster, ending, leftovers, provenance, refs, telling
 from sweeps.data.look import placed
 from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, SweepsError
@@ -38,10 +38,6 @@ log = logging.getLogger(__name__)
 
 # A Tune trial must ask for something; a CPU would be taken from the workers.
 RUNNER_MEMORY = 16 * 2**20
-
-
-# How the note begins that says what MLflow has missed.
-UNTOLD = "MLflow at "
 
 
 def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -147,9 +143,11 @@ class Driver:
     def _run(self) -> SweepResult:
         from sweeps import report
 
-        if self.over is not None:
-            return self._tell_again(self.over)
         tracker = self._tracker()
+        if self.over is not None:
+            before = SweepResult.from_json(here(self.over, self.folder))
+            best = self.ledger.trial(int(before.best["trial"])) if before.best else None
+            return telling.again(tracker, self.folder, self.space, self.ledger.data or "", before, best)
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
@@ -164,7 +162,7 @@ class Driver:
         finally:
             tracker.finish(status, time.time())
             told = tracker.close()
-        result = self._told(tracker, told, result)
+        result = telling.kept(tracker, told, result)
         if error is not None:
             error.result = result
             raise error
@@ -175,62 +173,6 @@ class Driver:
 
         uri = self.uri or default_uri(self.root)
         return TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
-
-    def _tell_again(self, said: dict[str, Any]) -> SweepResult:
-        """Tell MLflow all that it may have missed of a sweep that has come to its end, of which nothing is changed."""
-        result, tracker = SweepResult.from_json(here(said, self.folder)), self._tracker()
-        ended = (self.folder / RESULT).stat().st_mtime
-        self._introduce(tracker, self.ledger.data or "")
-        tracker.go_on(self._on_record())
-        for file in (*self.folder.glob("code*.diff"), self.folder / provenance.KEPT, self.folder / RESULT):
-            if file.is_file():
-                tracker.artifact(file.name, file.read_text(encoding="utf-8"))
-        self._conclude_in(tracker, result, ended)
-        made = [self.folder / f"report.{kind}" for kind in ("md", "html")]
-        if all(file.is_file() for file in made):
-            best = self.ledger.trial(int(result.best["trial"])) if result.best else None
-            tracker.report(*(file.read_text(encoding="utf-8") for file in made), best)
-        tracker.finish(ending.status(result), ended)
-        done = tracker.close()
-        notes = tuple(note for note in result.notes if not note.startswith(UNTOLD))
-        return self._told(tracker, done, dataclasses.replace(result, notes=notes))
-
-    def _told(self, tracker: Any, told: bool, result: SweepResult) -> SweepResult:
-        """The result, kept, with what MLflow knows of it."""
-        notes: list[str] = list(result.notes)
-        mlflow = _place(tracker)
-        if not told or tracker.error:
-            why = f"did not get everything: {tracker.error or 'it did not answer'}"
-            notes.append(f"{UNTOLD}{tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(self.folder)}")
-            mlflow["missed"] = True
-        result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
-        leftovers.write(self.folder / RESULT, result.as_text())
-        return result
-
-    def _introduce(self, tracker: Any, fingerprint: str) -> None:
-        """Tell MLflow what the sweep is."""
-        made = provenance.git(self.space.data.base)
-        tags = {"sweeps.data_fingerprint": fingerprint, "sweeps.space": self.space.text[:4000], "sweeps.dir": str(self.folder)}
-        tags |= {"mlflow.source.git.commit": made["commit"], "sweeps.git_dirty": made["dirty"]} if made and self.over is None else {}
-        tracker.tag_parent(tags)
-        tracker.describe(self.space)
-        tracker.artifact("space.yaml", self.space.text)
-
-    def _on_record(self) -> Any:
-        """Reads what there is to tell MLflow of the trials."""
-        from sweeps.search.trials import OnRecord
-
-        return OnRecord(self.folder, self.space, (storages.place_of(self.folder) or (None,))[0])
-
-    def _conclude_in(self, tracker: Any, result: SweepResult, ended: float) -> None:
-        """Tell MLflow what the sweep came to."""
-        front = {int(best["trial"]) for best in result.front}
-        for n in front:
-            tracker.tag(n, {"sweeps.front": "true"})
-        for n in self.front_before - front:
-            tracker.tag(n, {"sweeps.front": "false"})
-        tracker.tag_parent(ending.tags(result))
-        tracker.metrics(ending.metrics(result), ended)
 
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
@@ -281,11 +223,11 @@ class Driver:
             ledger.begun_with(facts.fingerprint)
             for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
                 tracker.artifact(name, text)
-            self._introduce(tracker, facts.fingerprint)
+            telling.introduce(tracker, self.folder, space, facts.fingerprint, provenance.git(space.data.base))
             if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
-                tracker.go_on(self._on_record())
+                tracker.go_on(telling.on_record(self.folder, space))
             conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
             conductor.keeper = pid if lives(pid := ray.get(keeper.pid.remote())) else None  # else it is not to be seen from here
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
@@ -373,7 +315,7 @@ class Driver:
             best=done.best if done else None,
             bundle=done.bundle if done else None,
             checkpoint=done.checkpoint if done else None,
-            mlflow=_place(tracker),
+            mlflow=telling.place(tracker),
             fits=fits,
             seconds=round(time.time() - self.began, 2),
             reason=reason,
@@ -381,13 +323,8 @@ class Driver:
             front=tuple(winner.described(ledger, n) for n in front),
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
-        self._conclude_in(tracker, result, time.time())
+        telling.conclude(tracker, result, time.time(), self.front_before)
         return result, error
-
-
-def _place(tracker: Any) -> dict[str, Any]:
-    """Where in MLflow a sweep is, for its result."""
-    return {"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent}
 
 
 def _said(file: Path) -> dict[str, Any] | None:
