@@ -49,6 +49,7 @@ FLOORS = {
     "orchestrator": 5,
     "driver": 5,
     "ending": 3,
+    "telling": 4,
     "exporting": 5,
     "rerunning": 5,
     "refitting": 5,
