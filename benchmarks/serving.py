@@ -84,7 +84,9 @@ def make_bundle(folder: Path) -> Path:
 @contextlib.contextmanager
 def server(command: list[str], port: int, ready: str) -> Iterator[None]:
     """A server process, until it is no longer needed."""
-    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
+    # MLflow calls `uvicorn` by its name, which lies beside this Python, activated or not
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    env = {**os.environ, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + 90
@@ -93,11 +95,12 @@ def server(command: list[str], port: int, ready: str) -> Iterator[None]:
                 if urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=2).status == 200:
                     break
             if time.monotonic() > deadline or process.poll() is not None:
-                raise RuntimeError(f"{command[:4]} did not start")
+                raise RuntimeError(f"did not start: {' '.join(command)}")
             time.sleep(0.1)
         yield
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -264,7 +264,7 @@ class Driver:
         if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
             return
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool), {"memory": RUNNER_MEMORY}),
+            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=at_once), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),

@@ -15,8 +15,9 @@ POOL_BACK_WITHIN = 60.0
 class Runner(tune.Trainable):
     """One Tune trial. Holds no CPU, or it would take it from the workers; is reused for trial after trial."""
 
-    def setup(self, config: dict[str, Any], pool: Any = None) -> None:
-        self.pool = pool
+    def setup(self, config: dict[str, Any], pool: Any = None, slots: int = 1) -> None:
+        self.pool, self.slots = pool, slots
+        self.name = ray.get_runtime_context().get_actor_id()
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -32,7 +33,7 @@ class Runner(tune.Trainable):
         while True:
             try:
                 if self.mine is None:
-                    self.mine = ray.get(self.pool.attach.remote(self.trial))
+                    self.mine = ray.get(self.pool.attach.remote(self.trial, self.name, self.slots))
                 progress = ray.get(self.pool.advance.remote(self.trial, self.mine))
                 return {"progress": progress, "done": progress.state is not None}
             except ray.exceptions.RayActorError:  # the pool's process is lost; another one takes the trial up
@@ -41,6 +42,9 @@ class Runner(tune.Trainable):
                 if now > give_up:
                     raise
                 time.sleep(0.1)
+
+    def cleanup(self) -> None:
+        self.pool.detach.remote(self.name)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing to save: checkpoints are the pool's."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +17,9 @@ import pandas as pd
 import pytest
 
 from sweeps import load_bundle
+from sweeps.tracking.ui import free_port
 from tests.commands import REPO, command
+from tests.waiting import wait_until
 
 SPACE = REPO / "search_spaces" / "taxi_big_tip.yaml"
 # TLC trip records, sampled; too large for the repository
@@ -195,3 +203,47 @@ def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeyp
 
     later = pd.read_parquet(TRIPS / "yellow_tripdata_2025-02_sample5k.parquet")  # other columns, and many without passengers
     assert bundle.predict(later)["probability_True"].between(0, 1).sum() == len(later) == 5_000
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(OSError):
+        return urllib.request.urlopen(url, timeout=5).status == 200
+    return False
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_readmes_own_commands_lead_from_trips_to_an_answer(tmp_path):
+    """Word by word, but for the port, which another process may hold here."""
+    trips = TRIPS / "yellow_tripdata_2018-2020_sample360k.parquet"
+    if not trips.is_file():
+        pytest.skip(f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`")
+    (tmp_path / "trips").mkdir()
+    (tmp_path / "trips" / "yellow_tripdata_2018-2020.parquet").symlink_to(trips)
+    shutil.copytree(SPACE.parent, tmp_path / "search_spaces")
+    section = (REPO / "README.md").read_text().partition("\n### From the taxi sweep to an answer\n")[2].partition("\n### ")[0]
+    made, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    made, _, serve = made.strip().rpartition("\n")
+    port = str(free_port("127.0.0.1", 0))
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    shell = {"cwd": tmp_path, "env": env, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+    done = subprocess.run(["bash", "-ec", made], timeout=400, **shell)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "registered big_tip version 1" in done.stderr + done.stdout and "alias champion is set to version 1" in done.stderr + done.stdout
+
+    assert "8000" in serve and "8000" in asked
+    process = subprocess.Popen(["bash", "-ec", f"exec {serve.replace('8000', port)}"], **shell)
+    try:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), 60, "the service answers")
+        done = subprocess.run(["bash", "-ec", asked.replace("8000", port)], timeout=60, **shell)
+        assert done.returncode == 0, done.stderr
+        (given,), (expected,) = json.loads(done.stdout)["predictions"], json.loads(shown)["predictions"]
+        assert given.keys() == expected.keys() and given["prediction"] is expected["prediction"]
+        assert given["probability_True"] == pytest.approx(expected["probability_True"], abs=0.1)  # which trial wins depends on the machine
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said

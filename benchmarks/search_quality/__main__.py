@@ -38,6 +38,7 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "sweeps tpe": lambda t, s: Ours(t, s, "tpe"),
     "sweeps gp": lambda t, s: Ours(t, s, "gp"),
     "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
+    "sweeps gp, hyperband": lambda t, s: Ours(t, s, "gp", f"{{name: hyperband, max_t: {STEPS}}}"),
     "sweeps tpe, none": lambda t, s: Ours(t, s, "tpe", f"{{name: none, max_t: {STEPS}}}"),
     "sweeps qmc": lambda t, s: Ours(t, s, "qmc"),
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.search_quality.replay import BUDGETS
+from benchmarks.search_quality.replay import BUDGETS, WORKERS
+from benchmarks.search_quality.tasks import STEPS
 
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
@@ -40,15 +42,26 @@ def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple
     return mean, float(1.96 * variance**0.5), fewest
 
 
+def speed(rows: list[dict], method: str) -> float | None:
+    """How many times real time it was replayed at, were a step of training a second; the median of the replays of all budgets."""
+    took = [r["seconds"] for r in rows if r["method"] == method and BUDGETS[-1] in r["budgets"]]
+    return BUDGETS[-1] * STEPS / WORKERS / max(statistics.median(took), 0.005) if took else None
+
+
 def table(rows: list[dict], tasks: list[str]) -> str:
     """In Markdown: a method a line, a budget a column."""
     methods = list(dict.fromkeys(r["method"] for r in rows))
-    lines = ["| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |", "|---|" + "---|" * (len(BUDGETS) + 1)]
+    lines = [
+        "| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds | × real time |",
+        "|---|" + "---|" * (len(BUDGETS) + 2),
+    ]
     for method in methods:
         told = [means(rows, method, b, tasks) for b in BUDGETS]
         shown = ["" if m is None else f"{m[0]:.3f} ± {m[1]:.3f}" if m[1] == m[1] else f"{m[0]:.3f}" for m in told]
         if any(shown):
-            lines.append(f"| {method} | " + " | ".join(shown) + f" | {min(m[2] for m in told if m)} |")
+            fast = speed(rows, method)
+            pace = "" if fast is None else f"{float(f'{fast:.2g}'):,.0f}"
+            lines.append(f"| {method} | " + " | ".join(shown) + f" | {min(m[2] for m in told if m)} | {pace} |")
     return "\n".join(lines)
 
 

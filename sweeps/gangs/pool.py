@@ -30,6 +30,7 @@ from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
 from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
 from sweeps.gangs.run import Run
+from sweeps.gangs.runners import Runners
 from sweeps.resources import Shape
 from sweeps.trial import State, Trial
 
@@ -69,6 +70,7 @@ class _Pool:
         self.labels = Labels()
         self.fits = Fits(self.leases, self.spawn)
         self.runs: dict[str, Run] = {}
+        self.runners = Runners()
         self.stopping: State | None = None
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
@@ -146,6 +148,7 @@ class _Pool:
     async def interrupt(self, state: State) -> None:
         """End every trial now: RUNNING leaves it resumable, PRUNED counts it as stopped. No gang is leased any more."""
         self.stopping = state
+        self.runners.changed.set()  # nobody waits for one any more
         for run in list(self.runs.values()):
             if run.task is not None and run.book.state is None:
                 run.task.cancel()
@@ -166,17 +169,26 @@ class _Pool:
 
     # ---- what a runner calls
 
-    async def attach(self, trial_id: str) -> int:
-        """A runner takes up a trial that was started; its number, which `advance` wants. An earlier runner hears nothing more."""
+    async def attach(self, trial_id: str, name: str = "", slots: int = 1) -> int:
+        """A runner takes up a trial that was started, one of `slots` at once.
+
+        Returns:
+            Its number, which `advance` wants. An earlier runner of the trial hears nothing more.
+        """
         give_up = time.monotonic() + START_WITHIN
         while trial_id not in self.runs and time.monotonic() < give_up:  # `start` is on its way: Ray keeps no order between callers
             await asyncio.sleep(0.002)
         run = self.runs[trial_id]
         if run.runner:
             run.book.repeat()
-        run.runner += 1
+        self.runners.came(name, slots, run.follower)
+        run.runner, run.follower = run.runner + 1, name
         run.changed.set()
         return run.runner
+
+    async def detach(self, name: str) -> None:
+        """A runner is ended by Tune."""
+        self.runners.went(name)
 
     async def advance(self, trial_id: str, runner: int) -> Progress:
         """Wait for the trial's next news: its end, a rung that waits for a verdict, a checkpoint, or reports that are due."""
@@ -191,6 +203,8 @@ class _Pool:
             run.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(run.changed.wait(), max(left, 0.05) if run.book.unheard else None)
+        if run.book.state is not None and run.runner == runner:
+            await self.runners.complete(lambda: self.stopping is None and any(not other.runner for other in self.runs.values()))
         if run.runner != runner:
             return Progress()
         return run.book.hear(run.spent())

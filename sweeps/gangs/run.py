@@ -17,6 +17,7 @@ class Run:
         self.trial, self.folder, self.book = trial, folder, book
         self.stage = Stage.PREPARING
         self.runner = 0  # counts the runners that have taken it up
+        self.follower: str | None = None  # the name of the last of them
         self.verdicts: dict[int, asyncio.Future] = {}
         self.resumed: asyncio.Future = asyncio.get_running_loop().create_future()
         self.stopped = False  # the driver has booked its end (at a rung) before its ranks came to theirs

@@ -1,0 +1,87 @@
+"""An end waits for the runners that are on their way, and for no others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import sweeps
+from sweeps.gangs import runners
+from sweeps.gangs.runners import Runners
+from tests.commands import space_of
+
+
+async def waits(up: Runners, coming=lambda: True) -> asyncio.Task:
+    """A wait that has begun."""
+    task = asyncio.create_task(up.complete(coming))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return task
+
+
+def test_an_end_waits_for_the_other_slots_runner():
+    async def act():
+        up = Runners()
+        up.came("a", 2, None)
+        task = await waits(up)
+        assert not task.done()
+        up.came("b", 2, None)
+        await asyncio.wait_for(task, 5)
+        assert (await waits(up)).done()  # from here on nobody waits
+        up.went("b")
+        assert not (await waits(up)).done()  # Tune will start another
+
+    asyncio.run(act())
+
+
+def test_nobody_waits_where_none_is_coming_or_one_slot_is_all():
+    async def act():
+        up = Runners()
+        up.came("a", 2, None)
+        assert (await waits(up, lambda: False)).done()
+        coming = [True]
+        task = await waits(up, lambda: coming[0])
+        coming.clear(), coming.append(False), up.changed.set()
+        await asyncio.wait_for(task, 5)
+        alone = Runners()
+        alone.came("a", 1, None)
+        assert (await waits(alone)).done()
+        assert (await waits(Runners())).done()
+
+    asyncio.run(act())
+
+
+def test_a_runner_that_takes_over_a_trial_stands_in_for_the_one_that_was_lost():
+    async def act():
+        up = Runners()
+        up.came("a", 2, None)
+        up.came("b", 2, None)
+        up.came("c", 2, "b")
+        assert up.up == {"a", "c"}
+        up.came("c", 2, "c")  # the pool was lost, and the runner begins again
+        assert up.up == {"a", "c"}
+
+    asyncio.run(act())
+
+
+def test_a_runner_that_does_not_come_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr(runners, "UP_WITHIN", 0.05)
+
+    async def act():
+        up = Runners()
+        up.came("a", 2, None)
+        await asyncio.wait_for(up.complete(lambda: True), 5)
+        assert (await waits(up)).done()
+
+    asyncio.run(act())
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, tmp_path):
+    before = set(clean_ray.util.placement_group_table())
+    result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 30, max_concurrent_trials: 2"), dir=tmp_path / "runs")
+    assert result.trials["completed"] == 30
+    # Tune gives each runner that it starts a placement group; gangs of one worker have none
+    assert len(set(clean_ray.util.placement_group_table()) - before) == 2
