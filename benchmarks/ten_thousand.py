@@ -109,7 +109,7 @@ def main() -> None:
     command = f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm {asked.algorithm}\n\n"
     where = "; ".join(f"{name} {value}" for name, value in machine().items()) + ".\n\n"
     table = "| what | measured |\n|---|---|\n" + "".join(f"| {what} | {value} |\n" for what, value in rows)
-    notes = "".join(f"\n{note}\n" for note in (*ran["notes"], *again["notes"]))
+    notes = "".join(f"\n{note}\n" for note in dict.fromkeys((*ran["notes"], *again["notes"])))
     asked.output.write_text(f"{title}{command}{where}{table}{notes}")
     print(table + notes)
 

@@ -240,7 +240,7 @@ class Conductor:
         if row.steps > rung or row.passed >= rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
             return Verdict.CONTINUE
         verdict = self.ledger.verdict(number, rung)
-        if verdict is Verdict.CONTINUE:
+        if verdict is Verdict.CONTINUE and not isinstance(self.scheduler, Pbt):  # which stops none
             self.ledger.passed(number, rung)
         return verdict
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import shutil
@@ -19,7 +18,6 @@ from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, SweepsError
 from sweeps.folder import RESULT, roots_of, save_limits
 from sweeps.interrupt import Interrupt
-from sweeps.machine import lives
 from sweeps.plan import never_fits
 from sweeps.resources import concurrency
 from sweeps.result import SweepResult, here
@@ -66,10 +64,12 @@ class Driver:
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
         self.ledger: Any = None
         self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
-        self.over: dict[str, Any] | None = None  # the result of a sweep that is searched to its end, and of which MLflow missed something
+        # Of a sweep that is searched to its end, and of which MLflow missed something: what it came to, and why it does not go on
+        self.over: tuple[SweepResult, str] | None = None
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
+        self.ended: float | None = None  # when the search came to its end
 
     def take_up(self, changed: bool) -> SweepResult | None:
         """Read what is on record, and put away what the last driver has left behind.
@@ -84,10 +84,12 @@ class Driver:
             ended = leftovers.end(self.folder)
             self.ledger = self._open_ledger()
         said = _said(self.folder / RESULT)
-        if said is not None and (not ending.goes_on(said, self.ledger.to_run, changed) or self._spent(said)):
-            if not said.get("mlflow", {}).get("missed"):
-                return self._nothing_left(said)
-            self.over = said
+        spent = self._spent(said) if said is not None else None
+        if said is not None and (spent or not ending.goes_on(said, self.ledger.to_run, changed)):
+            before, note = SweepResult.from_json(here(said, self.folder)), _nothing_left(spent or said.get("reason"))
+            if not before.mlflow.get("missed"):
+                return before.noting(note)
+            self.over = before, note
         self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
@@ -95,21 +97,13 @@ class Driver:
         leftovers.tidy(self.folder, self.ledger.checkpoints())
         return None
 
-    def _spent(self, said: dict[str, Any]) -> bool:
-        """Whether a limit that has ended the search still does, before a trial is begun: of trials more were asked for, of that no more."""
+    def _spent(self, said: dict[str, Any]) -> str | None:
+        """The limit that ends the search before a trial is begun, if one does: of trials more were asked for, of that no more."""
         limits, course = self.space.limits, self.ledger.course
-        if self.ledger.interrupted or not (said.get("best") or said.get("front")):
-            return False
+        if self.ledger.interrupted or not self.ledger.to_run or not (said.get("best") or said.get("front")):
+            return None
         course.pardon(limits)
-        return (limits.timeout is not None and self.ledger.spent > limits.timeout) or budgets.reason(limits, course) is not None
-
-    def _nothing_left(self, said: dict[str, Any]) -> SweepResult:
-        """What a sweep came to before, with a note that says why it does not go on."""
-        why, how = "every trial has ended", "--add-trials N adds trials"
-        if reason := said.get("reason"):
-            why, how = f"it ended by {reason}", "--set limits.KEY=VALUE changes a limit"
-        before = SweepResult.from_json(here(said, self.folder))
-        return dataclasses.replace(before, notes=(*before.notes, f"nothing was left to do: {why}; {how}"))
+        return "limits.timeout" if limits.timeout is not None and self.ledger.spent > limits.timeout else budgets.reason(limits, course)
 
     def _open_ledger(self) -> Any:
         from sweeps.search.study import Ledger
@@ -145,9 +139,10 @@ class Driver:
 
         tracker = self._tracker()
         if self.over is not None:
-            before = SweepResult.from_json(here(self.over, self.folder))
+            before, note = self.over
             best = self.ledger.trial(int(before.best["trial"])) if before.best else None
-            return telling.again(tracker, self.folder, self.space, self.ledger.data or "", before, best)
+            others = self.ledger.results() if before.front else ()  # an earlier driver may have had them in the front
+            return telling.again(tracker, self.folder, self.space, self.ledger.data or "", before, best, others).noting(note)
         result, error, status = None, None, "FAILED"
         try:
             self._say("starting Ray")
@@ -160,9 +155,10 @@ class Driver:
             if made is not None:
                 tracker.report(made.markdown, made.html, self.winner)
         finally:
-            tracker.finish(status, time.time())
+            ended = self.ended or time.time()
+            tracker.finish(status, ended)
             told = tracker.close()
-        result = telling.kept(tracker, told, result)
+        result = telling.kept(tracker, told, result, ended)
         if error is not None:
             error.result = result
             raise error
@@ -177,7 +173,7 @@ class Driver:
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
         limit, stops = self.space.limits.max_trials, bool(verdicts.scheduler_of(self.space.scheduler).rungs)
-        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, (), self.space.repeats, stops)
+        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
         self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
@@ -211,6 +207,7 @@ class Driver:
         try:
             self._say("reading the data")
             facts = prepared.load(keeper, space, self.ledger.data if taken_up else None)
+            holds = prepared.process(keeper)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
                 raise placed(space, problems)
@@ -229,7 +226,7 @@ class Driver:
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(telling.on_record(self.folder, space))
             conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
-            conductor.keeper = pid if lives(pid := ray.get(keeper.pid.remote())) else None  # else it is not to be seen from here
+            conductor.keeper = holds
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
                 self._tune(conductor, at_once)
@@ -323,8 +320,16 @@ class Driver:
             front=tuple(winner.described(ledger, n) for n in front),
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
-        telling.conclude(tracker, result, time.time(), self.front_before)
+        self.ended = time.time()
+        telling.conclude(tracker, result, self.ended, self.front_before)
         return result, error
+
+
+def _nothing_left(reason: str | None) -> str:
+    """Why a sweep does not go on, and what would make it."""
+    if reason:
+        return f"nothing was left to do: it ended by {reason}; --set limits.KEY=VALUE changes a limit"
+    return "nothing was left to do: every trial has ended; --add-trials N adds trials"
 
 
 def _said(file: Path) -> dict[str, Any] | None:

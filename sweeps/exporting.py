@@ -90,13 +90,14 @@ def export(
     try:
         ledger = Ledger(folder, space)
         if pareto:
-            numbers = winner.front_numbers(ledger)
+            numbers = winner.front_numbers(ledger, latest)
         else:
-            numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top)
+            numbers = [winner.number_of(ledger, trial)] if top is None else winner.best_numbers(ledger, top, latest)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
         kind = "-refit" if refit else "-latest" if latest else ""
         targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}{kind * (not named)}" for n in numbers}
-        there = {t for n, t in targets.items() if again and named is None and _whole(t, refit, *_exported(ledger, n, latest))}
+        known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
+        there = {t for n, t in known.items() if _whole(t, refit, *_exported(ledger, n, latest))}
         for target in targets.values():
             if target not in there and target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))

@@ -72,6 +72,14 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
     return files
 
 
+def of_last(sweep: Path) -> dict[str, str]:
+    """What `git` said when a sweep's last driver began; empty if that is not known."""
+    try:
+        return json.loads((sweep / KEPT).read_text())[-1]["git"]
+    except (OSError, ValueError, LookupError):
+        return {}
+
+
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that decide a result, where installed."""
     found = {"python": platform.python_version()}

@@ -195,18 +195,17 @@ def trained(
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
     keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        facts = prepared.load(keeper, space, fingerprint)
+        facts, holds = prepared.load(keeper, space, fingerprint), prepared.process(keeper)
         pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))
         reports: list[Report] = []
         runner = ray.get(pool.attach.remote(trial.id))
-        seen = lives(holds := ray.get(keeper.pid.remote()))
         while True:
             news = pool.advance.remote(trial.id, runner)
             while not ray.wait([news], timeout=1.0)[0]:
-                if seen and not lives(holds):
-                    raise SweepsError(prepared.LOST)
+                if holds is not None and not lives(holds):
+                    raise SweepsError(f"{prepared.LOST}; did the memory run out?")
             progress = ray.get(news)
             reports += progress.reports
             if progress.state is not None:

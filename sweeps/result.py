@@ -35,7 +35,8 @@ class SweepResult:
         front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
         bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
         checkpoint: the winner's checkpoint, exported where there is no `load`.
-        mlflow: `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server did not get everything.
+        mlflow: `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server did not get everything,
+            and then `ended`, when the search did, in seconds since the epoch.
         fits: distinct preprocessing chains fitted.
         seconds: wall time.
         reason: why the sweep ended before its last trial; None if it did not.
@@ -57,6 +58,10 @@ class SweepResult:
     notes: tuple[str, ...] = ()
     front: tuple[dict[str, Any], ...] = ()
     freed: dict[str, int] | None = None
+
+    def noting(self, note: str) -> SweepResult:
+        """With one more note."""
+        return dataclasses.replace(self, notes=(*self.notes, note))
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints; null for a number that JSON has not."""

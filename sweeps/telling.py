@@ -53,30 +53,54 @@ def conclude(tracker: Any, result: SweepResult, ended: float, before: Collection
     tracker.metrics(ending.metrics(result), ended)
 
 
-def again(tracker: Any, folder: Path, space: Space, fingerprint: str, result: SweepResult, best: Trial | None) -> SweepResult:
-    """All that MLflow may have missed of a sweep that has come to its end, of which nothing is changed; its result, see `kept`."""
-    ended = (folder / RESULT).stat().st_mtime
-    introduce(tracker, folder, space, fingerprint, None)
+def again(
+    tracker: Any, folder: Path, space: Space, fingerprint: str, result: SweepResult, best: Trial | None, others: Collection[int] = ()
+) -> SweepResult:
+    """All that MLflow may have missed of a sweep that has come to its end, of which nothing is changed.
+
+    Args:
+        tracker, folder, space, fingerprint: see `introduce`.
+        result: what the sweep came to, as `kept` wrote it.
+        best: the winner.
+        others: trials that an earlier driver may have had in the front.
+
+    Returns:
+        The result, see `kept`.
+    """
+    ended = result.mlflow.get("ended") or (folder / RESULT).stat().st_mtime  # by a driver before 2026-11-22
+    notes = tuple(note for note in result.notes if not note.startswith(UNTOLD))
+    before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
+    result = dataclasses.replace(result, notes=notes, mlflow=before)
+    introduce(tracker, folder, space, fingerprint, provenance.of_last(folder))
     tracker.go_on(on_record(folder, space))
-    for file in (*folder.glob("code*.diff"), folder / provenance.KEPT, folder / RESULT):
+    for file in (*folder.glob("code*.diff"), folder / provenance.KEPT):
         if file.is_file():
             tracker.artifact(file.name, file.read_text(encoding="utf-8"))
-    conclude(tracker, result, ended)
+    tracker.artifact(RESULT, result.as_text())
+    conclude(tracker, result, ended, others)
     made = [folder / f"report.{kind}" for kind in ("md", "html")]
     if all(file.is_file() for file in made):
         tracker.report(*(file.read_text(encoding="utf-8") for file in made), best)
     tracker.finish(ending.status(result), ended)
-    notes = tuple(note for note in result.notes if not note.startswith(UNTOLD))
-    return kept(tracker, tracker.close(), dataclasses.replace(result, notes=notes))
+    return kept(tracker, tracker.close(), result, ended)
 
 
-def kept(tracker: Any, told: bool, result: SweepResult) -> SweepResult:
-    """The result, written to the sweep's folder, with what MLflow knows of it; `told`: it got everything that it did not refuse."""
+def kept(tracker: Any, told: bool, result: SweepResult, ended: float) -> SweepResult:
+    """The result, written to the sweep's folder, with what MLflow knows of it.
+
+    Args:
+        tracker: see `sweeps.tracking`; it is closed.
+        told: it got everything that it did not refuse.
+        result: the sweep's.
+        ended: when the search came to its end, by the clock that MLflow is told.
+    """
     notes, mlflow = list(result.notes), place(tracker)
+    if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
+        mlflow = dict(result.mlflow)  # it did not answer this time
     if not told or tracker.error:
         why = f"did not get everything: {tracker.error or 'it did not answer'}"
         notes.append(f"{UNTOLD}{tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}")
-        mlflow["missed"] = True
+        mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     leftovers.write(result.dir / RESULT, result.as_text())
     return result

@@ -18,6 +18,7 @@ from sweeps.data.prepared import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, no_trial
 from sweeps.resources import COSTS
 from sweeps.result import plain
+from sweeps.search import record
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
@@ -102,8 +103,9 @@ def export_trial(
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
+    told = done.best if step == result.best_step else described(ledger, number, step)
     try:
-        return _bundle(done, trial, step, worth(ledger, number, step), folder, space, source, target / "bundle", roots, refitted)
+        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted)
     except BundleError as e:
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
@@ -117,7 +119,7 @@ def _bundle(
     done: Exported,
     trial: Trial,
     step: int,
-    value: float | None,
+    told: dict[str, Any],
     folder: Path,
     space: Space,
     source: Path,
@@ -137,8 +139,8 @@ def _bundle(
             notes = (*notes, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it")
     stored = source / CHECK_PREDICTIONS
     made = {
-        **best,
-        "value": value,
+        **told,
+        "test": best["test"],
         "sweep": folder.name,
         "metric": space.objective.metric,
         "goal": space.objective.goal,
@@ -168,16 +170,24 @@ def _bundle(
     return replace(done, best=best, bundle=path, notes=notes)
 
 
-def described(ledger: Ledger, number: int) -> dict[str, Any]:
+def described(ledger: Ledger, number: int, step: int | None = None) -> dict[str, Any]:
     """A trial on record as `--json` shows the best one: with the values of several objectives, whether it keeps the constraints, and what
     its repeats came to, where there are such things. Of repeats `value` is what they came to together.
+
+    Args:
+        step: by which it is told, its best by default. Repeats are told by their best steps in any case: only together are they worth
+            something.
     """
-    results, configurations = ledger.results(), ledger.configurations()
-    trial, told = ledger.trial(number), describe(ledger.trial(number), results[number])
-    together = configurations.results()[number if trial.origin is None else trial.origin]
-    if ledger.space.repeats.count > 1:
-        own = {f"{n:04d}": r.value for n, r in configurations.trials[number if trial.origin is None else trial.origin]}
-        told |= {"value": together.value, "repeats": {"aggregate": ledger.space.repeats.aggregate, "values": own}}
+    trial, configurations = ledger.trial(number), ledger.configurations()
+    first, repeats = number if trial.origin is None else trial.origin, ledger.space.repeats
+    own, together = dict(configurations.trials[first]), configurations.results()[first]
+    result = own[number]
+    if step is not None and step != result.best_step and repeats.count == 1:
+        result = together = _at_step(ledger, number, result, step)
+    told = describe(trial, result)
+    if repeats.count > 1:
+        values = {f"{n:04d}": r.value for n, r in own.items()}
+        told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
     if len(ledger.judge.objectives) > 1:
         told["values"] = dict(zip((o.metric for o in ledger.judge.objectives), together.values, strict=True))
     if ledger.judge.constraints:
@@ -191,9 +201,16 @@ def worth(ledger: Ledger, number: int, step: int) -> float | None:
     At its best step that is the trial's own value. Of repeats, and where the objective is a cost, it is that at any step: a configuration's
     repeats are worth something together, and a cost is a whole trial's.
     """
-    told, objective = described(ledger, number)["value"], ledger.space.objective.metric
-    whole = ledger.space.repeats.count > 1 or ledger.judge.metric != objective
-    return told if whole or step == ledger.results()[number].best_step else ledger.value_at(number, step)
+    return described(ledger, number, step)["value"]
+
+
+def _at_step(ledger: Ledger, number: int, result: Result, step: int) -> Result:
+    """A trial as if it stood for this step; what it cost stays the whole trial's."""
+    t, judge = ledger.study.get_trials(deepcopy=False)[number], ledger.judge
+    curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
+    cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
+    judged = judge.judge(result.state, step, curve, others, cost)
+    return replace(result, value=judged.values[0], values=judged.values, metrics=judged.metrics, feasible=judged.feasible)
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
@@ -234,21 +251,28 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     return known[name]
 
 
-def best_numbers(ledger: Ledger, count: int) -> list[int]:
+def best_numbers(ledger: Ledger, count: int, latest: bool = False) -> list[int]:
     """The numbers of the best trials whose checkpoint is there, the best first.
+
+    Args:
+        latest: their latest checkpoint is what counts.
 
     Raises:
         InputError: there is none.
     """
     results = ledger.results()
-    found = [n for n in ledger.ranked() if _saved(ledger, n, results[n])]
+    found = [n for n in ledger.ranked() if _saved(ledger, n, results[n], latest)]
     if not found:
-        raise InputError(Problem("--top", "no trial of this sweep came to its end with a value and a checkpoint"))
+        what = "its latest checkpoint" if latest else "a checkpoint"
+        raise InputError(Problem("--top", f"no trial of this sweep came to its end with a value and {what}"))
     return found[:count]
 
 
-def front_numbers(ledger: Ledger) -> list[int]:
+def front_numbers(ledger: Ledger, latest: bool = False) -> list[int]:
     """The numbers of the trials on the front of several objectives, all of which left a checkpoint.
+
+    Args:
+        latest: their latest checkpoint is what counts.
 
     Raises:
         InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
@@ -259,13 +283,13 @@ def front_numbers(ledger: Ledger) -> list[int]:
     front, results = ledger.front(), ledger.results()
     if not front:
         raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
-    if short := [f"{n:04d}" for n in front if not _saved(ledger, n, results[n])]:
-        trials = f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
-        raise InputError(Problem("--pareto", f"no checkpoint is there of {trials}; --trial exports one of the others"))
+    if short := [f"{n:04d}" for n in front if not _saved(ledger, n, results[n], latest)]:
+        what, trials = "latest checkpoint" if latest else "checkpoint", f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
+        raise InputError(Problem("--pareto", f"no {what} is there of {trials}; --trial exports one of the others"))
     return front
 
 
-def _saved(ledger: Ledger, number: int, result: Result) -> bool:
-    """Whether the checkpoint of a trial is on record and there; the sweep's folder may have been moved."""
-    kept = result.checkpoint
+def _saved(ledger: Ledger, number: int, result: Result, latest: bool) -> bool:
+    """Whether the checkpoint of a trial that would be exported is on record and there; the sweep's folder may have been moved."""
+    kept = ledger.latest(number) if latest else result.checkpoint
     return kept is not None and (ledger.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()

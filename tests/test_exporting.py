@@ -7,6 +7,8 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,8 +29,12 @@ TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
 VALUES = ((0.1, 4.0), (0.3, 3.0), (0.2, 2.0), (0.5, 9.0), (0.4, 1.0))
 
 
-def made(tmp_path: Path, objective: str) -> Path:
-    """A sweep that has ended, of a loop without a `load`: what is exported of it are checkpoints."""
+def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
+    """A sweep that has ended, of a loop without a `load`: what is exported of it are checkpoints.
+
+    Args:
+        worse: by so much was a second step, of which the latest checkpoint is; 0 for none.
+    """
     file = space_of(tmp_path, "plain", limits="max_trials: 5")
     file.write_text(file.read_text().replace("{metric: loss, goal: minimize}", objective))
     space = space_file.load(file, ())
@@ -42,8 +48,13 @@ def made(tmp_path: Path, objective: str) -> Path:
         path = folder / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
         (path / "state.json").write_text(json.dumps({"loss": loss}))
-        kept = Checkpoint(str(path), 1, 1)
-        ledger.record(trial.number, (Report(1, {"loss": loss, "size": size}, 1.0),), kept, kept, 1, 1.0)
+        kept = latest = Checkpoint(str(path), 1, 1)
+        reports = [Report(1, {"loss": loss, "size": size}, 1.0)]
+        if worse:
+            later = shutil.copytree(path, path.with_name("checkpoint_000002"))
+            latest = Checkpoint(str(later), 2, 2)
+            reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
+        ledger.record(trial.number, tuple(reports), latest, kept, 1, 1.0)
         ledger.finish(trial.number, State.COMPLETE)
     return folder
 
@@ -78,6 +89,30 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         shutil.rmtree(sweep / "trials" / trial)
     with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and a checkpoint"):
         exporting.export(sweep, top=1)
+
+
+def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
+    sweep = made(tmp_path, "{metric: loss, goal: minimize}", worse=1.0)
+    shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000002")  # as retention may
+    shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")  # which is not asked for
+    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2", "--latest"], prog_name="sweeps")
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.output.splitlines() if line.startswith("/")] == [
+        str(sweep / "exports" / name) for name in ("0002-latest", "0001-latest")
+    ]
+    for trial in ("0001", "0002", "0003", "0004"):
+        shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
+    with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and its latest checkpoint"):
+        exporting.export(sweep, top=1, latest=True)
+
+
+def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
+    sweep = made(tmp_path, TWO, worse=1.0)
+    shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000002")
+    with pytest.raises(InputError, match=r"--pareto: no latest checkpoint is there of trial 0002 of the front"):
+        exporting.export(sweep, pareto=True, latest=True)
+    assert not (sweep / "exports").exists()
+    assert len(exporting.export(sweep, pareto=True)) == 3
 
 
 def test_what_pareto_is_not_for(tmp_path):
@@ -139,10 +174,10 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
             left_of("0001", last, 4)
 
 
-def uneven(tmp_path: Path, extra: str = "") -> tuple[Path, Ledger]:
+def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, Ledger]:
     """A sweep of one trial that was best at its third step, had saved its second, and last its fourth."""
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
-    file.write_text(file.read_text() + extra)
+    file.write_text(file.read_text().replace("metric: loss", f"metric: {objective}") + extra)
     space = space_file.load(file, ())
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
@@ -155,7 +190,8 @@ def uneven(tmp_path: Path, extra: str = "") -> tuple[Path, Ledger]:
         for checkpoint in kept:
             Path(checkpoint.path).mkdir(parents=True)
             (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
-        told = tuple(Report(step, {"loss": loss + again}, 1.0) for step, loss in enumerate((0.9, 0.35, 0.29, 0.5), 1))
+        curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
+        told = tuple(Report(step, {"loss": loss + again, "auc": auc}, 1.0) for step, (loss, auc) in enumerate(curves, 1))
         ledger.record(trial.number, told, kept[1], kept[0], 1, 1.0)
         ledger.finish(trial.number, State.COMPLETE)
     return folder, ledger
@@ -170,6 +206,51 @@ def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
     _, ledger = uneven(tmp_path, "repeats: 2\n")
     assert winner.worth(ledger, 0, 2) == winner.worth(ledger, 1, 4) == pytest.approx(0.79)
+
+
+def exported(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[winner.Exported, dict[str, Any]]:
+    """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
+    told: dict[str, Any] = {}
+    facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
+    shelf = SimpleNamespace(facts=lambda data: facts, chain=lambda *which: None, test=lambda data: None)
+    monkeypatch.setattr(winner, "Shelf", lambda folder: shelf)
+    monkeypatch.setattr(winner.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
+    space = dataclasses.replace(ledger.space, trainer=dataclasses.replace(ledger.space.trainer, load="tests.user_loops:load"))
+    return winner.export_trial(folder, space, ledger, 0, folder / "exports" / "0000", (), **how), told
+
+
+@pytest.mark.parametrize("objective", ["loss", "seconds"])
+@pytest.mark.parametrize("latest", [False, True])
+def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatch, objective, latest):
+    folder, ledger = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
+    done, told = exported(folder, ledger, monkeypatch, latest=latest)
+    assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
+    step, loss, auc = (4, 0.5, 0.6) if latest else (2, 0.35, 0.7)
+    assert (told["best_step"], told["feasible"], told["metrics"]["auc"]) == (step, False, auc)
+    assert told["value"] == told["metrics"][objective] == (loss if objective == "loss" else 1.0), "a cost is a whole trial's"
+
+
+def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
+    ledger = Ledger(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
+    assert winner.described(ledger, 0)["values"] == winner.described(ledger, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
+    assert winner.described(ledger, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
+
+
+def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
+    folder, ledger = uneven(tmp_path)
+    again = winner.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
+    _, told = exported(folder, ledger, monkeypatch, refitted=again)
+    assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
+
+
+def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
+    folder, ledger = uneven(tmp_path)
+    passes: list[int] = []
+    results = Ledger.results
+    monkeypatch.setattr(Ledger, "results", lambda self: passes.append(1) or results(self))
+    exported(folder, ledger, monkeypatch)
+    assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
+    assert exporting._exported(ledger, 0, False) == (2, 0.35) and len(passes) == 5
 
 
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):

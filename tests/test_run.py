@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -54,10 +55,17 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "close", lambda self, close=Tracker.close: close(self, 0.5))
+        patch.setattr("sweeps.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"})
         file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
     assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
     assert "and this sends it again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "close", lambda self, close=Tracker.close: close(self, 0.5))
+        still = sweeps.resume(before.dir, tracking_uri="http://127.0.0.1:9")
+    assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, "of its end it tells as it did at first"
+    assert still.notes[-1].startswith("nothing was left to do: it ended by limits.target")
+    assert json.loads((before.dir / "result.json").read_text())["notes"] == list(before.notes)
     study = record.read(before.dir)
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     files = {path: path.stat().st_mtime_ns for path in before.dir.rglob("*") if path.is_file() and "trials" not in path.parts}
@@ -71,6 +79,12 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     client = MlflowClient(uri)
     parent = client.get_run(after.mlflow["parent_run"])
     assert parent.info.status == "FINISHED" and parent.data.tags["sweeps.best_trial"] == after.best["trial"]
+    assert parent.info.end_time == int(1000 * before.mlflow["ended"])
+    assert parent.data.tags["mlflow.source.git.commit"] == "c0ffee"
+    shown = json.loads(Path(client.download_artifacts(parent.info.run_id, "result.json", str(tmp_path))).read_text())
+    assert (
+        "missed" not in shown["mlflow"] and "ended" not in shown["mlflow"] and not any("MLflow" in note for note in shown.get("notes", ()))
+    )
     runs = client.search_runs([parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
     assert sorted(run.data.tags["sweeps.state"] for run in runs) == sorted(
         ["COMPLETE"] * after.trials["completed"] + ["PRUNED"] * after.trials["pruned"]
@@ -82,6 +96,13 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     mended = sweeps.resume(before.dir, tracking_uri=uri)
     assert (mended.trials, mended.best) == (before.trials, before.best)
     assert mended.reason.startswith("limits.target")  # by the best, which may have ended after the one that the search ended for
+
+
+def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_with_the_limit(clean_ray, tmp_path):
+    before = sweeps.run(space_of(tmp_path, "plain", limits="max_trials: 1, target: 100"), dir=tmp_path / "runs")
+    assert before.reason is None, "every trial has ended"
+    after = sweeps.resume(before.dir, add_trials=2)
+    assert after.notes[-1].startswith("nothing was left to do: it ended by limits.target") and after.trials == before.trials
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):

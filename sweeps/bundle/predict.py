@@ -47,7 +47,7 @@ def predict_file(
         workers: processes that predict; more than one read a Parquet file, through Ray Data, a row group at a time each.
 
     Raises:
-        InputError: a file that is missing, of another format or broken; a column that is missing or of another type.
+        InputError: a file that is missing, of another format or broken; a column that is missing or of another type; no room to write.
         BundleError: the bundle is broken.
     """
     kind = _format(source)
@@ -77,9 +77,7 @@ def predict_file(
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
-        with tempfile.TemporaryFile() as spool:
-            _write_csv(parts, spool, packed=False)
-            spool.seek(0)
+        with _spooled(parts) as spool:
             shutil.copyfileobj(spool, target)
         return target
     with _replacing(target) as stream:
@@ -254,6 +252,28 @@ def _write_csv(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None
         out.write(part.to_csv(header=not i, index=False).encode())
     if packed:
         out.close()
+
+
+def _spooled(parts: Iterator[pd.DataFrame]) -> Any:
+    """What is predicted as CSV in a temporary file, to be read from its beginning.
+
+    Raises:
+        InputError: there is no room for it.
+    """
+    try:
+        spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        try:
+            _write_csv(parts, spool, packed=False)
+            spool.seek(0)
+        except BaseException:
+            with contextlib.suppress(OSError):  # it would write what is left, once more in vain
+                spool.close()
+            raise
+        return spool
+    except OSError as e:
+        where = tempfile.tempdir or "the temporary folder"  # None where each that there is was refused, which the error names
+        said = "all is kept there until it is predicted: name another by $TMPDIR, or a file with -o"
+        raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {said}")) from e
 
 
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None:

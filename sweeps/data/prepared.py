@@ -28,6 +28,7 @@ from sweeps.data.rules import lacking
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
 from sweeps.errors import InputError, Problem, SweepsError
+from sweeps.machine import lives
 
 if TYPE_CHECKING:
     import numpy as np
@@ -274,6 +275,19 @@ def start(
 ) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
     return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
+
+
+def process(keeper: Any) -> int | None:
+    """The keeper's process, to be asked for before it has anything else to do; None if it is not to be seen from here.
+
+    Raises:
+        SweepsError: it was lost.
+    """
+    try:
+        pid = ray.get(keeper.pid.remote())
+    except ray.exceptions.RayActorError:
+        raise SweepsError(f"{LOST}; did the memory run out?") from None
+    return pid if lives(pid) else None
 
 
 def load(keeper: Any, space: Space, before: str | None) -> Facts:

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.gangs.leases import Background, Leases
+from sweeps.gangs.messages import Ended
 from sweeps.machine import lives
 from sweeps.resources import Shape
 
+# What Ray raises in a loop that reads what a lost process owned.
+DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
 # So long after what may have come of the keeper's death it is seen whether it is dead, in seconds.
 LOST_WITHIN = 2.0
 
@@ -49,6 +52,10 @@ class Fits:
         while pid is not None and lives(pid) and time.monotonic() < give_up:
             await asyncio.sleep(0.05)
         return pid is not None and not lives(pid)
+
+    async def caused(self, failed: Sequence[Ended]) -> bool:
+        """Whether a trial ended so for the loss of the keeper: of ranks that could not start, or not read their shard, it is no fault."""
+        return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
 
     async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """See `Pool.prefit`."""

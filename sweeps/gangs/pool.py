@@ -350,9 +350,11 @@ class _Pool:
             await self.leases.close(gang, kill=True)  # the others may wait for the one that raised
             if lost:
                 return None
-            if not failed and await self.fits.lost():  # its shards are, too
+            if await self.fits.caused(failed):
                 raise RayActorError
             return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {said(gang.gone)}")
+        if failed and await self.fits.caused(failed):
+            raise RayActorError
         if broken := next((e.broken for e in gang.ended if e.broken), None):
             log.info("%s is closed: %s", gang.id, broken)
             await self.leases.close(gang)

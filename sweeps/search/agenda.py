@@ -53,6 +53,7 @@ class Agenda:
         self._repeated: Counter[int] = Counter()  # repeats begun, by the first trial
         self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
         self._going = 0  # first trials of configurations that are begun and have not ended
+        self._firsts: Counter[bool] = Counter()  # those that have ended: whether by coming to their end
         self._promised: tuple[int | None] | None = None
         self.begun = 0
         self.configurations: dict[int, list[tuple[int, Result]]] = {}
@@ -99,7 +100,9 @@ class Agenda:
         own = self.configurations.setdefault(first, [])
         own.append((number, result))
         own.sort(key=lambda t: t[0])
-        self._going -= origin is None
+        if origin is None:
+            self._going -= 1
+            self._firsts[result.state is State.COMPLETE] += 1
         if origin is None and result.state is State.COMPLETE:
             self._due += [first] * (self._space.repeats.count - 1 - self._repeated[first])
         return [r for _, r in own]
@@ -112,8 +115,8 @@ class Agenda:
     @property
     def total(self) -> int:
         """Trials that there will be, see `repeats.total`."""
-        firsts = (trials[0][1].state for trials in self.configurations.values())
-        return repeats.total(self._space.limits.max_trials, firsts, self._space.repeats, self._stops)
+        whole, broken = self._firsts[True], self._firsts[False]
+        return repeats.total(self._space.limits.max_trials, whole, broken, self._space.repeats, self._stops)
 
     @property
     def more_may_come(self) -> bool:

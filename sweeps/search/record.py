@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from sweeps.trial import Checkpoint, Report, Result, State, Trial
 TOLD = "told."
 # The attribute of a repeat that names the trial whose configuration it is. It has it from when it is put in line.
 ORIGIN = "origin"
+# The attribute that holds the last rung from which a trial was told to go on.
+PASSED = "passed"
 # What of these holds a decision of PBT.
 TAKEN = "pbt"
 
@@ -158,8 +161,9 @@ class Record:
 
     def total(self, limit: int) -> int:
         """Trials that there will be, of `limits.max_trials`; see `repeats.total`."""
-        firsts = [t.result.state for t in self.ran if t.origin is None and t.result.state is not State.RUNNING]
-        return total(limit, firsts, self.repeats, self.stops)
+        firsts = Counter(t.result.state for t in self.ran if t.origin is None)
+        whole = firsts[State.COMPLETE]
+        return total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
 
     @property
     def front(self) -> list[Recorded]:
@@ -247,6 +251,11 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 def decided_of(t: FrozenTrial) -> int:
     """The last milestone of PBT that was decided for a trial; 0 before the first."""
     return max((chunk[TAKEN]["step"] for chunk in told(t) if TAKEN in chunk), default=0)
+
+
+def passed_of(t: FrozenTrial) -> int:
+    """The last rung from which a trial was told to go on; 0 before the first."""
+    return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # among what was told, before 2026-11-22
 
 
 def lineage_of(t: FrozenTrial) -> tuple[Taken, ...]:

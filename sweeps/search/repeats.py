@@ -51,17 +51,17 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
 
-def total(limit: int, firsts: Iterable[State], repeats: Repeats, stops: bool) -> int:
+def total(limit: int, whole: int, broken: int, repeats: Repeats, stops: bool) -> int:
     """Trials that there will be, repeats too; as long as it is not known which configurations are repeated, those that are known.
 
     Args:
         limit: `limits.max_trials`, which counts configurations.
-        firsts: how the first trials of configurations have ended.
+        whole: configurations of which the first trial has come to its end.
+        broken: those of which it has ended otherwise.
         repeats: of each that comes to its end.
         stops: the scheduler may stop a first trial; without one each is taken to come to its end.
     """
-    whole = [state is State.COMPLETE for state in firsts]
-    return limit + (repeats.count - 1) * (sum(whole) if stops else limit - whole.count(False))
+    return limit + (repeats.count - 1) * (whole if stops else limit - broken)
 
 
 @dataclass(frozen=True)

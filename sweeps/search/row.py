@@ -58,7 +58,7 @@ class Row:
         row.steps, row.told = max(row.curve, default=0), len(record.told(t))
         row.checkpoint, row.best = found("checkpoint"), found("best")
         row.attempts, row.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
-        row.lineage, row.decided, row.passed = record.lineage_of(t), record.decided_of(t), so_far.get("passed", 0)
+        row.lineage, row.decided, row.passed = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
         return row
 
     def take(self, report: Report, judge: Judge) -> float:
@@ -79,5 +79,4 @@ class Row:
             "best": as_dict(self.best),
             "attempts": self.attempts,
             "seconds": round(self.seconds, 4),
-            **({"passed": self.passed} if self.passed else {}),
         }

@@ -126,7 +126,9 @@ class Ledger:
                 continue
             self.agenda.count(t.params, record.origin_of(t))
             values: list[float] = []
-            known = {**dict(record.curve_of(t)), **t.intermediate_values} if isinstance(self.scheduler, Median) else t.intermediate_values
+            known = dict(t.intermediate_values)  # of a repeat none
+            if isinstance(self.scheduler, Median) and record.origin_of(t) is None:
+                known = dict(record.curve_of(t)) | known
             for step, value in sorted(known.items()):
                 values += [value] if step in self._compared else []
                 if step in self._rungs:
@@ -239,7 +241,7 @@ class Ledger:
     def passed(self, number: int, step: int) -> None:
         """Put on record that a trial goes on from a rung: it does again if it is lost beyond it, whoever has come there since."""
         self._rows[number].passed = step
-        self._tell(number, ())
+        self._open[number].set_user_attr(record.PASSED, step)
 
     def as_begun(self, number: int) -> Trial:
         """A trial with the parameters that it began with, which PBT may have changed."""

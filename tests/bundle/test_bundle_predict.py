@@ -235,6 +235,34 @@ def test_a_stream_gets_csv_when_all_is_predicted(bundle, tmp_path, monkeypatch):
     assert stream.getvalue() == b"", "all or nothing"
 
 
+def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch):
+    path, kept = bundle
+    kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
+    stream, said = io.BytesIO(), r"; all is kept there until it is predicted: name another by \$TMPDIR, or a file with -o"
+    with monkeypatch.context() as patch:
+        patch.setattr(predict.tempfile, "tempdir", str(tmp_path))
+        patch.setattr(predict.tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
+        with pytest.raises(InputError, match=rf"{tmp_path}: cannot be written: .*No space left on device{said}"):
+            predict_file(path, tmp_path / "rows.csv", stream)
+    monkeypatch.setattr(predict.tempfile, "tempdir", None)  # none was found yet
+    monkeypatch.setattr(predict.tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    with pytest.raises(InputError, match=rf"the temporary folder: cannot be written: .*No usable temporary directory .*none.*{said}"):
+        predict_file(path, tmp_path / "rows.csv", stream)
+    assert stream.getvalue() == b""
+
+
+def test_a_stream_that_is_closed_is_no_fault_of_the_temporary_folder(bundle, tmp_path):
+    path, kept = bundle
+    kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
+
+    class Closed(io.BytesIO):
+        def write(self, data):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):  # as of `| head`, which the command takes for an end
+        predict_file(path, tmp_path / "rows.csv", Closed())
+
+
 PEAK = """
 import sys, psutil, threading, time
 from sweeps.bundle import predict_file

@@ -127,3 +127,26 @@ def test_a_killed_keeper_ends_the_sweep_in_a_line_and_fails_no_trial(tmp_path):
     out, err = again.communicate(timeout=180)
     assert again.returncode == 0, err
     assert json.loads(out)["trials"] == {"completed": 3, "pruned": 0, "failed": 0}
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_loop_that_cannot_read_is_failed_only_if_the_keeper_lives(clean_ray, tmp_path, dead):
+    """Its driver sees the death as well, a moment later, and ends the sweep; a failure on record would be final."""
+    driving = Driving(job("tests.gangs.loops:reads_late", "none"), tmp_path)
+    try:
+        one = trial(0, {"folder": str(tmp_path)}, 1, "none")
+        driving.start(one)
+        runner = ray.get(driving.pool.attach.remote(one.id))
+        wait_until((tmp_path / "begun").exists, 60, "the loop to begin")
+        if dead:
+            os.kill(ray.get(driving.keeper.pid.remote()), signal.SIGKILL)
+        (tmp_path / "go").touch()
+        news = driving.pool.advance.remote(one.id, runner)
+        wait_until((tmp_path / "raised").exists, 60, "the loop to raise")
+        if dead:
+            assert not ray.wait([news], timeout=4)[0], ray.get(news)
+        else:
+            progress = ray.get(news, timeout=60)
+            assert progress.state is State.FAIL and "OwnerDiedError" in progress.error
+    finally:
+        driving.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -24,6 +25,9 @@ class TinyKeeper:
         x = np.random.default_rng(0).normal(size=(256, 2))
         self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
         ray.data.DataContext.get_current().enable_progress_bars = False
+
+    def pid(self) -> int:
+        return os.getpid()
 
     def runs_tasks(self, steps: tuple) -> bool:
         return True  # `from_pandas` does

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -196,3 +197,15 @@ def keeps(config):
     built = []
     current().cached("matrix", lambda: built.append(1) or object())
     ray.train.report({"loss": float(len(built))})
+
+
+def reads_late(config):
+    """Raises, when it is told to, what Ray raises in a read of data whose owner has died; when Ray does so depends on what lies where."""
+    import ray.exceptions
+
+    folder = Path(config["folder"])
+    (folder / "begun").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+    (folder / "raised").touch()
+    raise ray.exceptions.OwnerDiedError("00ff", None, "")

@@ -95,3 +95,34 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space,
     for known in (ledger, opened(tmp_path, space)):
         assert known.verdict(early, 3) is Verdict.CONTINUE, "its best was its first"
         assert known.verdict(trials[0].number, 3) is Verdict.CONTINUE, "the mean of the third is above"
+
+
+def test_repeats_are_not_compared_after_a_driver_that_starts_anew_either(make_space, tmp_path):
+    space = make_space(
+        BODY,
+        max_trials=1,
+        scheduler="{name: median, max_t: 9, grace_period: 2, min_trials: 1}",
+        extra="repeats: {count: 2, aggregate: mean}",
+    )
+    ledger = opened(tmp_path, space)
+    first = ledger.next()
+    for step in (1, 2, 3):
+        ledger.record(first.number, reports(0.5, start=step), None, None, 1, 0.0)
+    ledger.finish(first.number, State.COMPLETE)
+    repeat = ledger.next()
+    assert repeat.origin == first.number
+    for step in (1, 2, 3):
+        ledger.record(repeat.number, reports(0.1, start=step), None, None, 1, 0.0)
+    again = opened(tmp_path, space)
+    assert {key: dict(shown) for key, shown in again._shown.items()} == {key: dict(shown) for key, shown in ledger._shown.items()}
+
+
+def test_that_a_trial_went_on_is_one_attribute_and_no_report(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: asha, max_t: 9}")
+    ledger = opened(tmp_path, space)
+    trial = ledger.next()
+    for step in (1, 3):
+        ledger.record(trial.number, reports(0.5, start=step), None, None, 1, 0.0)
+        ledger.passed(trial.number, step)
+    assert ledger.standing(trial.number).told == 2
+    assert opened(tmp_path, space).standing(trial.number).passed == 3
