@@ -198,7 +198,12 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
 @click.option("--latest", is_flag=True, help="The trial's latest checkpoint, not that of its best step.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Make it a version of this model in MLflow's registry.")
-@click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the version, if it is better on the objective.")
+@click.option(
+    "--alias",
+    default=None,
+    metavar="ALIAS",
+    help="Move this alias to the version, if it is better, and breaks no constraint that the other keeps.",
+)
 @click.option("--force", is_flag=True, help="Move the alias in any case.")
 @click.option("--dir", "root", **ROOT)
 def export(
