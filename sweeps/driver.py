@@ -237,7 +237,7 @@ class Driver:
             conductor.keeper = holds
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
-                self._tune(conductor, at_once)
+                self._tune(conductor, at_once, min(at_once, room))
             finally:
                 conductor.close()
             if conductor.refused is not None:
@@ -257,8 +257,8 @@ class Driver:
             for scratch in leftovers.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
-    def _tune(self, conductor: Any, at_once: int) -> None:
-        """Search, under Ray Tune."""
+    def _tune(self, conductor: Any, at_once: int, slots: int) -> None:
+        """Search, under Ray Tune: so many trials at once, of which so many find room; the others wait."""
         from ray import tune
 
         from sweeps.runner import Runner
@@ -269,7 +269,7 @@ class Driver:
         if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
             return
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=at_once), {"memory": RUNNER_MEMORY}),
+            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=slots), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),
