@@ -164,6 +164,9 @@ class Conductor:
 
     def settle(self) -> None:
         """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
+        if self.interrupted():
+            self.stop("interrupted", State.RUNNING)
+            return
         for number in list(self.ledger.interrupted):
             row = self.ledger.standing(number)
             # of several ranks one may not have written its part of the last checkpoint, which does not count then

@@ -87,7 +87,10 @@ class Driver:
         said = _said(self.folder / RESULT)
         spent = self._spent(said) if said is not None else None
         if said is not None and (spent or not ending.goes_on(said, self.ledger.to_run, changed)):
-            before, note = SweepResult.from_json(here(said, self.folder)), _nothing_left(spent or said.get("reason"))
+            reason = said.get("reason")
+            if spent and (reason or "").partition(":")[0] != spent.partition(":")[0]:  # another limit than the one that ended it
+                reason = spent
+            before, note = SweepResult.from_json(here(said, self.folder)), _nothing_left(reason)
             if not before.mlflow.get("missed"):
                 return before.noting(note)
             self.over = before, note
@@ -299,11 +302,11 @@ class Driver:
         from sweeps.report import Drawing
 
         self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
-        self.on_progress(conductor.snapshot("exporting the winner"))
         ledger, failures, reason = conductor.ledger, conductor.overview.failures, conductor.reason
         results, number, front = ledger.results(), ledger.winner(), ledger.front()
         counts = ending.counts(results.values())
         chosen = next(iter(front), number)
+        self.on_progress(conductor.snapshot("writing the report" if number is None else "exporting the winner"))
         broken = self.space.constraints if chosen is not None and not results[chosen].feasible else ()
         notes = (*said, *ending.notes(counts, failures, broken, bool(front)))
         done, error = None, None
@@ -329,6 +332,7 @@ class Driver:
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
         self.ended = time.time()
+        self.on_progress(conductor.snapshot("writing the report"))
         telling.conclude(tracker, result, self.ended, self.front_before)
         return result, error
 

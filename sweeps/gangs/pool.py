@@ -259,7 +259,11 @@ class _Pool:
             return False
         verdict = run.verdict(news.step)
         run.look_at_rungs(together=bool(self.job.milestones))
-        return await asyncio.shield(verdict)
+        since, began = time.monotonic(), run.began
+        go_on = await asyncio.shield(verdict)
+        if news.rank == 0 and began is not None and run.began == began:  # the driver's time, as its runner starts, is not the trial's
+            run.began += time.monotonic() - since
+        return go_on
 
     async def ended(self, gang_id: str, trial_id: str, attempt: int, news: News, index: int, ended: Ended) -> None:
         """Take a rank's last news of a trial."""

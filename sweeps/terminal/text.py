@@ -281,7 +281,8 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
     r = t.result
     state = r.state.name if r.state.name != "RUNNING" else "running" if running else "INTERRUPTED"
     reason = f" ({t.reason})" if t.reason else ""
-    lines = [f"trial {t.id}: {state}{reason} after {r.steps} steps, {r.seconds:.1f} s on {t.attempts} gang{'s' * (t.attempts != 1)}"]
+    steps, gangs = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((r.steps, "step"), (t.attempts, "gang")))
+    lines = [f"trial {t.id}: {state}{reason} after {steps}, {r.seconds:.1f} s on {gangs}"]
     if r.given:
         lines = [f"trial {t.id}: an initial point with a known result, {', '.join(map(said, r.values))}; it was not run"]
     lines += configuration(t.preprocessor, t.scaling, t.params)

@@ -209,3 +209,10 @@ def reads_late(config):
         time.sleep(0.01)
     (folder / "raised").touch()
     raise ray.exceptions.OwnerDiedError("00ff", None, "")
+
+
+def three_steps(config):
+    import ray.train
+
+    for step in range(1, 4):
+        ray.train.report({"loss": 1.0 / step})

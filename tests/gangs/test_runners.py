@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
+import ray
 
 import sweeps
 from sweeps.gangs import runners
 from sweeps.gangs.runners import Runners
+from sweeps.trial import State
 from tests.commands import space_of
+from tests.gangs.driving import Driving, job, trial
 
 
 async def waits(up: Runners, coming=lambda: True) -> asyncio.Task:
@@ -85,3 +89,22 @@ def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, 
     assert result.trials["completed"] == 30
     # Tune gives each runner that it starts a placement group; gangs of one worker have none
     assert len(set(clean_ray.util.placement_group_table()) - before) == 2
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_a_trial_does_not_pay_for_the_time_that_its_verdict_takes(clean_ray, tmp_path):
+    """At a sweep's beginning the driver hears of a rung when a runner is up."""
+    driving = Driving(job("tests.gangs.loops:three_steps", "none", rungs=(2,)), tmp_path)
+    try:
+        one = trial(0, {}, 1, "none")
+        driving.start(one)
+        runner = ray.get(driving.pool.attach.remote(one.id))
+        assert ray.get(driving.pool.advance.remote(one.id, runner), timeout=60).rung == 2
+        time.sleep(2)  # as long as a runner may take to start
+        driving.pool.answer.remote(one.id, 2, True)
+        while (progress := ray.get(driving.pool.advance.remote(one.id, runner), timeout=60)).state is None:
+            pass
+        assert progress.state is State.COMPLETE and progress.seconds < 1.5
+    finally:
+        driving.close()

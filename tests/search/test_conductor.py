@@ -203,3 +203,11 @@ def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(ma
     gone.wait()
     going.close()
     assert going.reason == LOST and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
+
+
+def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
+    going = Conductor(Ledger(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")), Pool(), Deaf(), 0.0, lambda: True, print, print)
+    going.settle()
+    assert going.reason == "interrupted" and not going.ledger.results()
+    with pytest.raises(StopIteration):
+        going.begin()
