@@ -222,21 +222,28 @@ def export(
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
     from sweeps import exporting
     from sweeps.listing import find
+    from sweeps.tracking import registry
 
-    if (alias or force) and not name:
+    if (alias is not None or force) and name is None:
         raise click.UsageError("--alias and --force belong to --register NAME")
-    if alias and pareto:
+    if alias is not None and pareto:
         raise click.UsageError("--alias names one model, and none of a front is the best; give --trial ID")
+    if name is not None:
+        registry.check_names(name, alias)
     folder = find(sweep, root)
-    again = bool(name)  # one that is there is registered
-    for made in exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=again):
+    again = name is not None  # one that is there is registered
+    written = exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=again)
+    for made in written:
         click.echo(made.path)
         for note in made.notes:
             click.echo(note, err=True)
         if (digest := exporting.digest_of(made.path)) is not None:
             click.echo(f"SHA-256 of its manifest: {digest}", err=True)
-        for line in exporting.register(folder, made.path, name, alias, force) if name else ():
+        for line in exporting.register(folder, made.path, name, alias, force) if name is not None else ():
             click.echo(line, err=True)
+    if top is not None and len(written) < top:
+        why = "no other trial came to its end with a value and still has its checkpoint"
+        click.echo(f"note: {len(written)} of --top {top}: {why}", err=True)
 
 
 @main.command()

@@ -138,7 +138,8 @@ def _dates(values: pd.Series, column: Column) -> pd.Series:
     dates = _read_dates(values, column)
     if dates is None:  # with a time zone where there was none, the other way round, or with another: whose value was the first?
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _read_dates(values.iloc[:n], column) is None)
-        raise _wrong(column, f"must hold dates as in training ({column.dtype})", values, row)
+        zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in column.dtype else "without a time zone, as 2026-01-31T12:00:00"
+        raise _wrong(column, f"must hold dates as in training, {zone}", values, row)
     bad = np.flatnonzero(dates.isna() & values.notna() & (values.astype(str).str.strip() != ""))
     if len(bad):
         raise _wrong(column, "must hold dates, as 2026-01-31T12:00:00", values, bad[0])

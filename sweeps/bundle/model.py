@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import pickle
 from collections.abc import Iterator, Mapping
@@ -56,9 +57,32 @@ class Bundle:
         if raw.empty and len(self.manifest.columns):  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
+        try:
+            return self._answered(raw)
+        except InputError as e:
+            raise self._found(raw, e) from e
+
+    def _answered(self, raw: pd.DataFrame) -> np.ndarray:
         with _refusing():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _of_each(self._model.predict(prepared), len(raw))
+
+    def _found(self, raw: pd.DataFrame, refused: InputError) -> InputError:
+        """Where the value is that is refused: the first row with which the model does not answer, the column without which it does."""
+
+        def fails(rows: pd.DataFrame) -> bool:
+            try:
+                self._answered(rows)
+            except Exception:  # what else it may raise of rows that nobody sent is nobody's
+                return True
+            return False
+
+        row = bisect.bisect_left(range(1, len(raw)), True, key=lambda n: fails(raw.iloc[:n]))
+        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace("answer these", "answer it")
+        for column in self.manifest.columns if fails(one) else ():
+            if not fails(one.assign(**{column.name: one[column.name].where([False])})):
+                return InputError(columns.Wrong.at(column.name, rule, row, one[column.name].iloc[0]))
+        return refused
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.
@@ -78,9 +102,10 @@ class Bundle:
                 for c in fitted.inputs
             }
             entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
-            with _refusing():
-                output = _of_each(self._model.predict(fitted.prepared(entered, count)), count)
-            return answers(self.manifest, output, pd.RangeIndex(count))
+            with contextlib.suppress(InputError):  # which is found below
+                with _refusing():
+                    output = _of_each(self._model.predict(fitted.prepared(entered, count)), count)
+                return answers(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 

@@ -104,7 +104,7 @@ def _records(records: list[Any], columns: Sequence[Column], max_rows: int) -> Ro
     _bounded(len(records), max_rows)
     wrong = [{"row": i, "rule": "a record must be an object", "value": short(r)} for i, r in enumerate(records) if not isinstance(r, dict)]
     if wrong:
-        raise Refused(422, wrong[:MAX_PROBLEMS])
+        raise Refused(422, _some(wrong))
     problems: list[dict[str, Any]] = []
     values: dict[str, list[Any]] = {}
     for column in columns:
@@ -117,7 +117,7 @@ def _records(records: list[Any], columns: Sequence[Column], max_rows: int) -> Ro
             continue
         values[name] = _checked(column, raw, problems)
     if problems:
-        raise Refused(422, problems[:MAX_PROBLEMS])
+        raise Refused(422, _some(problems))
     return Rows(len(records), values, False)
 
 
@@ -129,7 +129,7 @@ def _columns(found: Any, columns: Sequence[Column], max_rows: int) -> Rows:
     named = [c for c in columns if c.name in found]
     problems += [{"field": c.name, "rule": "must be a list of values"} for c in named if not isinstance(found[c.name], list)]
     if problems:
-        raise Refused(422, problems[:MAX_PROBLEMS])
+        raise Refused(422, _some(problems))
     count = len(found[named[0].name]) if named else 0
     _bounded(count, max_rows)
     values: dict[str, list[Any]] = {}
@@ -140,8 +140,14 @@ def _columns(found: Any, columns: Sequence[Column], max_rows: int) -> Rows:
         else:
             values[column.name] = _checked(column, found[column.name], problems)
     if problems:
-        raise Refused(422, problems[:MAX_PROBLEMS])
+        raise Refused(422, _some(problems))
     return Rows(count, values, True)
+
+
+def _some(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of what is wrong; that there may be more, if there may."""
+    more = [{"rule": f"these are the first {MAX_PROBLEMS} of what is wrong; there may be more"}]
+    return problems[:MAX_PROBLEMS] + more * (len(problems) >= MAX_PROBLEMS)
 
 
 def _bounded(count: int, most: int) -> None:
@@ -239,4 +245,7 @@ def _field(column: Column) -> dict[str, Any]:
         return {"type": ["string" if _of_text(column) else "number", "null"], "examples": list(column.categories or ())[:20]}
     types = {"integer": "number", "double": "number", "boolean": "boolean", "string": "string", "datetime": "string"}
     field: dict[str, Any] = {"type": [types[column.type], "null"]} if column.type in types else {}
-    return field | ({"format": "date-time"} if column.type == "datetime" else {})
+    if column.type != "datetime":
+        return field
+    # JSON Schema's `date-time` has a time zone, which is refused where training had none
+    return field | ({"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]})

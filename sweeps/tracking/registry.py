@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,19 @@ def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
     compared = f"{new.metric} {new.value:.6g}, before {old.value:.6g}"
     return better, compared if better else f"{compared}: no better"
+
+
+def check_names(name: str, alias: str | None) -> None:
+    """See that MLflow will take the names of a model and of an alias, before there is anything to name.
+
+    Raises:
+        InputError: it will not.
+    """
+    if not name or set("/:") & set(name):
+        raise InputError(Problem("--register", f"a model's name must have a character, and neither / nor : among them; got {name!r}"))
+    if alias is not None and (not re.fullmatch(r"[\w-]{1,255}", alias) or alias == "latest" or re.fullmatch(r"[vV]\d+", alias)):
+        rule = "an alias must be of letters, digits, _ and -, and neither `latest` nor like `v1`, which name versions"
+        raise InputError(Problem("--alias", f"{rule}; got {alias!r}"))
 
 
 def register(

@@ -188,7 +188,7 @@ def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both
 def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_and_row():
     app = make_app(served.bundle())
     offset = "1990-05-01T12:00:00+02:00"
-    rule = "must hold dates as in training (datetime64[us])"
+    rule = "must hold dates as in training, without a time zone, as 2026-01-31T12:00:00"
     refused = {"field": "built", "row": 1, "rule": rule, "value": f'"{offset}"'}
     assert send(app, "/predict", [GOOD, GOOD | {"built": offset}]) == (422, {"detail": [refused]})
 
@@ -253,3 +253,28 @@ def test_a_model_that_drops_rows_is_422():
     assert send(app, "/predict", [GOOD])[0] == 200
     said = "rows: the model cannot answer these: ValueError: predict gave 1 for 2 rows"
     assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (422, {"detail": [{"rule": said}]})
+
+
+def test_a_value_that_the_model_alone_refuses_is_named_with_field_and_row():
+    class Narrow(served.Model):
+        def predict(self, frame):
+            with np.errstate(over="ignore"):
+                if np.isinf(frame["area"].to_numpy(np.float32)).any():
+                    raise ValueError("too large for 32 bits")
+            return super().predict(frame)
+
+    app = make_app(served.bundle(Narrow()))
+    status, told = send(app, "/predict", [GOOD, GOOD, GOOD | {"area": 1e41}, GOOD, GOOD | {"area": -1e41}])
+    wrong = {"field": "area", "row": 2, "rule": "the model cannot answer it: ValueError: too large for 32 bits", "value": "1e+41"}
+    assert (status, told["detail"]) == (422, [wrong])
+
+
+def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
+    status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
+    assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]
+    assert told["detail"][-1] == {"rule": "these are the first 20 of what is wrong; there may be more"}
+
+
+def test_the_schema_states_no_time_zone_where_training_had_none():
+    fields = send(make_app(served.bundle()), "/schema", method="GET")[1]
+    assert "date-time" not in json.dumps(fields) and "2026-01-31T12:00:00" in json.dumps(fields)

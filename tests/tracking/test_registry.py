@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError, SweepsError
-from sweeps.tracking.registry import Score, moves, register, score_of
+from sweeps.tracking.registry import Score, check_names, moves, register, score_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 
@@ -111,3 +111,24 @@ def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.tracking.registry._register", refuse)
     with pytest.raises(SweepsError, match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'"):
         register(tmp_path, "0", made, "http://me:secret@there", "p", "m", None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "alias", "place"),
+    [("", None, "--register"), ("a/b", None, "--register"), ("a:b", "x", "--register"), ("a", "", "--alias"), ("a", "v1", "--alias")]
+    + [("a", alias, "--alias") for alias in ("latest", "a b", "V12", "a/b", "x" * 256)],
+)
+def test_names_that_mlflow_refuses_are_refused_before_there_is_anything_to_name(name, alias, place):
+    with pytest.raises(InputError, match=f"^{place}: .*got "):
+        check_names(name, alias)
+
+
+@pytest.mark.parametrize(("name", "alias"), [("big_tip", "champion"), ("a b.c", "x-1"), ("a", None), ("a", "v1x")])
+def test_names_that_mlflow_takes_are_taken(name, alias):
+    from mlflow.utils import validation
+
+    check_names(name, alias)
+    validation._validate_model_name(name)
+    if alias is not None:
+        validation._validate_model_alias_name(alias)
+        validation._validate_model_alias_name_reserved(alias)
