@@ -60,15 +60,17 @@ class Bundle:
         try:
             return self._answered(raw)
         except InputError as e:
-            raise self._found(raw, e) from e
+            if (found := self._found(raw, e)) is None:
+                raise
+            raise found from e
 
     def _answered(self, raw: pd.DataFrame) -> np.ndarray:
         with _refusing():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _of_each(self._model.predict(prepared), len(raw))
 
-    def _found(self, raw: pd.DataFrame, refused: InputError) -> InputError:
-        """Where the value is that is refused: the first row with which the model does not answer, the column without which it does."""
+    def _found(self, raw: pd.DataFrame, refused: InputError) -> InputError | None:
+        """The value that is refused, if one is: of the first row with which the model does not answer, the column without which it does."""
 
         def fails(rows: pd.DataFrame) -> bool:
             try:
@@ -82,7 +84,7 @@ class Bundle:
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
                 return InputError(columns.Wrong.at(column.name, rule, row, one[column.name].iloc[0]))
-        return refused
+        return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
         """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.

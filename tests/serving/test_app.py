@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.bundle import columns
+from sweeps.errors import InputError
 from sweeps.serving import checks
 from sweeps.serving.app import make_app
 from sweeps.serving.batching import Batcher, take
@@ -278,3 +279,15 @@ def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
 def test_the_schema_states_no_time_zone_where_training_had_none():
     fields = send(make_app(served.bundle()), "/schema", method="GET")[1]
     assert "date-time" not in json.dumps(fields) and "2026-01-31T12:00:00" in json.dumps(fields)
+
+
+def test_an_error_that_no_value_is_to_blame_for_is_not_its_own_cause():
+    """Who follows causes comes to an end."""
+
+    class Never(served.Model):
+        def predict(self, frame):
+            raise ValueError("never")
+
+    with pytest.raises(InputError, match="the model cannot answer these: ValueError: never") as caught:
+        served.bundle(Never()).predict(served.raw(3))
+    assert isinstance(caught.value.__cause__, ValueError)
