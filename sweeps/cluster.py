@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from sweeps import leftovers, machine, refs
-from sweeps.errors import InputError, Problem
+from sweeps.errors import InputError, Problem, SweepsError
 from sweeps.folder import ORIGIN
 from sweeps.resources import parked_cpus
 from sweeps.shell import resume_of
@@ -85,6 +85,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
 
     Raises:
         InputError: there is no such cluster, the code is too large to ship, or a node does not see the folder.
+        SweepsError: a Ray of our own does not start.
     """
     import ray
 
@@ -102,7 +103,11 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             # "local": not one that RAY_ADDRESS or `ray start` offers
-            ray.init(address="local", num_cpus=cpus + SPARE_CPUS + parked, include_dashboard=False, **QUIET)
+            try:
+                ray.init(address="local", num_cpus=cpus + SPARE_CPUS + parked, include_dashboard=False, **QUIET)
+            except Exception as e:  # Ray raises no less, if one of its processes is not there in half a minute
+                log.exception("Ray has not started")
+                raise SweepsError(f"Ray has not started: {_in_a_line(e).rstrip('.')}{_to_go_on(folder)}") from e
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
@@ -122,6 +127,11 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             shutil.rmtree(session, ignore_errors=True)
 
 
+def _to_go_on(folder: Path) -> str:
+    """The tail of what is said when a sweep ends for Ray's sake."""
+    return f"; what is on record is safe. To go on: {resume_of(folder)}" if (folder / "space.yaml").is_file() else ""
+
+
 class _Watch(threading.Thread):
     """Ends this process when the Ray that was started for the sweep has died: Ray itself would wait for it for a minute, then do so."""
 
@@ -139,9 +149,7 @@ class _Watch(threading.Thread):
         while not self.over.wait(LOOK_EVERY):
             for name, process in self.vital.items():
                 if not _lives(process) and not self.over.is_set():
-                    sweep = (self.folder / "space.yaml").is_file()
-                    on = f"; what is on record is safe. To go on: {resume_of(self.folder)}" if sweep else ""
-                    os.write(2, f"Ray has died ({name}){on}\n".encode())
+                    os.write(2, f"Ray has died ({name}){_to_go_on(self.folder)}\n".encode())
                     os._exit(1)
 
     def end(self) -> None:

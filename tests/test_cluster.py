@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from sweeps import cluster
-from sweeps.errors import InputError
+from sweeps.errors import InputError, SweepsError
 from sweeps.space import load
 from tests.commands import command
 from tests.serving.slow import exported, post, rows, started
@@ -113,6 +113,19 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def test_a_ray_that_does_not_start_is_told_in_a_line_with_how_to_go_on(project, monkeypatch):
+    def init(**_):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", init)
+    space = load(project / "space.yaml")
+    with pytest.raises(SweepsError) as caught, cluster.ray_for(space, project, (project,), None):
+        pass
+    assert str(caught.value).startswith("Ray has not started: The current node timed out during startup; what is on record is safe")
+    assert str(caught.value).endswith(f"sweeps resume {project}")
 
 
 @pytest.fixture(scope="module")
