@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import random
 
@@ -185,7 +186,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = gp.Process(x, gp.normal_scores(rng.rand(20)), np.array([False, False, True, False]))
+    process = gp.Process(x, gp.standardised(rng.rand(20)), np.array([False, False, True, False]))
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
@@ -217,13 +218,20 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
             assert value == pytest.approx(at_3[trial.number])
 
 
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
-def test_normal_scores_keep_the_order_and_nothing_else(values):
-    scores = gp.normal_scores(np.array(values))
-    assert np.isfinite(scores).all()
-    for a, b in zip(range(len(values)), range(1, len(values)), strict=False):
-        assert (values[a] < values[b]) == (scores[a] < scores[b])
-    assert gp.normal_scores(np.array([3.0, math.inf, 1.0])).argmax() == 1
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
+def test_standardised_values_keep_their_order(values):
+    scores = gp.standardised(np.array(values))
+    assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
+    for (a, below), (b, above) in itertools.pairwise(sorted(zip(values, scores.tolist(), strict=True))):
+        assert below <= above + 1e-9 or a == -math.inf, (a, b)
+
+
+def test_what_diverged_does_not_hide_how_the_others_differ():
+    values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
+    scores = gp.standardised(values)
+    assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
+    assert gp.standardised(np.array([3.0, math.inf, 1.0])).argmax() == 1
+    assert gp.standardised(values[:7] * 1e3 - 5) == pytest.approx(gp.standardised(values[:7]))
 
 
 def test_of_several_objectives_the_front_is_good():

@@ -1,9 +1,9 @@
 """A Gaussian process over configuration and fidelity together, as in MOBSTER (Klein et al., 2020: Model-based Asynchronous Hyperparameter
 and Neural Architecture Search), with the expected improvement at full fidelity.
 
-Values of a trial change with its steps. The change between two rungs is taken out as the median over the trials that came to both; what is
-left is ranked, and the ranks are made normal: no outlier and no scale has a part in it. The fidelity is one more dimension of the kernel,
-by its logarithm, so that a rung tells as much of the next as the data say.
+Values of a trial change with its steps. The change between two rungs is taken out as the median over the trials that came to both; what
+is left is brought to one scale, on which no bad value lies far off. The fidelity is one more dimension of the kernel, by its logarithm, so
+that a rung tells as much of the next as the data say.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,18 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
-from scipy.special import ndtr, ndtri
+from scipy.spatial.distance import cdist
+from scipy.special import ndtr
 
 from sweeps.search.samplers.axes import Axes
-from sweeps.search.samplers.history import FULL, History, internal, point_of
+from sweeps.search.samplers.history import FULL, History, Point, internal, point_of
 
 # Values that the model is made of at most: of each rung, from the highest down, its best and a sample of its others.
 MOST = 160
 # The kernel is fitted anew when there are so many times the values it was fitted to.
-GROWTH = 1.15
-# Suggestions that are compared: some anywhere, some around the best.
-ANYWHERE, AROUND = 384, 192
+GROWTH = 1.05
+# Suggestions that are compared: some anywhere, some around each time the best so many.
+ANYWHERE, AROUND, BEST = 384, 192, 16
 # Of a step, that of the deviation by which a neighbour lies off: two of five are on another one.
 REACH = 0.6
 FITTED = "gp:fitted"
@@ -46,12 +48,12 @@ class Process:
 
     def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray):
         self.x, self.y, self.categorical = x, y, categorical
-        self._squared = self._differences(x, x)
 
-    def _differences(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """(n, m, d) squared differences by column."""
-        delta = a[:, None, :] - b[None, :, :]
-        return np.where(self.categorical, (delta != 0).astype(float), delta * delta)
+    @cached_property
+    def _squared(self) -> np.ndarray:
+        """(n, n, d) squared differences by column."""
+        delta = self.x[:, None, :] - self.x[None, :, :]
+        return np.where(self.categorical, delta != 0, delta * delta)
 
     def fit(self, start: np.ndarray, noise: float | None = None) -> np.ndarray:
         """The (d + 2,) logarithms of length scales, scale and noise that are most probable.
@@ -97,10 +99,15 @@ class Process:
         """Take these parameters of the kernel."""
         d = self.x.shape[1]
         self._weights, self._scale, self._noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
-        self._solve(self._kernel(self._squared))
+        self._solve(self._kernel(self.x, self.x))
 
-    def _kernel(self, squared: np.ndarray) -> np.ndarray:
-        r = np.sqrt(5 * (squared @ self._weights))
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n, m) covariances of (n, d) and (m, d) inputs."""
+        scale = np.sqrt(5 * self._weights) * ~self.categorical
+        squared = cdist(a * scale, b * scale, "sqeuclidean")
+        for i in np.flatnonzero(self.categorical):
+            squared += 5 * self._weights[i] * (a[:, None, i] != b[:, i])
+        r = np.sqrt(squared)
         return self._scale * np.exp(-r) * (1 + r + r * r / 3)
 
     def _solve(self, kernel: np.ndarray) -> None:
@@ -112,11 +119,11 @@ class Process:
         if len(x):
             y = self.predict(x)[0]
             self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
-            self._solve(self._kernel(self._differences(self.x, self.x)))
+            self._solve(self._kernel(self.x, self.x))
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(m,) means and deviations at (m, d) inputs."""
-        kernel = self._kernel(self._differences(x, self.x))
+        kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
         return kernel @ self._alpha, np.sqrt(variance)
@@ -149,6 +156,7 @@ class Gp:
         self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
         self.axes = Axes(self.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
+        self._discrete = bool((self.axes.step > 0).all())
         # So far at least a neighbour may lie off, or of what has wide steps it would always be the same
         self._reach = np.zeros(len(self.names))
         self._reach[self.axes.numbers] = np.where(self.axes.log, 0.0, REACH * self.axes.step / self.axes.width)
@@ -165,32 +173,26 @@ class Gp:
         span = max(math.log(full) - low, 1e-9)
         fidelity = [1.0 if level == FULL else (math.log(level) - low) / span for level, _, _ in observed]
         x = np.column_stack([self._places([trial for _, trial, _ in observed]), fidelity])
-        process = Process(x, normal_scores(np.array([value for _, _, value in observed])), self._categorical)
+        process = Process(x, standardised(np.array([value for _, _, value in observed])), self._categorical)
         process.condition(self._theta(study, history, number, process))
         pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
         if pending:
-            process.imagine(np.column_stack([self._places(pending), np.ones(len(pending))]))
-        seen = self._in_cell(x[:, :-1], cell)
-        mean, _ = process.predict(np.column_stack([seen, np.ones(len(seen))]))
-        best = float(mean.min())
-        candidates = np.vstack(
-            [
-                self._in_cell(self.axes.anywhere(rng, ANYWHERE), cell),
-                self._around(seen[np.argsort(mean)[:4]], 0.1, rng, cell),
-            ]
-        )
-        gain = process.improvement(np.column_stack([candidates, np.ones(len(candidates))]), best)
-        for width in (0.05, 0.01):
-            more = self._around(candidates[np.argsort(-gain, kind="stable")[:4]], width, rng, cell)
-            gain = np.append(gain, process.improvement(np.column_stack([more, np.ones(len(more))]), best))
-            candidates = np.vstack([candidates, more])
+            process.imagine(self._at_full(self._places(pending)))
         # as in `Tpe`, none twice: where all dimensions are discrete, a value that is uncertain would be asked for over and over
-        running = {point_of(t.params, t.distributions) for t in pending}
-        for i in np.argsort(-gain, kind="stable"):
-            found = {**self.axes.external(candidates[i]), **cell}
-            if (point := point_of(found, self.names)) not in history.tried and point not in running:
-                return {name: value for name, value in found.items() if name not in cell}
-        return {}
+        taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
+        seen = self._in_cell(x[:, :-1], cell)
+        gain = process.predict(self._at_full(seen))[0]
+        best, centres = float(gain.min()), seen[np.argsort(gain)[:BEST]]
+        candidates = self._fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self._around(centres, 0.1, rng)]), cell, taken)
+        gain = process.improvement(self._at_full(candidates), best)
+        for width in (0.05, 0.01):
+            if not len(candidates):
+                return {}
+            more = self._fresh(self._around(candidates[np.argsort(-gain, kind="stable")[:BEST]], width, rng), cell, taken)
+            gain = np.append(gain, process.improvement(self._at_full(more), best))
+            candidates = np.vstack([candidates, more])
+        found = self.axes.external(candidates[np.argmax(gain)])
+        return {name: value for name, value in found.items() if name not in cell}
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
         """The kernel's parameters, as on record or fitted anew."""
@@ -213,6 +215,25 @@ class Gp:
         observed = internal(trials, self.names)
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
+    def _at_full(self, x: np.ndarray) -> np.ndarray:
+        """The same at full fidelity."""
+        return np.column_stack([x, np.ones(len(x))])
+
+    def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
+        """The same in the cell, without what is taken; what is given is taken from then on."""
+        places = self._in_cell(places, cell)
+        if not self._discrete:
+            return places
+        values = places.copy()
+        values[:, self.axes.numbers] = self.axes.values(places[:, self.axes.numbers])
+        points = [frozenset(zip(self.axes.names, row, strict=True)) for row in values.tolist()]
+        kept = []
+        for i, point in enumerate(points):
+            if point not in taken:
+                taken.add(point)
+                kept.append(i)
+        return places[kept]
+
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
         """The same in the cell."""
         x = x.copy()
@@ -221,14 +242,14 @@ class Gp:
                 x[:, i] = distribution.to_internal_repr(cell[name])
         return x
 
-    def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState, cell: Mapping[str, Any]) -> np.ndarray:
+    def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
         """Neighbours, some of whose dimensions are changed."""
         x = centres[rng.randint(len(centres), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
         for i, count in self.axes.choices.items():
             moved[:, i] = np.where(rng.rand(len(x)) < 0.1, rng.randint(count, size=len(x)), x[:, i])
-        return self._in_cell(self.axes.on_steps(moved), cell)
+        return self.axes.on_steps(moved)
 
 
 def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
@@ -262,8 +283,17 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
     return found
 
 
-def normal_scores(values: np.ndarray) -> np.ndarray:
-    """(n,) quantiles of the normal distribution at the ranks of (n,) values; equal values have equal ones."""
-    order = np.sort(values)
-    rank = 0.5 * (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right"))
-    return ndtri(np.clip(rank / len(values), 0.5 / len(values), 1 - 0.5 / len(values)))
+def standardised(values: np.ndarray) -> np.ndarray:
+    """(n,) values with mean 0 and deviation 1.
+
+    None is worse (higher) than a boxplot's whisker reaches (Tukey, 1977: Exploratory Data Analysis): beside what diverged all others would
+    look alike. What is not finite is at the whisker's end.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite) or finite.min() == finite.max():
+        return np.zeros(len(values))
+    low, high = finite.min() / 2, finite.max() / 2  # halves, as the difference of two numbers may be too large for one
+    unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
+    first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
+    unit = np.minimum(unit, third + 1.5 * (third - first))
+    return (unit - unit.mean()) / max(unit.std(), 1e-12)
