@@ -113,12 +113,17 @@ class Sweep:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="random ones")
-    parser.add_argument("--trials", type=int, default=400, help="of the sweep that is killed at random")
+    parser.add_argument("--trials", type=int, default=200, help="of the sweep that is killed at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "reports" / "crashes.md")
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
-    lines = ["# Crashes: what was tried, and what was lost", "", f"    python -m tests.soak --kills {asked.kills} --seed {asked.seed}", ""]
+    lines = [
+        "# Crashes: what was tried, and what was lost",
+        "",
+        f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --seed {asked.seed}",
+        "",
+    ]
     with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
         folder = Path(made)
         text = SPACE.format(trials=12)
