@@ -181,8 +181,8 @@ class Gp:
         # as in `Tpe`, none twice: where all dimensions are discrete, a value that is uncertain would be asked for over and over
         taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
         seen = self._in_cell(x[:, :-1], cell)
-        gain = process.predict(self._at_full(seen))[0]
-        best, centres = float(gain.min()), seen[np.argsort(gain)[:BEST]]
+        mean = process.predict(self._at_full(seen))[0]
+        best, centres = float(mean.min()), seen[np.argsort(mean)[:BEST]]
         candidates = self._fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self._around(centres, 0.1, rng)]), cell, taken)
         gain = process.improvement(self._at_full(candidates), best)
         for width in (0.05, 0.01):
