@@ -64,8 +64,8 @@ class CellSampler(BaseSampler):
 
             self.model = Gp(**options or {}, space=always, max_t=max_t)
         self.history = History(grids, repeats)
-        free = {name: distribution for name, distribution in always.items() if name not in grids}
-        self.plain = Plain("random" if self.model else algorithm, seed, options or {}, free)
+        self._free = {name: distribution for name, distribution in always.items() if name not in grids}
+        self.plain = Plain("random" if self.model else algorithm, seed, options or {}, self._free)
         self._repeats = repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
@@ -86,7 +86,8 @@ class CellSampler(BaseSampler):
         if self.model is None:
             return self.plain.space
         self.history.refresh(study)
-        return {name: distribution for space in self.history.spaces() for name, distribution in space.items() if name not in self.cell}
+        known = {name: distribution for space in self.history.spaces() for name, distribution in space.items()}
+        return {name: distribution for name, distribution in (known or self._free).items() if name not in self.cell}
 
     def sample_relative(self, study, trial, search_space) -> dict[str, Any]:
         if origin_of(trial) is not None:

@@ -98,6 +98,20 @@ def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler
     assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
 
 
+def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
+    params = "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, b]}}"
+    body = "preprocessor: {grid: [StandardScaler, none]}\n" + params
+    first, second = run(Ledger(tmp_path, make_space(body, 2, "gp")), 2, lambda t: 1.0)
+    assert (first.params["x"], first.params["lr"]) == (0.5, pytest.approx(1e-3)) and first.params["k"] in "ab"
+    assert second.params["x"] != 0.5
+
+
+def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
+    points = "[{params.x: 0.25}]"
+    first, second = run(Ledger(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0)
+    assert first.params["x"] == 0.25 and second.params["x"] not in (0.25, 0.5)
+
+
 def test_options_are_the_algorithms():
     assert tpe.Tpe(n_startup_trials=3, n_ei_candidates=5).candidates == 5
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}

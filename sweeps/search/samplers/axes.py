@@ -69,6 +69,12 @@ class Axes:
             found[:, i] = np.floor(found[:, i] * count)
         return self.on_steps(found)
 
+    def middle(self, rng: np.random.RandomState) -> np.ndarray:
+        """(1, dimensions) place in the middle of the numbers; a choice has none, and is drawn."""
+        found = self.anywhere(rng, 1)
+        found[:, self.numbers] = 0.5
+        return self.on_steps(found)
+
     def external(self, place: np.ndarray) -> dict[str, Any]:
         """The values, as a trial has them, of a (dimensions,) place."""
         values = place.astype(float)

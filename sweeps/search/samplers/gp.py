@@ -136,7 +136,8 @@ class Process:
 
 
 class Gp:
-    """Suggests where the expected improvement at full fidelity is greatest.
+    """Suggests where the expected improvement at full fidelity is greatest; for the first trial the middle of the space, as Google's Vizier
+    does (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm): whoever writes ranges puts them around what may work.
 
     Args:
         n_startup_trials: below so many trials with a value all is random.
@@ -164,7 +165,11 @@ class Gp:
 
     def suggest(self, study: Study, history: History, number: int, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """As `Tpe.suggest`. Where the kernel is fitted anew its parameters are put on record with the trial."""
-        if len(history.known) < self.enough or not set(self.names) - set(cell):
+        if not set(self.names) - set(cell):
+            return {}
+        if number == 0:
+            return self._values(self._in_cell(self.axes.middle(rng), cell)[0], cell)
+        if len(history.known) < self.enough:
             return {}
         observed = observations(history, rng)
         steps = sorted({level for level, _, _ in observed if level != FULL})
@@ -191,8 +196,7 @@ class Gp:
             more = self._fresh(self._around(candidates[np.argsort(-gain, kind="stable")[:BEST]], width, rng), cell, taken)
             gain = np.append(gain, process.improvement(self._at_full(more), best))
             candidates = np.vstack([candidates, more])
-        found = self.axes.external(candidates[np.argmax(gain)])
-        return {name: value for name, value in found.items() if name not in cell}
+        return self._values(candidates[np.argmax(gain)], cell)
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
         """The kernel's parameters, as on record or fitted anew."""
@@ -214,6 +218,10 @@ class Gp:
         """(n, dimensions) of trials that have them all."""
         observed = internal(trials, self.names)
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
+
+    def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that a place stands for, but for the cell's."""
+        return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
         """The same at full fidelity."""
