@@ -48,6 +48,14 @@ def speed(rows: list[dict], method: str) -> float | None:
     return BUDGETS[-1] * STEPS / WORKERS / max(statistics.median(took), 0.005) if took else None
 
 
+def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
+    """A mean, half its interval, and how many seeds it is of where they are fewer than the method's others have."""
+    if mean is None:
+        return ""
+    spread = f" ± {mean[1]:.3f}" if mean[2] > 1 else ""
+    return f"{mean[0]:.3f}{spread}" + (f" (of {mean[2]})" if mean[2] < seeds else "")
+
+
 def table(rows: list[dict], tasks: list[str]) -> str:
     """In Markdown: a method a line, a budget a column."""
     methods = list(dict.fromkeys(r["method"] for r in rows))
@@ -57,11 +65,12 @@ def table(rows: list[dict], tasks: list[str]) -> str:
     ]
     for method in methods:
         told = [means(rows, method, b, tasks) for b in BUDGETS]
-        shown = ["" if m is None else f"{m[0]:.3f} ± {m[1]:.3f}" if m[1] == m[1] else f"{m[0]:.3f}" for m in told]
+        seeds = max((m[2] for m in told if m), default=0)
+        shown = [cell(m, seeds) for m in told]
         if any(shown):
             fast = speed(rows, method)
             pace = "" if fast is None else f"{float(f'{fast:.2g}'):,.0f}"
-            lines.append(f"| {method} | " + " | ".join(shown) + f" | {min(m[2] for m in told if m)} | {pace} |")
+            lines.append(f"| {method} | " + " | ".join(shown) + f" | {seeds} | {pace} |")
     return "\n".join(lines)
 
 
