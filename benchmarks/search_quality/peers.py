@@ -133,9 +133,8 @@ class SyneTune:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def begin(self) -> tuple[int, dict[str, Any]]:
-        trial, config = self._ask(verb="begin")
-        return trial, config
+    def begin(self) -> tuple[int, dict[str, Any]] | None:
+        return self._ask(verb="begin")
 
     def report(self, trial: int, step: int, value: float) -> bool:
         return self._ask(verb="report", trial=trial, step=step, value=value)

@@ -14,8 +14,8 @@ BUDGETS = (10, 25, 50, 100)  # in trials of full length
 class Searcher(Protocol):
     """What searches: ours or a peer."""
 
-    def begin(self) -> tuple[int, dict[str, Any]]:
-        """Begin a trial, or go on with one that was paused; its number and configuration."""
+    def begin(self) -> tuple[int, dict[str, Any]] | None:
+        """Begin a trial, or go on with one that was paused; its number and configuration. None where it has nothing to run now."""
 
     def report(self, trial: int, step: int, value: float) -> bool:
         """Take a trial's value; whether it goes on."""
@@ -27,27 +27,28 @@ class Searcher(Protocol):
 def replay(task: Task, searcher: Searcher, budgets: tuple[float, ...] = BUDGETS, workers: int = WORKERS) -> list[float]:
     """The regret of the best value reported, when so many full lengths of steps are spent.
 
-    A trial that is begun again after a pause goes on where it was.
+    A trial that is begun again after a pause goes on where it was. A searcher that has nothing to run is asked again after each report; one that
+    has come to the end of a finite space keeps the best it found.
     """
     marks = [budget * STEPS for budget in budgets]
     found: list[float] = []
     best, spent = float("inf"), 0
     done: dict[int, int] = {}
     curves: dict[int, Any] = {}
-    order = 0
+    order, idle = 0, workers
     coming: list[tuple[int, int, int]] = []
 
     def begin(now: int) -> None:
-        nonlocal order
-        trial, config = searcher.begin()
-        if trial not in curves:
-            curves[trial], done[trial] = task.curve(config), 0
-        order += 1
-        heapq.heappush(coming, (now + 1, order, trial))
+        nonlocal order, idle
+        while idle and (next_one := searcher.begin()):
+            trial, config = next_one
+            if trial not in curves:
+                curves[trial], done[trial] = task.curve(config), 0
+            order, idle = order + 1, idle - 1
+            heapq.heappush(coming, (now + 1, order, trial))
 
-    for _ in range(workers):
-        begin(0)
-    while len(found) < len(marks):
+    begin(0)
+    while coming and len(found) < len(marks):
         now, _, trial = heapq.heappop(coming)
         done[trial] += 1
         spent += 1
@@ -64,5 +65,6 @@ def replay(task: Task, searcher: Searcher, budgets: tuple[float, ...] = BUDGETS,
             order += 1
             heapq.heappush(coming, (now + 1, order, trial))
         else:
-            begin(now)
-    return found
+            idle += 1
+        begin(now)
+    return found + [task.regret(best)] * (len(marks) - len(found))

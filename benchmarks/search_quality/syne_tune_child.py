@@ -46,7 +46,9 @@ def main() -> None:
         asked = json.loads(line)
         if asked["verb"] == "begin":
             suggestion = scheduler.suggest(begun)
-            if suggestion.spawn_new_trial_id:
+            if suggestion is None:  # every configuration of a finite space was tried, and no trial is to be resumed
+                number = None
+            elif suggestion.spawn_new_trial_id:
                 number = begun
                 trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
                 scheduler.on_trial_add(trials[number])
@@ -55,8 +57,7 @@ def main() -> None:
                 number = suggestion.checkpoint_trial_id
                 if suggestion.config is not None:
                     trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
-            config = {name: trials[number].config[name] for name in space}
-            answer: Any = [number, config]
+            answer: Any = None if number is None else [number, {name: trials[number].config[name] for name in space}]
         elif asked["verb"] == "report":
             number = asked["trial"]
             last[number] = {"value": asked["value"] if math.isfinite(asked["value"]) else 1e9, "step": asked["step"]}

@@ -43,6 +43,32 @@ def test_as_many_run_side_by_side_as_there_are_workers_and_steps_are_counted():
     assert regrets[1] <= regrets[0]
 
 
+class Exhausted(Scripted):
+    """Has three configurations, and pauses the first at its third step until the others have ended."""
+
+    def begin(self):
+        if self.begun < 3:
+            return super().begin()
+        if self.running == set() and (1, STEPS) not in self.heard:
+            self.running.add(1)
+            return 1, {"x": 0.1, "y": 0.5}
+        return None
+
+    def report(self, trial, step, value):
+        self.heard.append((trial, step))
+        if (trial, step) == (1, 3):
+            self.running.remove(1)
+        return (trial, step) != (1, 3)
+
+
+def test_workers_wait_for_a_searcher_that_has_nothing_to_run_and_its_best_stays():
+    searcher = Exhausted(0)
+    regrets = replay(task("branin"), searcher, budgets=(1, 3, 50), workers=4)
+    assert searcher.begun == 3 and len(searcher.heard) == 3 * STEPS
+    assert searcher.heard[-1] == (1, STEPS) and [s for t, s in searcher.heard if t == 1] == list(range(1, STEPS + 1))
+    assert len(regrets) == 3 and regrets[2] == regrets[1] <= regrets[0]
+
+
 @pytest.mark.parametrize("name", names())
 def test_no_configuration_is_better_than_the_optimum_and_half_are_better_than_the_typical(name):
     t, rng = task(name), np.random.RandomState(1)
