@@ -27,8 +27,8 @@ class Searcher(Protocol):
 def replay(task: Task, searcher: Searcher, budgets: tuple[float, ...] = BUDGETS, workers: int = WORKERS) -> list[float]:
     """The regret of the best value reported, when so many full lengths of steps are spent.
 
-    A trial that is begun again after a pause goes on where it was. A searcher that has nothing to run is asked again after each report; one that
-    has come to the end of a finite space keeps the best it found.
+    A trial that is begun again after a pause goes on where it was. A searcher that has nothing to run is asked again after each report;
+    one that has come to the end of a finite space keeps the best it found.
     """
     marks = [budget * STEPS for budget in budgets]
     found: list[float] = []
