@@ -57,8 +57,7 @@ class Ours:
     def __init__(self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}"):
         self.space = space_of(task, algorithm, scheduler, seed)
         self.scheduler = scheduler_of(self.space.scheduler)
-        search = self.space.search
-        self.sampler = CellSampler(search.algorithm, search.seed, search.options, self.space.dimensions, self.space.scheduler.max_t)
+        self.sampler = CellSampler(self.space)
         self.study = optuna.create_study(sampler=self.sampler)
         self.trials: dict[int, optuna.Trial] = {}
         self.curves: dict[int, list[float]] = defaultdict(list)

@@ -6,7 +6,7 @@ Each suggestion is a function of the study, the seed and the trial's number: aft
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +19,8 @@ from sweeps.search.samplers.history import History
 from sweeps.search.samplers.plain import Plain
 from sweeps.search.samplers.together import ByConfiguration
 from sweeps.search.samplers.tpe import Tpe
-from sweeps.space import Dimension
+from sweeps.space import Dimension, Space
 from sweeps.space.domains import EDGES
-from sweeps.space.keys import Repeats
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.gp import Gp
@@ -31,42 +30,30 @@ class CellSampler(BaseSampler):
     """Fixes the cell's values and lets an algorithm choose the rest.
 
     Args:
-        algorithm: "tpe", "random", "grid", "gp", "qmc", "cmaes" or "nsga2".
-        seed: the sweep's.
-        options: the algorithm's own.
-        dimensions: all that there may be in a trial.
-        max_t: the step at which a trial ends, if the scheduler has one.
-        repeats: of each configuration.
+        space: whose search chooses.
 
     Raises:
         InputError: the algorithm needs a package that is not installed.
     """
 
-    def __init__(
-        self,
-        algorithm: str,
-        seed: int,
-        options: Mapping[str, Any] | None = None,
-        dimensions: Iterable[Dimension] = (),
-        max_t: int | None = None,
-        repeats: Repeats = Repeats(),  # noqa: B008 - frozen
-    ):
-        self.seed, self._number = seed, 0
+    def __init__(self, space: Space):
+        search = space.search
+        algorithm, options = search.algorithm, search.options or {}
+        self.seed, self._number = search.seed, 0
         self.cell: Mapping[str, Any] = {}
-        dimensions = tuple(dimensions)
-        always = {d.name: distribution_of(d) for d in dimensions if not d.when}
-        grids = {d.name for d in dimensions if d.is_grid}
+        always = {d.name: distribution_of(d) for d in space.always}
+        grids = {d.name for d in space.dimensions if d.is_grid}
         self.model: Tpe | Gp | None = None
         if algorithm == "tpe":
-            self.model = Tpe(**options or {})
+            self.model = Tpe(**options)
         elif algorithm == "gp":
             from sweeps.search.samplers.gp import Gp  # its SciPy takes a moment that the others need not wait
 
-            self.model = Gp(**options or {}, space=always, max_t=max_t)
-        self.history = History(grids, repeats)
+            self.model = Gp(**options, space=always, max_t=space.scheduler.max_t)
+        self.history = History(grids, space.repeats)
         self._free = {name: distribution for name, distribution in always.items() if name not in grids}
-        self.plain = Plain("random" if self.model else algorithm, seed, options or {}, self._free)
-        self._repeats = repeats
+        self.plain = Plain("random" if self.model else algorithm, search.seed, options, self._free)
+        self._repeats = space.repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
         """Make ready for a trial.

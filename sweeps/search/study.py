@@ -68,9 +68,7 @@ class Ledger:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            search = space.search
-            dimensions, max_t = space.dimensions, space.scheduler.max_t
-            sampler = CellSampler(search.algorithm, search.seed, search.options, dimensions, max_t, space.repeats)
+            sampler = CellSampler(space)
             kept, name, self.sync = storage.opened(folder)
             self.study = optuna.create_study(
                 storage=kept,

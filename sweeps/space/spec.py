@@ -14,7 +14,7 @@ from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.keys import Checkpoints, Constraint, DataSpec, Limits, Objective, Repeats, Scheduler, Search, TrainerSpec, variant_of
 from sweeps.space.steps import Step
-from sweeps.space.templates import Template, children, dimensions, fill
+from sweeps.space.templates import Template, children, dimensions, fill, surroundings
 from sweeps.space.walks import any_key, ways
 
 
@@ -69,6 +69,12 @@ class Space:
     def objective(self) -> Objective:
         """The only objective, or the first."""
         return self.objectives[0]
+
+    @property
+    def always(self) -> tuple[Dimension, ...]:
+        """The dimensions that every trial has: those that stand in no option of another and have no condition."""
+        outer = surroundings(self.sections)
+        return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
     def place(self, key: str) -> str:
         """Where a key of the file stands, as `file:line:column` or `--set ...`; of an absent one, what is nearest around it.

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from sweeps.space import Dimension, Space
-from sweeps.space.templates import children
 
 VIEW_TAG = "mlflow.sharedViewState."
 ALL_SWEEPS = "all-sweeps"
@@ -45,15 +44,6 @@ def trials_of(sweep: str) -> str:
     return f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'trial'"
 
 
-def always(space: Space) -> tuple[Dimension, ...]:
-    """The dimensions that every trial has: those that stand in no option of another and have no condition."""
-
-    def met(template: Any) -> list[Dimension]:
-        return [template] if isinstance(template, Dimension) else [d for child in children(template) for d in met(child)]
-
-    return tuple(dimension for dimension in space.dimensions if not dimension.when and dimension in met(space.sections))
-
-
 def trials_view(sweep: str, space: Space) -> dict[str, Any]:
     """The trials of a sweep, the best first: its dimensions as columns and as axes; the curves of the objective."""
     columns = {
@@ -67,7 +57,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
         column("metrics", "seconds"): NARROWEST,
     }
     # MLflow's plot leaves out a run that lacks an axis; the last axis gives the lines their colour
-    axes = [legal(dimension.name) for dimension in always(space)][:MAX_AXES]
+    axes = [legal(dimension.name) for dimension in space.always][:MAX_AXES]
     metric = legal(space.objective.metric)
     charts = [
         _chart(sweep, "parallel", "PARALLEL", selectedParams=axes, selectedMetrics=[OBJECTIVE], showAllRuns=True),

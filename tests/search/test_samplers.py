@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import itertools
 import math
@@ -86,6 +87,28 @@ def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, a
     assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [12, 12]
     assert all(("drop" in t.params) == (t.params["kind"] == "b") for t in asked)
     assert {t.params["kind"] for t in asked} == {"a", "b"}
+
+
+NESTED = """
+preprocessor:
+  - {grid: [StandardScaler, {UniformKBinsDiscretizer: {bins: {randint: [4, 17]}}}]}
+params:
+  x: {uniform: [0.0, 1.0]}
+  y: {uniform: [0.0, 1.0]}
+  kind: {choice: [a, {k: {uniform: [0.0, 1.0]}, sub: {choice: [c, {m: {randint: [1, 9]}}]}}]}
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_sweep_learns(make_space, tmp_path, algorithm):
+    space = make_space(NESTED, 60, algorithm, scheduler="{name: none}")
+    if algorithm == "nsga2":
+        space = dataclasses.replace(space, search=dataclasses.replace(space.search, options={"population_size": 6}))
+    asked = run(Ledger(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2)
+    assert all(t.params["kind"] == "a" or t.params["kind"].keys() == {"k", "sub"} for t in asked)
+    assert all(("params.kind.choice.1.k" in t.labels) == (t.params["kind"] != "a") for t in asked)
+    assert {d.name for d in space.always} == {"preprocessor.0", "params.x", "params.y", "params.kind"}
 
 
 @pytest.mark.parametrize("scheduler", ["{name: none}", "{name: asha, max_t: 9}", "{name: median, max_t: 9}"])
