@@ -90,17 +90,17 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """The numbers of the trials that could win, the best first: those with a value of the best rank (see `tier`) that has any.
+    """The numbers of the trials that have a value and could win, the best first: by their rank (see `tier`), then by value.
 
     Args:
         results, minimize: as for `winner`, which is the first of these.
     """
-    ranks: dict[int, list[tuple[float, int]]] = {}
+    found: list[tuple[int, float, int]] = []
     for number, r in results:
         rank = tier(r)
         if rank is not None and r.value is not None and r.value == r.value:
-            ranks.setdefault(rank, []).append((r.value if minimize else -r.value, number))
-    return [number for _, number in sorted(ranks[min(ranks)])] if ranks else []
+            found.append((rank, r.value if minimize else -r.value, number))
+    return [number for _, _, number in sorted(found)]
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:

@@ -348,9 +348,11 @@ class Ledger:
         return self.configurations().winner(self.judge.goals)
 
     def ranked(self) -> list[int]:
-        """The numbers of the trials that could be exported, the best first: the front, then by the first objective."""
-        front = self.front()
-        return [*front, *(n for n in rules.ranked(self.results().items(), self.judge.goals[0]) if n not in front)]
+        """The numbers of the best trials, the best first: the front, then by the first objective. All are of one rank, see `rules.tier`."""
+        front, results = self.front(), self.results()
+        found = rules.ranked(results.items(), self.judge.goals[0])
+        level = [n for n in found if rules.tier(results[n]) == rules.tier(results[found[0]])]
+        return [*front, *(n for n in level if n not in front)]
 
     def front(self) -> list[int]:
         """With several objectives the numbers of the trials that no other dominates, see `rules.front`; else none."""

@@ -131,6 +131,15 @@ def test_repeats_that_are_still_to_come_may_turn_it_round():
     assert now.needed == {2} and now.over == {0, 1, 2, 3}
 
 
+def test_where_fewer_came_to_their_end_the_best_of_the_stopped_are_kept():
+    of = lambda n, state, value: (n, None, Result(state, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)))  # noqa: E731
+    trials = [of(0, State.PRUNED, 0.3), of(1, State.PRUNED, 0.1), of(2, State.COMPLETE, 0.2), of(3, State.PRUNED, 0.2)]
+    now = standing(Configurations.of(trials, Repeats()), (True,))
+    assert now.ranked == (2, 1, 3, 0) and now.needed == {2}
+    held = [Held(n, True, {"c": 1}, "c", "c") for n in range(4)]
+    assert droppable(held, now.ranked, now.needed, Rule(1, top=3)) == [(0, "c")]
+
+
 def test_the_whole_front_is_needed():
     of = lambda n, *values: (n, None, Result(State.COMPLETE, values[0], 1, 1, Checkpoint(f"{n}/c", 1, 1), values=values))  # noqa: E731
     trials = [of(0, 1.0, 3.0), of(1, 2.0, 2.0), of(2, 3.0, 3.0), of(3, 3.0, 1.0)]

@@ -46,10 +46,11 @@ VALUES = st.none() | st.floats()
 STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING])
 
 
-@given(st.lists(st.tuples(STATES, VALUES), max_size=12), st.booleans())
+@given(st.lists(st.tuples(STATES, VALUES, st.booleans()), max_size=12), st.booleans())
 def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
-    results = [(n, Result(state, value)) for n, (state, value) in enumerate(rows)]
+    results = [(n, Result(state, value, feasible=feasible)) for n, (state, value, feasible) in enumerate(rows)]
     found = rules.ranked(results, minimize)
     assert (found[0] if found else None) == rules.winner(results, minimize)
-    values = [rows[n][1] for n in found]
-    assert values == sorted(values, reverse=not minimize) and len({rows[n][0] for n in found}) <= 1
+    by_rank = [(not rows[n][2], rows[n][0] is State.PRUNED, rows[n][1] if minimize else -rows[n][1]) for n in found]
+    assert by_rank == sorted(by_rank)
+    assert set(found) == {n for n, (state, v, _) in enumerate(rows) if state in (State.COMPLETE, State.PRUNED) and v is not None and v == v}
