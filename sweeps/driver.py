@@ -307,8 +307,8 @@ class Driver:
         counts = ending.counts(results.values())
         chosen = next(iter(front), number)
         self.on_progress(conductor.snapshot("writing the report" if number is None else "exporting the winner"))
-        broken = self.space.constraints if chosen is not None and not results[chosen].feasible else ()
-        notes = (*said, *ending.notes(counts, failures, broken, bool(front)))
+        best = None if chosen is None else results[chosen]
+        notes = (*said, *ending.notes(counts, failures, self.space.constraints, best, bool(front)))
         done, error = None, None
         if number is not None:
             self.winner = ledger.trial(number)

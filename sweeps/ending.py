@@ -8,6 +8,8 @@ from typing import Any
 
 from sweeps.errors import SweepFailed
 from sweeps.result import SweepResult
+from sweeps.shell import resume_of
+from sweeps.space.keys import Constraint
 from sweeps.trial import Result, State
 
 
@@ -19,21 +21,26 @@ def counts(results: Iterable[Result]) -> dict[str, int]:
     return found | ({"interrupted": interrupted} if interrupted else {})
 
 
-def notes(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], broken: Sequence[Any], front: bool) -> tuple[str, ...]:
+def notes(
+    counts: Mapping[str, int], failures: Sequence[tuple[str, str]], constraints: Sequence[Constraint], best: Result | None, front: bool
+) -> tuple[str, ...]:
     """What the user should know, a line each.
 
     Args:
         counts: see `counts`.
         failures: trial and traceback of each that failed, the first first.
-        broken: the constraints, if the best trial does not keep them.
+        constraints: of the sweep.
+        best: how the best trial ended; None if there is none.
         front: there are several objectives, and trials that came to a value.
     """
     said = []
     if failures:
         number, first, text = _failures(counts, failures)
         said.append(f"{number} failed; {first}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
-    if broken:
-        said.append(f"no trial keeps the constraints ({', '.join(map(str, broken))}); the best of those that do not is shown")
+    if best is not None and not best.feasible:
+        absent = [c.metric for c in constraints if c.metric not in best.metrics]
+        never = f", and it never reported {', '.join(absent)}" if absent else ""
+        said.append(f"no trial keeps the constraints ({', '.join(map(str, constraints))}); the best of those that do not is shown{never}")
     if front:
         said.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
     return tuple(said)
@@ -45,7 +52,9 @@ def failed(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reaso
         number, first, text = _failures(counts, failures)
         return SweepFailed(f"{number} failed and none came to a value; {first}:\n{text}\n\nfolder  {folder}")
     if reason != "interrupted":
-        return SweepFailed(f"no trial came to a value ({reason or 'none was run'}); folder  {folder}")
+        limit = str(reason).partition(":")[0]
+        more = f"\nto go on with more of it: {resume_of(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
+        return SweepFailed(f"no trial came to a value ({reason or 'none was run'})\n\nfolder  {folder}{more}")
     return None
 
 

@@ -12,7 +12,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
         return None
     names: set[str] = set()
     literals: dict[str, Any] = {}
-    for node in ast.walk(tree):
+    for node in _at_the_top(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -114,6 +114,8 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
             names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
+        elif isinstance(node, ast.Global):
+            names.update(node.names)
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             with contextlib.suppress(ValueError):
@@ -121,6 +123,17 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
     if "__getattr__" in names:
         return None
     return frozenset(names), literals
+
+
+def _at_the_top(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is not inside a function or a class; and, wherever they stand, the statements that make a name the module's."""
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, inside = todo.pop()
+        if not inside or isinstance(node, ast.Global):
+            yield node
+        closed = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+        todo += [(child, closed) for child in ast.iter_child_nodes(node)]
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:

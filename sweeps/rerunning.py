@@ -67,7 +67,8 @@ class Compared:
 
     def __str__(self) -> str:
         if self.equal:
-            return f"trial {self.trial}: {len(self.before)} steps, equal to the bit"
+            steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", equal to the bit" * bool(self.before)
+            return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
         found = first_difference(self.before, self.now)
         if found is None:
             return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"

@@ -31,7 +31,7 @@ class SweepResult:
     Attributes:
         sweep, dir: its name and folder.
         trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
-        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`; None if no trial has a value.
+        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` where it is tuned; None if no trial has a value.
         front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
         bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
         checkpoint: the winner's checkpoint, exported where there is no `load`.

@@ -11,7 +11,11 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.result import SweepResult
+from sweeps.search import record
+from sweeps.search.study import Ledger
+from sweeps.space import load
 from sweeps.terminal import text as terminal
+from tests.commands import REPO
 
 
 def result(**changes) -> SweepResult:
@@ -41,6 +45,18 @@ def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
     assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
+
+
+def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
+    best = result().best | {"data": {"train": "a.parquet", "drop": ["hue"], "rows": 0.5}, "values": {"loss": 1.0}}
+    text = terminal.summary(result(best=best))
+    assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
+    assert "data.train  data.drop  data.rows  preprocessor" in terminal._front([best])
+    ledger = Ledger(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
+    trial = ledger.next()
+    recorded = record.read(tmp_path).trials[0]
+    assert recorded.data == recorded.to_json()["data"] == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
+    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.one_trial(recorded, "loss", "minimize", True).split())
 
 
 def test_the_end_of_a_sweep_without_a_bundle_says_why():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from sweeps import ending
 from sweeps.result import SweepResult
+from sweeps.space.keys import Constraint
 from sweeps.trial import Result, State
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
@@ -27,12 +29,17 @@ def test_trials_are_counted_by_how_they_ended():
 
 
 def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
-    assert ending.notes({"failed": 0}, [], (), False) == ()
-    failed, broken, front = ending.notes({"failed": 2}, FAILED, ("latency <= 10", "size < 5"), True)
+    constraints = (Constraint("latency", "<=", 10), Constraint("size", "<", 5))
+    assert ending.notes({"failed": 0}, [], (), None, False) == ()
+    assert ending.notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False) == ()
+    breaks = Result(State.PRUNED, 1.0, feasible=False, metrics={"latency": 11.0, "size": 5.0})
+    failed, broken, front = ending.notes({"failed": 2}, FAILED, constraints, breaks, True)
     assert failed == "2 trials failed; the first, 0003: ValueError: one (tracebacks: sweep.log)"
     assert broken == "no trial keeps the constraints (latency <= 10, size < 5); the best of those that do not is shown"
     assert "--pareto" in front
-    (one,) = ending.notes({"failed": 1}, FAILED[:1], (), False)
+    (never,) = ending.notes({"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False)
+    assert never == f"{broken}, and it never reported size"
+    (one,) = ending.notes({"failed": 1}, FAILED[:1], (), None, False)
     assert one == "1 trial failed; 0003: ValueError: one (tracebacks: sweep.log)"
 
 
@@ -40,7 +47,9 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
     error = ending.failed({"failed": 2}, FAILED, "interrupted", Path("/s"))
     assert str(error) == "2 trials failed and none came to a value; the first, 0003:\nTraceback\nValueError: one\n\nfolder  /s"
     assert ending.failed({"failed": 0}, [], "interrupted", Path("/s")) is None
-    assert str(ending.failed({"failed": 0}, [], "limits.timeout", Path("/s"))) == "no trial came to a value (limits.timeout); folder  /s"
+    assert str(ending.failed({"failed": 0}, [], "limits.timeout", Path("/s"))) == (
+        "no trial came to a value (limits.timeout)\n\nfolder  /s\nto go on with more of it: sweeps resume /s --set limits.timeout=..."
+    )
     assert "(none was run)" in str(ending.failed({"failed": 0}, [], None, Path("/s")))
 
 

@@ -17,9 +17,14 @@ def module(tmp_path, monkeypatch):
         textwrap.dedent("""\
         BACKEND = "torch"
         from os import path as aliased
-        def train(config): ...
+        def train(config):
+            import os as inside
+            local = 1
+            global made
+            made = 2
         class Model:
             def load(self): ...
+            field = 3
         if True:
             late = 1
         """)
@@ -28,9 +33,14 @@ def module(tmp_path, monkeypatch):
     return "pkg_of_a_user.mod"
 
 
-@pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased"])
+@pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased", "made"])
 def test_names_are_found_in_the_source_without_importing_it(module, name):
     assert refs.problem(f"{module}:{name}") is None
+
+
+@pytest.mark.parametrize("name", ["inside", "local", "load", "field"])
+def test_names_inside_of_functions_and_classes_are_not_the_modules(module, name):
+    assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, made, train" in refs.problem(f"{module}:{name}")
 
 
 def test_the_half_that_fails_is_named(module):

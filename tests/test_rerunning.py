@@ -38,7 +38,9 @@ def test_what_is_said_of_it():
     assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc 0.25 then, 0.3 now"
     assert "no report now" in str(Compared("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Compared("0003", CURVE, CURVE, "boom"))
-    assert Compared("0003", CURVE, CURVE, "boom", failed=True).equal
+    again = Compared("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
+    assert again.equal and str(again) == "trial 0003: fails again after 3 steps, equal to the bit: boom"
+    assert str(Compared("0003", (), (), "boom", failed=True)) == "trial 0003: fails again after 0 steps: boom"
     assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3
 
 

@@ -139,7 +139,8 @@ def _best(record: Record, result: SweepResult) -> str:
         at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
     scaling = best["scaling"]
     each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
-    rows = [["preprocessor", cell(best["preprocessor"])], ["workers", f"{scaling['num_workers']} × {each}"]]
+    rows = [[f"data.{name}", number(value)] for name, value in best.get("data", {}).items()]
+    rows += [["preprocessor", cell(best["preprocessor"])], ["workers", f"{scaling['num_workers']} × {each}"]]
     rows += [[cell(name), number(value)] for name, value in best["params"].items()]
     return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
 

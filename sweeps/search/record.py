@@ -86,6 +86,7 @@ class Recorded:
         keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
         origin: the number of the trial whose configuration it repeats; None for a configuration's first.
         lineage: the perturbations of PBT, see `Taken`. `params`, `labels` and `keys` are those after the last.
+        data: what it had of what is tuned of the data, `train`, `drop` and `rows`; empty if nothing is.
     """
 
     number: int
@@ -105,6 +106,7 @@ class Recorded:
     bracket: int | None = None
     origin: int | None = None
     lineage: tuple[Taken, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What `show --json` prints of it."""
@@ -114,6 +116,7 @@ class Recorded:
         shown |= {} if self.origin is None else {"repeats": f"{self.origin:04d}"}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
+        shown |= {"data": self.data} if self.data else {}
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
         if self.lineage:
             shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
@@ -365,4 +368,5 @@ def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:
         lineage=lineage,
         bracket=first.get("bracket"),
         origin=origin_of(t),
+        data=first.get("data", {}),
     )

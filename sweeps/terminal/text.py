@@ -115,9 +115,9 @@ def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return out
 
 
-def configuration(preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
+def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
     """A trial's whole configuration, a line each."""
-    return pairs([("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
+    return pairs([*flat({"data": data} if data else {}), ("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
 
 
 # ---- the end of a sweep
@@ -144,7 +144,7 @@ def summary(result: Any, unexported: bool = False) -> str:
     of = f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)" if "repeats" in best else ""
     value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
     lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
-    lines += configuration(best["preprocessor"], best["scaling"], best["params"])
+    lines += configuration(best.get("data", {}), best["preprocessor"], best["scaling"], best["params"])
     lines += ["", f"folder  {short(result.dir)}"]
     if result.bundle:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
@@ -180,13 +180,14 @@ def _look(result: Any) -> list[str]:
 def _front(front: Sequence[dict[str, Any]]) -> str:
     """The front of several objectives: each trial, its values and its configuration."""
     names = list(front[0]["values"])
+    data = list(dict.fromkeys(name for best in front for name in best.get("data", {})))
     params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
     rows = []
     for best in front:
         own = dict(flat(best["params"]))
-        chain, shape = best["preprocessor"], scaling(best["scaling"])
-        rows.append((best["trial"], *(best["values"][name] for name in names), chain, shape, *(own.get(p, "-") for p in params)))
-    head = ("FRONT", *(name.upper() for name in names), "preprocessor", "scaling", *params)
+        values = (*(best["values"][name] for name in names), *(best["data"][name] for name in data))
+        rows.append((best["trial"], *values, best["preprocessor"], scaling(best["scaling"]), *(own.get(p, "-") for p in params)))
+    head = ("FRONT", *(name.upper() for name in names), *(f"data.{name}" for name in data), "preprocessor", "scaling", *params)
     return table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
 
 
@@ -285,7 +286,7 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
     lines = [f"trial {t.id}: {state}{reason} after {steps}, {r.seconds:.1f} s on {gangs}"]
     if r.given:
         lines = [f"trial {t.id}: an initial point with a known result, {', '.join(map(said, r.values))}; it was not run"]
-    lines += configuration(t.preprocessor, t.scaling, t.params)
+    lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
     if t.origin is not None:
         lines += pairs([("repeats", f"trial {t.origin:04d}")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import re
 from pathlib import Path
@@ -57,6 +58,14 @@ def test_it_says_what_won_and_how_to_use_it(space):
     assert "<svg>drawn</svg>" in page and "of &lt;all&gt;" in page and "Not drawn: no ink" in page
     assert page.index("What mattered") < page.index("<svg>drawn</svg>") < page.index("Use it")
     assert "http" not in re.sub(r"<pre>.*?</pre>", "", page, flags=re.S)  # it needs no other file
+
+
+def test_what_is_tuned_of_the_data_is_said_of_the_winner(space):
+    winner = trial(space, 0, curve=(0.5, 0.75))
+    told = result(winner)
+    told = dataclasses.replace(told, best={**told.best, "data": {"drop": ["hue"], "rows": 0.5}})
+    text, _ = vars(report(Record(Judge((Objective("acc@5", "maximize"),)), (winner,)), space, told, DRAWN)).values()
+    assert "| data.drop | \\['hue'\\] |\n| data.rows | 0.5 |\n| preprocessor |" in text
 
 
 def test_a_sweep_of_many_trials_shows_the_best_ten(space):
