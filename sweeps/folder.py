@@ -19,6 +19,8 @@ from sweeps.space import Space
 ORIGIN = "origin.json"
 # What `--json` prints, at the end.
 RESULT = "result.json"
+# What a folder's name has behind the sweep's.
+STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
 
 def new_folder(root: Path, name: str, began: float) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, Problem, nearest, no_trial
-from sweeps.folder import ORIGIN, RESULT
+from sweeps.folder import ORIGIN, RESULT, STAMP
 from sweeps.result import here, plain
 
 LOOK_EVERY = 0.3
@@ -137,7 +138,8 @@ def find(sweep: str | Path, root: Path) -> Path:
     there = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
     if name == "latest" and there:
         return max((root / n for n in there), key=lambda f: (_json(f / ORIGIN) or {}).get("began", 0)).resolve()
-    matching = [n for n in there if n == name] or [n for n in there if n.startswith(name)]
+    named = re.compile(re.escape(name) + STAMP)
+    matching = [n for n in there if n == name] or [n for n in there if named.fullmatch(n)] or [n for n in there if n.startswith(name)]
     if len(matching) == 1:
         return (root / matching[0]).resolve()
     if path.is_dir() and not matching:

@@ -190,6 +190,8 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
     for name in (one, "made-1", "made-1/", "made"):
         assert listing.find(name, tmp_path) == one
     assert listing.find("latest", tmp_path) == two
+    whole = made(tmp_path, "ma-20261123-043308", 0.5)
+    assert listing.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names begin so"
     made(tmp_path, "made-3", 3.0)
     for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):

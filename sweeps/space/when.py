@@ -16,6 +16,8 @@ from sweeps.space.walks import possible, unmet
 
 FORM = "`when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
+# What a dimension's name has for an option that it stands inside of, and people leave out.
+INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
@@ -181,7 +183,10 @@ class Whens:
             if name in self.known:
                 text = f"`when` may name what stands before it; `{name}` comes later"
             elif self.known:
-                text = f"`when` names no dimension: `{name}`; {nearest(name, [n for n in self.known if n != path] or ['none'])}"
+                others = [n for n in self.known if n != path]
+                inside = [n for n in others if INSIDE.sub("", n) == name]
+                hint = nearest(inside[0], inside) if inside else nearest(name, others or ["none"])
+                text = f"`when` names no dimension: `{name}`; {hint}"
             else:
                 text = f"`when` names no dimension: `{name}`"
             self.problems.add(mark, path, text)

@@ -164,6 +164,13 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
     assert list(space(NUMBERS % when).dimensions[-1].when) == terms
 
 
+def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(space):
+    body = "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> 3'}}}"
+    assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (Term("params.kind.choice.1.k", tests=((">", 3),)),)
+    with pytest.raises(InputError, match="names no dimension: `params.kind.k`; did you mean `params.kind.choice.1.k`?"):
+        space(body % "params.kind.k")
+
+
 BAD = [
     ("a: 1", "params.x: `when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}, got a: 1"),
     ("{}", "got {}"),
