@@ -167,7 +167,7 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
 def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(space):
     body = "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> 3'}}}"
     assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (Term("params.kind.choice.1.k", tests=((">", 3),)),)
-    with pytest.raises(InputError, match="names no dimension: `params.kind.k`; did you mean `params.kind.choice.1.k`?"):
+    with pytest.raises(InputError, match=r"names no dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?"):
         space(body % "params.kind.k")
 
 
