@@ -48,7 +48,7 @@ def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
 
 
 def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
-    best = result().best | {"data": {"train": "a.parquet", "drop": ["hue"], "rows": 0.5}, "values": {"loss": 1.0}}
+    best = result().best | {"data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5}, "values": {"loss": 1.0}}
     text = terminal.summary(result(best=best))
     assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
     assert "data.train  data.drop  data.rows  preprocessor" in terminal._front([best])

@@ -46,7 +46,7 @@ def counted(number: int, noun: str) -> str:
 
 def said(value: Any) -> str:
     """A value of a configuration or a metric, in short."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
