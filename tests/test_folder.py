@@ -107,6 +107,20 @@ def test_only_limits_are_set_on_the_way(sweep):
         taken_up(sweep, None, ("space.params.a=1", "limits.max_trials=9"), 0)
 
 
+@pytest.mark.parametrize("stated", ["", "population: 4, "])
+def test_a_population_does_not_grow(tmp_path, stated):
+    text = SPACE + f"scheduler: {{{stated}name: pbt, perturbation_interval: 2, max_t: 8}}\n"
+    (tmp_path / "own_loop.py").write_text("def train(config): ...\n")
+    (tmp_path / "x.yaml").write_text(text)
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    save_space(folder, load(tmp_path / "x.yaml"), 1.5)
+    with pytest.raises(InputError, match="--add-trials: a population of pbt cannot change once it trains; it has 4 members, got 2 more"):
+        taken_up(folder, None, (), 2)
+    with pytest.raises(InputError, match="population"):
+        taken_up(folder, None, ("limits.max_trials=5",), 0)
+
+
 def test_a_uri_is_kept_without_its_password():
     assert without_password("postgresql://me:s3cret@host:5432/db?x=1") == "postgresql://me@host:5432/db?x=1"
     assert without_password("https://me:s3:cr@et@host/path") == "https://me@host/path"
