@@ -125,9 +125,9 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
             raise InputError(Problem(str(file), said))
         given = {name: value for name, value in vars(now.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
+    fixed = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
     if add_trials and space.scheduler.population is not None:
-        rule = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
-        raise InputError(Problem("--add-trials", f"{rule}, got {add_trials} more"))
+        raise InputError(Problem("--add-trials", f"{fixed}, got {add_trials} more"))
     if add_trials:
         limits = space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
@@ -135,8 +135,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
         return space, roots
     changed = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base)
     if changed.scheduler != space.scheduler:
-        rule = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
-        raise InputError(Problem("limits.max_trials", f"{rule}, got {changed.limits.max_trials}"))
+        raise InputError(Problem("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}"))
     return changed, roots
 
 

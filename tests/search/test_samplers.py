@@ -17,12 +17,9 @@ from optuna.trial import TrialState
 
 from sweeps.errors import InputError
 from sweeps.search import extras
-from sweeps.search.record import ORIGIN
 from sweeps.search.samplers import gp, plain, tpe
 from sweeps.search.samplers.history import FULL, History
-from sweeps.search.samplers.together import ByConfiguration, together
 from sweeps.search.study import Ledger
-from sweeps.space.keys import Repeats
 from sweeps.trial import State, Verdict
 from tests.search.test_study import reports
 
@@ -300,121 +297,3 @@ def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm
     found = [model.suggest(study, history, number, {}, np.random.RandomState(seed)) for seed in range(20)]
     assert all(f.get("i", 10) >= 10 for f in found) and any(found)
     assert all(f.get("i") != running.params["i"] for f in found)
-
-
-# ---- repeats
-
-REPEATED = "repeats: {count: 2}"
-
-
-def with_repeats(ledger: Ledger, n: int, value, apart: float) -> list:
-    """Begin n configurations one after the other, each with a repeat; the values of the two lie so far around that of the configuration."""
-    asked = []
-    while (trial := ledger.next()) is not None and len(asked) < n:
-        asked += [trial] if trial.origin is None else []
-        end(ledger, trial, lambda t: value(t) + (apart if t.origin is None else -apart))
-    return asked
-
-
-def on_a_grid(trial) -> float:
-    """A value whose mean with others is exact."""
-    return round((trial.params["x"] - 0.3) ** 2 * 4096) / 4096
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
-def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
-    """Whatever the single values are: with the same means the same is suggested, as if each configuration were one trial."""
-    asked = []
-    for repeats, apart in (("", 0.0), (REPEATED, 0.0), (REPEATED, 0.25)):
-        folder = tmp_path / f"{repeats}{apart}"
-        folder.mkdir()
-        options = f"{algorithm}, options: {{population_size: 4}}" if algorithm == "nsga2" else algorithm
-        ledger = Ledger(folder, make_space(BODY, 80, options, scheduler="{name: none}", extra=repeats))
-        asked.append([(t.params, t.chain) for t in with_repeats(ledger, 24, on_a_grid, apart)])
-        assert len(ledger.study.trials) >= 24 * (2 if repeats else 1) - 1
-    assert asked[0] == asked[1] == asked[2]
-
-
-def test_the_aggregate_is_what_counts(make_space, tmp_path):
-    """Of two values one is low: by the minimum its configuration is good, by the mean it is not."""
-    found = {}
-    for aggregate in ("mean", "min", "max"):
-        folder = tmp_path / aggregate
-        folder.mkdir()
-        ledger = Ledger(folder, make_space(NUMBERS, 4, scheduler="{name: none}", extra=f"repeats: {{count: 2, aggregate: {aggregate}}}"))
-        with_repeats(ledger, 4, lambda t: 0.5, 0.25)
-        ledger.sampler.history.refresh(ledger.study)
-        found[aggregate] = {values for _, values, _ in ledger.sampler.history.levels[FULL][""]}
-    assert found == {"mean": {(0.5 + 1 / 9,)}, "min": {(0.25 + 1 / 9,)}, "max": {(0.75 + 1 / 9,)}}
-
-
-def repeated(*ends: tuple[TrialState, float], limit: float | None = None) -> list:
-    """The trials of a configuration, as they are on record."""
-    attrs = lambda i: {} if i == 0 else {ORIGIN: 0}  # noqa: E731
-    broken = lambda value: None if limit is None else {"m": value - limit}  # noqa: E731
-    create = optuna.trial.create_trial
-    return [
-        create(state=state, value=value, user_attrs=attrs(i), constraints=broken(value))
-        if state is TrialState.COMPLETE
-        else create(state=state, user_attrs=attrs(i))
-        for i, (state, value) in enumerate(ends)
-    ]
-
-
-C, F, P, R = TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED, TrialState.RUNNING
-
-
-@pytest.mark.parametrize(
-    "ends, state, value",
-    [
-        ([(C, 1.0)], R, None),
-        ([(C, 1.0), (C, 2.0)], R, None),
-        ([(C, 1.0), (C, 2.0), (R, 0.0)], R, None),
-        ([(C, 1.0), (C, 2.0), (C, 6.0)], C, 3.0),
-        ([(C, 1.0), (F, 0.0), (C, 6.0)], C, 3.5),
-        ([(P, 1.0)], P, None),
-        ([(F, 1.0)], F, None),
-    ],
-    ids=["none begun", "one to come", "one runs", "all", "one failed", "stopped", "failed"],
-)
-def test_a_configuration_is_observed_when_its_last_trial_has_ended(ends, state, value):
-    seen = together(repeated(*ends), Repeats(3))
-    assert (seen.state, seen.value if seen.values else None) == (state, value)
-
-
-def test_a_constraint_that_one_repeat_breaks_is_broken():
-    trials = repeated((C, 1.0), (C, 4.0), limit=3.0)
-    seen = together(trials, Repeats(2))
-    assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, "and the record is as it was"
-
-
-def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
-    study = optuna.create_study()
-    for t in [*repeated((C, 1.0), (C, 3.0)), *repeated((P, 0.0))]:
-        study.add_trial(t)
-    seen = ByConfiguration(study, Repeats(2))
-    assert [(t.number, t.state, t.value) for t in seen.get_trials()] == [(0, C, 2.0), (2, P, None)]
-    assert [t.number for t in seen._get_trials(deepcopy=False, states=(C,), use_cache=True)] == [0]
-    assert seen.direction == study.direction
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from([C, P, F]), st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=8), st.data())
-def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(ends, data):
-    study, pieces, once = optuna.create_study(), History((), Repeats(2)), History((), Repeats(2))
-    firsts = []
-    for state, value, _ in ends:
-        firsts.append((len(study.trials), state))
-        study.add_trial(repeated((state, value))[0])
-        if data.draw(st.booleans()):
-            pieces.refresh(study)
-    for (number, state), (_, _, value) in zip(firsts, ends, strict=True):
-        if state is C:
-            study.add_trial(optuna.trial.create_trial(value=value, user_attrs={ORIGIN: number}))
-        if data.draw(st.booleans()):
-            pieces.refresh(study)
-    for history in (pieces, once):
-        history.refresh(study)
-    assert once.levels == pieces.levels and once.running == pieces.running == {}
-    assert once.count(FULL) == sum(state is C for state, *_ in ends)
