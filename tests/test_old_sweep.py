@@ -1,0 +1,78 @@
+"""A folder that version 3d17d2a wrote is shown, resumed, exported and predicted with; see tests/fixtures/README.md."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+from tests.commands import REPO, command
+
+ARCHIVE = Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A copy of the folder, in a root of its own."""
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(tmp_path / "root", filter="data")
+    (folder,) = (tmp_path / "root").iterdir()
+    return folder
+
+
+def answered(*args: object, timeout: float = 60) -> str:
+    process = command(*args)
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_show_lists_its_trials(old):
+    shown = json.loads(answered("show", old, "--json"))
+    assert {t["trial"]: t["state"] for t in shown["all"]} == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
+    assert shown["best"]["trial"] == "0002" and shown["best"]["value"] == pytest.approx(0.364294, rel=1e-5)
+    assert "0002" in answered("show", old)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_resume_adds_a_trial_and_keeps_the_old_ones(old):
+    before = {t["trial"]: t["value"] for t in json.loads(answered("show", old, "--json"))["all"]}
+    answered("resume", old, "--add-trials", 1, "--json", timeout=200)
+    after = {t["trial"]: t["value"] for t in json.loads(answered("show", old, "--json"))["all"]}
+    assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_export_writes_a_bundle_that_predicts(old, tmp_path):
+    answered("export", old, "--trial", "0000", "-o", tmp_path / "new", timeout=100)
+    rows = load_wine(as_frame=True).data.head(20)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for bundle in (old / "bundle", tmp_path / "new"):
+        answered("predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv")
+        assert (pd.read_csv(tmp_path / "out.csv")["prediction"] == 0).mean() > 0.8
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_the_old_bundle_loads_without_sweeps(old):
+    """MLflow loads the bundle with the copy of sweeps that the bundle carries."""
+    code = (
+        "import sys, mlflow.pyfunc, pandas as pd, sklearn.datasets as d\n"
+        f"model = mlflow.pyfunc.load_model({str(old / 'bundle')!r})\n"
+        "out = model.predict(d.load_wine(as_frame=True).data.head(5))\n"
+        f"assert not sys.modules['sweeps'].__file__.startswith({str(REPO)!r}), sys.modules['sweeps'].__file__\n"
+        "print(out['prediction'].tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=old, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] == "[0, 0, 0, 0, 0]"
