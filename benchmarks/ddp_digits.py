@@ -39,7 +39,9 @@ LOOP = '{loop: "benchmarks.loops:ddp_our_loop", backend: torch}'
 def ours(task: Task, own_trainer: bool) -> dict[str, Any]:
     from benchmarks.profiling import swept
 
-    trainer, loop = ("torch_tabular", "trainers.torch_tabular:train_func") if own_trainer else (LOOP, "benchmarks.loops:ddp_our_loop")
+    trainer, loop = (
+        ("torch_tabular", "sweeps.trainers.torch_tabular:train_func") if own_trainer else (LOOP, "benchmarks.loops:ddp_our_loop")
+    )
     constants = {"depth": 2, "width": 64, "batch_size": 64, "epochs": 5} if own_trainer else {}
 
     def space(trainer: str, constants: dict[str, Any]) -> str:

@@ -234,7 +234,7 @@ def latched_trainer(config: dict[str, Any]) -> None:
     import ray.train
 
     from sweeps import trial
-    from trainers import xgboost
+    from sweeps.trainers import xgboost
 
     config, name, report, count = dict(config), trial.current().trial, ray.train.report, 0
     latch = Path(config.pop("latch"))

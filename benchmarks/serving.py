@@ -64,13 +64,13 @@ def make_bundle(folder: Path) -> Path:
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
     booster.save_model(checkpoint / "model.ubj")
-    from trainers.xgboost import load
+    from sweeps.trainers.xgboost import load
 
     return export(
         folder / "bundle",
         checkpoint=checkpoint,
         fitted=fitted,
-        load="trainers.xgboost:load",
+        load="sweeps.trainers.xgboost:load",
         roots=(),
         label="churned",
         task="binary",

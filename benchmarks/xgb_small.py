@@ -116,7 +116,7 @@ def train_v2(task: Task) -> dict[str, Any]:
 def ours(task: Task, own_trainer: bool, slots: int) -> dict[str, Any]:
     from benchmarks.profiling import swept
 
-    trainer, loop = ("xgboost", "trainers.xgboost:train_func") if own_trainer else (LOOP, "benchmarks.loops:xgb_our_loop")
+    trainer, loop = ("xgboost", "sweeps.trainers.xgboost:train_func") if own_trainer else (LOOP, "benchmarks.loops:xgb_our_loop")
     constants = {"num_boost_round": 50, "max_depth": 4} if own_trainer else {}
 
     def space(trainer: str, constants: dict[str, Any]) -> str:

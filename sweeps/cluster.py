@@ -253,8 +253,8 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 def own_code() -> dict[str, Any]:
     """The part of a runtime environment that brings sweeps itself."""
-    own = [str(file.parent) for name in ("sweeps", "trainers") if (file := refs.source_of(name)) is not None]
-    return {"py_modules": own, "excludes": ["__pycache__"]}
+    file = refs.source_of("sweeps")
+    return {"py_modules": [str(file.parent)] if file is not None else [], "excludes": ["__pycache__"]}
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
@@ -262,7 +262,7 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
     needed = []
     for name in names:
         top = refs.parse(name)[0].split(".")[0]
-        for root in roots:
+        for root in roots if top != "sweeps" else ():
             if (root / top).with_suffix(".py").is_file() or (root / top / "__init__.py").is_file():
                 needed.append(root)
                 break

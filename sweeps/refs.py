@@ -72,7 +72,10 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     if module in sys.builtin_module_names:
         return Path(sys.executable)
     parts = module.split(".")
-    for root in (*map(str, roots), *sys.path):
+    ours = __name__.partition(".")[0]
+    # A folder of the user's may be called `sweeps` as well; our own modules are always those of this installation.
+    folders = [str(Path(__file__).parents[1])] if parts[0] == ours else [*map(str, roots), *sys.path]
+    for root in folders:
         base = Path(root or ".").joinpath(*parts)
         for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
             if candidate.is_file():

@@ -69,7 +69,7 @@ def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
     roots = (project, tmp_path / "elsewhere")
     assert cluster.roots_needed(["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots) == [project]
     assert cluster.roots_needed(["pack.helper:loss"], roots) == [project]
-    assert cluster.roots_needed(["trainers.xgboost:train_func"], roots) == []
+    assert cluster.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
 
 
 def test_what_is_shipped_is_code(project, tmp_path):
@@ -81,7 +81,7 @@ def test_what_is_shipped_is_code(project, tmp_path):
     shipped = cluster.environment(load(project / "space.yaml"), (project,), stage)
     there = {str(f.relative_to(stage)) for f in stage.rglob("*") if f.is_file()}
     assert there == {"mine.py", "mine_steps.py", "pack/__init__.py", "pack/helper.py", "space.yaml", "notes.txt"}
-    assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps", "trainers"]
+    assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps"]
 
 
 def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):

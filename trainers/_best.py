@@ -9,7 +9,7 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from trainers._dmatrix import Columns, named
+from sweeps.trainers._dmatrix import Columns, named
 
 LOGITS = '"name":"binary:logitraw"'
 

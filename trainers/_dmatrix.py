@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import xgboost as xgb
 
-from trainers import require_numbers
+from sweeps.trainers import require_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

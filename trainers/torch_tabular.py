@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
-from trainers import nearest, require_metric, require_numbers
-from trainers._metrics import measure
+from sweeps.trainers import nearest, require_metric, require_numbers
+from sweeps.trainers._metrics import measure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from trainers import require_metric
-from trainers._best import LOGITS, Best, answers, has_gpu
-from trainers._dmatrix import Columns, matrix, named, unnamed
+from sweeps.trainers import require_metric
+from sweeps.trainers._best import LOGITS, Best, answers, has_gpu
+from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ An MLflow `pyfunc` model that needs neither this checkout nor a Ray cluster:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's
     manifest.json, manifest.sha256                          how it was made, and the SHA-256 of every other file; of the manifest
-    code/, code/_sweeps/                                    the user's modules, as they were; what it needs of sweeps and trainers
+    code/, code/_sweeps/                                    the user's modules, as they were; what it needs of sweeps
     data/sweep/model/                                       the best step's checkpoint, without what only going on from it needs
     data/sweep/preprocessor.json                            the fitted chain; preprocessor-N.pkl for a step that is no plain data
     data/sweep/check.parquet, check.npy                     raw rows, and what the model answered for them in training

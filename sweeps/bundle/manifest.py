@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sweeps.bundle import seal
 from sweeps.errors import BundleError, InputError, Problem
@@ -23,6 +23,8 @@ WHOLE = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 GZIP = b"\x1f\x8b"
+
+OLD_LOADERS = ("trainers.xgboost:load", "trainers.torch_tabular:load")
 
 Scalar = bool | int | float | str | None
 
@@ -58,7 +60,7 @@ class Manifest(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format: Literal[2] = 2
+    format: Literal[2, 3] = 3
     created: str
     load: str
     label: str | None
@@ -71,6 +73,14 @@ class Manifest(BaseModel):
     requirements: list[str]
     pickled: dict[str, str]
     files: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, found: Any) -> Any:
+        """Format 2 named our trainers `trainers.NAME`; since format 3 that name is free for a package of the user's."""
+        if isinstance(found, dict) and found.get("format") == 2 and found.get("load") in OLD_LOADERS:
+            return found | {"load": f"sweeps.{found['load']}"}
+        return found
 
     def write(self, bundle: Path) -> None:
         """Write it into a bundle whose other files are all there, and seal that."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from sweeps import refs
 
-HOUSE = ("sweeps", "trainers")
+HOUSE = "sweeps"
 ALWAYS = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
 EXTRAS = {"ray": "ray[data]"}
 
@@ -28,7 +28,7 @@ class Needs:
 
     Attributes:
         local: name -> the file or the package's folder to ship.
-        ours: path -> file, of the modules of sweeps and trainers.
+        ours: path -> file, of the modules of sweeps.
         packages: top-level names that must be installed.
     """
 
@@ -61,10 +61,10 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
         file = refs.source_of(module, roots)
         if file is None:
             continue  # an attribute, or an optional import that is not there
-        if _installed(file) and top not in HOUSE:
+        if _installed(file) and top != HOUSE:
             packages.add(top)
             continue
-        if top in HOUSE:
+        if top == HOUSE:
             place = module.replace(".", "/")
             ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = file.resolve()
         else:
@@ -74,7 +74,7 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
             todo.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            todo += _imports(file, package, lazy=top not in HOUSE)
+            todo += _imports(file, package, lazy=top != HOUSE)
     return Needs(local, ours, frozenset(packages))
 
 

@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
 CODE = "code"
 LOADER = "sweeps_bundle"
-OURS = "code/_sweeps"  # what a bundle needs of sweeps and of trainers, for a process that has no sweeps
+OURS = "code/_sweeps"  # what a bundle needs of sweeps, for a process that has no sweeps
 # An empty file of this name keeps Python from writing bytecode beside the loader, which nobody could verify, and from reading any
 NO_BYTECODE = f"{CODE}/__pycache__"
 # MLflow writes this one into a model that it downloads from its registry

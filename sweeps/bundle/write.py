@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of sweeps
-# Of sweeps and trainers every bundle carries what any bundle may need: of two that one process loads, the first brings it for both
-OURS = (RUNS, "sweeps.data.ray_stages", "sweeps.trial", "trainers.torch_tabular", "trainers.xgboost")
+# Of sweeps every bundle carries what any bundle may need: of two that one process loads, the first brings it for both
+OURS = (RUNS, "sweeps.data.ray_stages", "sweeps.trial", "sweeps.trainers.torch_tabular", "sweeps.trainers.xgboost")
 EXAMPLE_ROWS = 5
 CHECK_SECONDS = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")

@@ -228,7 +228,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     seam.keep_ray()
     teller = Teller()
     teller.start()
-    if job.loop.startswith("trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
+    if job.loop.startswith("sweeps.trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
         with contextlib.suppress(Exception):
             refs.resolve(job.loop)
     ray.get(ready)

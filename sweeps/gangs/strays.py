@@ -69,4 +69,4 @@ def _users(file: str) -> bool:
 def _libraries() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     ours = Path(sweeps.__file__).resolve().parent
-    return (Path(paths["stdlib"]).resolve(), Path(os.__file__).resolve().parent, ours, ours.parent / "trainers")
+    return (Path(paths["stdlib"]).resolve(), Path(os.__file__).resolve().parent, ours, (ours / "trainers").resolve())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -221,7 +220,7 @@ class _Loader:
         return None
 
     def _named(self, node: Node, name: str) -> TrainerSpec | None:
-        module = f"trainers.{name}"
+        module = f"sweeps.trainers.{name}"
         if ":" in name:
             self.problems.add(node.mark, "trainer", f"a reference needs its backend: {{loop: {node.show()}, backend: torch}}")
         elif not name.isidentifier() or name.startswith("_") or refs.source_of(module) is None:
@@ -286,9 +285,6 @@ class _Loader:
 
 
 def _trainers() -> list[str]:
-    """The names of our trainers: the files of the trainers package."""
-    folders = [Path(place or ".") / "trainers" for place in sys.path]
-    if (init := refs.source_of("trainers")) is not None:
-        folders.insert(0, init.parent)
-    found = next((folder for folder in folders if folder.is_dir()), None)
-    return sorted(file.stem for file in found.glob("*.py") if not file.stem.startswith("_")) if found else []
+    """Return the names of our trainers: the files of `sweeps.trainers`."""
+    package = refs.source_of("sweeps.trainers")
+    return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []

@@ -122,11 +122,13 @@ CASES = (
     flip("input_example.json"),
     flip("code/_sweeps/sweeps/bundle/model.py"),
     flip("code/_sweeps/sweeps/__init__.py", 0.02),
-    flip("code/_sweeps/trainers/xgboost.py"),
+    flip("code/_sweeps/sweeps/trainers/xgboost.py"),
     flip("code/sweeps_bundle.py", 0.002),
     put("`MLmodel` with a line more, `# mine`", "MLmodel", b""),
     put(f"`{PICKLE}` is another pickle, which runs a command", PICKLE, pickle.dumps(Mark())),
-    put("`code/_sweeps/trainers/xgboost.py` is a file of someone else's", "code/_sweeps/trainers/xgboost.py", MARKING.encode()),
+    put(
+        "`code/_sweeps/sweeps/trainers/xgboost.py` is a file of someone else's", "code/_sweeps/sweeps/trainers/xgboost.py", MARKING.encode()
+    ),
     put(f"`{MODEL}` is empty", MODEL, b""),
     gone(MODEL),
     gone(CHAIN),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from test_bundle_of_trainers import trained
 
-import trainers.xgboost
+import sweeps.trainers.xgboost
 from sweeps.bundle import export
 from sweeps.space import Step
 from tests.waiting import wait_until
@@ -45,7 +45,7 @@ print(json.dumps([out["probability_yes"].tolist(), seconds, there, sys.modules["
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
-    kept = trained(trainers.xgboost, {"num_boost_round": 5}, "binary", CHAIN, folder)
+    kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", CHAIN, folder)
     return export(folder / "out" / "bundle", **kept), kept
 
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import trainers.torch_tabular
-import trainers.xgboost
+import sweeps.trainers.torch_tabular
+import sweeps.trainers.xgboost
 from sweeps.bundle import export, load_bundle
 from sweeps.data import fit_chain
 from sweeps.space import Step
@@ -73,7 +73,7 @@ def trained(module, params, task, steps, folder):
 
 @pytest.mark.parametrize(
     ("module", "params"),
-    [(trainers.xgboost, {"num_boost_round": 5}), (trainers.torch_tabular, {"epochs": 3, "lr": 0.01})],
+    [(sweeps.trainers.xgboost, {"num_boost_round": 5}), (sweeps.trainers.torch_tabular, {"epochs": 3, "lr": 0.01})],
     ids=["xgboost", "torch"],
 )
 @pytest.mark.parametrize("task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"])
@@ -84,7 +84,7 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     predicted = bundle.predict(kept["raw"])
     names = {r.split("==")[0] for r in bundle.manifest.requirements}
     assert "scikit-learn" in names and "ray[data]" not in names
-    assert names & {"xgboost", "torch"} == {module.__name__.split(".")[1].split("_")[0]}
+    assert names & {"xgboost", "torch"} == {module.__name__.split(".")[-1].split("_")[0]}
     if task == "regression":
         assert list(predicted.columns) == ["prediction"] and predicted["prediction"].mean() > 1000
     else:
@@ -100,7 +100,7 @@ def test_a_chain_of_rays_preprocessors(tmp_path):
     ray.shutdown()  # another file's: this one must be gone when the bundle is loaded
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        kept = trained(trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
+        kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
     finally:
         ray.shutdown()
     bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
@@ -117,7 +117,7 @@ for bundle in sys.argv[1:]:
     model = mlflow.pyfunc.load_model(bundle)
     out = model.predict(pd.read_parquet(bundle + "/data/sweep/check.parquet"))
     np.testing.assert_array_equal(out["probability_yes"], np.load(bundle + "/data/sweep/check.npy").reshape(len(out), -1)[:, -1])
-assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) and "trainers.torch_tabular" in sys.modules
+assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) and "sweeps.trainers.torch_tabular" in sys.modules
 """
 
 
@@ -125,15 +125,14 @@ def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(l
     """As a champion and a challenger are: the first brings sweeps and trainers for both."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    first = trained(trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")
+    first = trained(sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")
     bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
-    second = trained(trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
+    second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
     bundles = [export(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))]
     assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
     carried = [sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py")) for b in bundles]
-    assert carried[0] == carried[1] and {f"code/_sweeps/trainers/{p.name}" for p in Path(trainers.__path__[0]).glob("*.py")} <= {
-        *carried[0]
-    }
+    ours = {f"code/_sweeps/sweeps/trainers/{p.name}" for p in Path(sweeps.trainers.__path__[0]).glob("*.py")}
+    assert carried[0] == carried[1] and ours <= set(carried[0])
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", TWO, *map(str, bundles)]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=80)

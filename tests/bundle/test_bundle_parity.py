@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_bundle_of_trainers import fake_train
 
-import trainers.torch_tabular
-import trainers.xgboost
+import sweeps.trainers.torch_tabular
+import sweeps.trainers.xgboost
 from sweeps import refs
 from sweeps.bundle import check as checking
 from sweeps.bundle import export, load_bundle, write
@@ -72,8 +72,8 @@ OWN = """
         return Model(json.loads(Path(folder, "weights.json").read_text()))
 """
 TRAINERS = {
-    "xgboost": (trainers.xgboost, {"num_boost_round": 6, "max_depth": 4}),
-    "torch": (trainers.torch_tabular, {"epochs": 1, "width": 5}),  # so narrow that a careless product would round by place
+    "xgboost": (sweeps.trainers.xgboost, {"num_boost_round": 6, "max_depth": 4}),
+    "torch": (sweeps.trainers.torch_tabular, {"epochs": 1, "width": 5}),  # so narrow that a careless product would round by place
     "own": (None, {}),
 }
 

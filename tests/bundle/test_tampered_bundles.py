@@ -13,7 +13,7 @@ import pytest
 import tampering
 from test_bundle_of_trainers import SKLEARN, trained
 
-import trainers.xgboost
+import sweeps.trainers.xgboost
 from sweeps.bundle import export, load_bundle
 from sweeps.errors import BundleError
 
@@ -28,7 +28,7 @@ for folder in sys.argv[1:]:
         answer = "loaded"
     except Exception as e:
         answer = (type(e).__name__ + ": " if type(e).__name__ != "Broken" else "") + str(e).splitlines()[0]
-    ran = [m for m in sys.modules if m.split(".")[0] in ("sweeps", "trainers", "xgboost")]
+    ran = [m for m in sys.modules if m.split(".")[0] in ("sweeps", "xgboost")]
     ran += ["what looked"] * ("sweeps_bundle" in sys.modules) + ["nothing, but may"] * (sys.path != before)
     print(json.dumps([answer, ran]))
 """
@@ -37,7 +37,9 @@ for folder in sys.argv[1:]:
 def good(folder: Path) -> Path:
     """A bundle with a pickle in it."""
     (folder / "training").mkdir()
-    return export(folder / "good" / "bundle", **trained(trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"))
+    return export(
+        folder / "good" / "bundle", **trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training")
+    )
 
 
 def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:

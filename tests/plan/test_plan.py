@@ -170,7 +170,7 @@ for file in {[str(f) for f in sorted(SPACES.glob("*.yaml"))]!r}:
     assert render(made) and made.to_json()
 heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} & set(sys.modules)
 assert not heavy, heavy
-assert not [name for name in sys.modules if name.startswith('trainers')]
+assert not [name for name in sys.modules if name.startswith('sweeps.trainers')]
 tasks = Path('/proc/self/task')
 assert not any((task / 'children').read_text().strip() for task in tasks.iterdir()) if tasks.exists() else True
 assert sum(os.times()[:2]) < 2, os.times()

@@ -76,7 +76,7 @@ def test_everything_as_written(write) -> None:
 def test_defaults(write) -> None:
     space = load(write(HEAD))
     assert space.name == "space"
-    assert space.trainer == TrainerSpec("xgboost", "trainers.xgboost:train_func", "xgboost", "trainers.xgboost:load")
+    assert space.trainer == TrainerSpec("xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load")
     assert space.search == Search("tpe", 0)
     assert space.scheduler == Scheduler("none", None, 1, 3)
     assert space.limits == Limits(1, None, None, 2)
@@ -137,7 +137,7 @@ def test_loading_imports_no_framework_and_is_quick() -> None:
         "from sweeps.space import load\n"
         f"load({str(SPACES / 'quickstart.yaml')!r})\n"
         "seconds = time.process_time() - start\n"
-        "heavy = 'ray torch mlflow optuna pandas numpy sklearn xgboost trainers'.split()\n"
+        "heavy = 'ray torch mlflow optuna pandas numpy sklearn xgboost sweeps.trainers'.split()\n"
         "print(seconds, [m for m in heavy if m in sys.modules])\n"
     )
     best = 1e9

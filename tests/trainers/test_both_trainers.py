@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sweeps import refs
-from trainers import torch_tabular, xgboost
-from trainers._metrics import measure
+from sweeps.trainers import torch_tabular, xgboost
+from sweeps.trainers._metrics import measure
 
 TASKS = ("binary", "multiclass", "regression")
 # Rates so high that the best step is not the last one.
@@ -157,4 +157,4 @@ def test_goal_maximize(name, tmp_path):
 
 @every
 def test_the_backend_is_known_without_an_import(name):
-    assert refs.literal(f"trainers.{name}", "BACKEND") == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]
+    assert refs.literal(f"sweeps.trainers.{name}", "BACKEND") == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-from trainers import xgboost as trainer
-from trainers._dmatrix import matrix
+from sweeps.trainers import xgboost as trainer
+from sweeps.trainers._dmatrix import matrix
 
 
 @pytest.mark.parametrize(

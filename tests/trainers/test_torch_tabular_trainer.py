@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from trainers._metrics import auc, measure
-from trainers.torch_tabular import Params, load, train_func
+from sweeps.trainers._metrics import auc, measure
+from sweeps.trainers.torch_tabular import Params, load, train_func
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):

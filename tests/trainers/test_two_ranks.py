@@ -10,8 +10,8 @@ import fake_train
 import numpy as np
 import pytest
 
-from trainers import torch_tabular, xgboost
-from trainers._metrics import measure
+from sweeps.trainers import torch_tabular, xgboost
+from sweeps.trainers._metrics import measure
 
 pytestmark = pytest.mark.integration
 
@@ -71,13 +71,13 @@ def ranks(tmp_path_factory):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", ["trainers.xgboost", "trainers.torch_tabular"])
+@pytest.mark.parametrize("name", ["sweeps.trainers.xgboost", "sweeps.trainers.torch_tabular"])
 def test_ranks_agree_and_repeat(ranks, name, task):
     (once, again, checkpoint), (once_1, again_1, none) = ranks[0][name, task], ranks[1][name, task]
     assert len(once) == 12 and checkpoint and none is None
     assert once == again == once_1 == again_1
     current, shards = fake_train.make(task)
-    module = {"trainers.xgboost": xgboost, "trainers.torch_tabular": torch_tabular}[name]
+    module = {"sweeps.trainers.xgboost": xgboost, "sweeps.trainers.torch_tabular": torch_tabular}[name]
     model = module.load(checkpoint)
     np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
     valid = shards["valid"].frame

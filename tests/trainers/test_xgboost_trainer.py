@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-from trainers import xgboost
-from trainers._dmatrix import matrix
-from trainers.xgboost import load, parameters, train_func
+from sweeps.trainers import xgboost
+from sweeps.trainers._dmatrix import matrix
+from sweeps.trainers.xgboost import load, parameters, train_func
 
 PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
 
