@@ -54,6 +54,7 @@ def save_space(folder: Path, space: Space, began: float, **more: str | None) -> 
     """
     (folder / "space.yaml").write_text(space.text)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
+    origin["algorithm"] = space.search.algorithm  # which `auto` stands for as long as the sweep lasts
     write(folder / ORIGIN, json.dumps(origin | more | _limits(space), indent=2) + "\n")
 
 
@@ -96,8 +97,14 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """The space of a sweep's folder; where the file says no name, with that of the file as it was called."""
-    space = space_file.load(folder / "space.yaml", overrides, base=base)
-    return replace(space, name=saved_origin(folder).get("name", space.name))
+    origin = saved_origin(folder)
+    space = space_file.load(folder / "space.yaml", overrides, base=base, algorithm=_algorithm(origin))
+    return replace(space, name=origin.get("name", space.name))
+
+
+def _algorithm(origin: dict[str, Any]) -> str:
+    """Return the search algorithm of a sweep that has begun; before 2026-11-23 the default was `tpe`, and was not kept."""
+    return origin.get("algorithm", "tpe")
 
 
 def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
@@ -118,7 +125,8 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
         raise InputError([Problem(f"--set {o}", rule) for o in wrong])
     more: tuple[str, ...] = ()
     if file is not None:
-        now = space_file.load(file, tuple(o for o in space.overrides if not o.startswith("limits")), base=space.data.base)
+        kept = tuple(o for o in space.overrides if not o.startswith("limits"))
+        now = space_file.load(file, kept, base=space.data.base, algorithm=space.search.algorithm)
         renamed = now.name != space.name and ("name" in now.places or "name" in space.places)  # else it is the file's own
         if renamed or not _alike(space, now):
             said = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
@@ -129,7 +137,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
     if add_trials and space.scheduler.population is not None:
         raise InputError(Problem("--add-trials", f"{fixed}, got {add_trials} more"))
     if add_trials:
-        limits = space_file.load(folder / "space.yaml", (*space.overrides, *more, *overrides), base=space.data.base).limits
+        limits = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
     if not (more or overrides):
         return space, roots

@@ -33,6 +33,7 @@ class Sweep:
         metric: the objective's name.
         began: seconds since the epoch.
         result: what `--json` printed at the end; None before.
+        algorithm: of the search; None if the folder does not say.
     """
 
     name: str
@@ -44,13 +45,14 @@ class Sweep:
     metric: str | None
     began: float
     result: dict[str, Any] | None
+    algorithm: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What `ls --json` prints of it."""
         best = None if self.best is None else {"trial": self.best[0], "value": self.best[1]}
         began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
         told = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
-        return plain({**told, "total": self.total, "metric": self.metric, "best": best})
+        return plain({**told, "total": self.total, "metric": self.metric, "best": best, "algorithm": self.algorithm})
 
 
 def state_of(driven: bool, result: dict[str, Any] | None) -> str:
@@ -113,6 +115,7 @@ def look_at(folder: Path) -> Sweep:
         metric=metric,
         began=origin.get("began") or (folder / ORIGIN).stat().st_mtime,
         result=result,
+        algorithm=origin.get("algorithm"),
     )
 
 

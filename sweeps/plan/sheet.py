@@ -75,6 +75,7 @@ class Plan:
             "name": self.space.name,
             "file": str(self.space.path),
             "resources": dict(self.resources),
+            "algorithm": {"name": self.space.search.algorithm, "reason": self.space.algorithm_reason},
             "dimensions": [{"name": d.name, "domain": d.kind, "values": domain(d)} for d in self.space.dimensions],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,

@@ -33,6 +33,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     there = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
     parts = {
         "dimensions": _dimensions(plan, room),
+        "search": _wrapped([_search(plan)], room),
         "trials": _wrapped([_trials(plan)], room),
         "cells": _cells(plan, room),
         "shapes": _shapes(plan, room),
@@ -106,6 +107,11 @@ def _values(dim: Dimension) -> str:
 def _said(key: Any) -> str:
     """An option's key as YAML writes it."""
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _search(plan: Plan) -> str:
+    reason = plan.space.algorithm_reason
+    return plan.space.search.algorithm + (f", chosen by sweeps: {reason}" if reason else "")
 
 
 def _trials(plan: Plan) -> str:

@@ -164,13 +164,13 @@ class Search:
     """How configurations are sampled.
 
     Attributes:
-        algorithm: which sampler.
+        algorithm: which sampler; "auto" only while loading, see `sweeps.space.algorithm`.
         seed: of everything that is drawn.
         options: the algorithm's own, by name, those that are given; see `searching.OPTIONS`.
         initial_points: tried before anything is sampled, in this order.
     """
 
-    algorithm: Literal["tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "tpe"
+    algorithm: Literal["auto", "tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "auto"
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     options: dict[str, Any] | None = None
     initial_points: tuple[Any, ...] = ()

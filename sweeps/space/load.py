@@ -13,6 +13,7 @@ from typing import Any, get_args
 from sweeps import refs
 from sweeps.errors import InputError, nearest
 from sweeps.space import walks
+from sweeps.space.algorithm import AUTO, Choice, choose
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.data import DataSection, whole
 from sweeps.space.domains import DOMAINS, Dimension
@@ -20,6 +21,8 @@ from sweeps.space.keys import (
     Backend,
     Limits,
     LoopKeys,
+    Objective,
+    Scheduler,
     Search,
     TrainerSpec,
 )
@@ -39,13 +42,14 @@ MAX_VARIANTS = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
-def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | None = None) -> Space:
+def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | None = None, algorithm: str | None = None) -> Space:
     """Read and validate a space file.
 
     Args:
         path: the file; problems name it as it is given here.
         overrides: `key.path=YAML value`, applied in order before anything is checked.
         base: what relative paths and the user's modules are looked up from; the file's folder if not given.
+        algorithm: what `search.algorithm: auto` stands for, of a sweep that has begun; chosen by the space if not given.
 
     Raises:
         InputError: with every problem of the file and the overrides, in the order of their places.
@@ -67,7 +71,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     if root is None or len(problems):
         raise InputError(problems.sorted())
     folder = Path(base).absolute() if base is not None else Path(path).absolute().parent
-    return _Loader(root, source, folder, problems).space(Path(path).absolute(), text, overrides)
+    return _Loader(root, source, folder, problems, algorithm).space(Path(path).absolute(), text, overrides)
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
@@ -119,8 +123,8 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
 class _Loader:
     """Reads one tree; every method notes problems and returns None where it cannot return the real thing."""
 
-    def __init__(self, root: Node, source: str, folder: Path, problems: Problems):
-        self.root, self.source, self.folder, self.problems = root, source, folder, problems
+    def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
+        self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm
         self.roots = (folder, Path.cwd())
 
     def at(self, section: str) -> Mark:
@@ -147,7 +151,7 @@ class _Loader:
         said.together(objectives, search, scheduler, repeats, limits)
         if scheduler and scheduler.population and limits and not limits.max_trials:
             limits = replace(limits, max_trials=scheduler.population)
-        before = len(self.problems)
+        before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
@@ -159,6 +163,9 @@ class _Loader:
             if scheduler and scheduler.name == "pbt" and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
                 text = "pbt changes what is sampled of `params`, and nothing there is"
                 self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
+            if search and search.algorithm == AUTO:
+                choice = self.choice(sections, reader.dimensions, search, objectives, scheduler, (limits and limits.max_trials) or cells)
+                search = said.chosen(search, choice)
             search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
             run = sum(point.values is None for point in search.initial_points) if search else 0
             if limits and 0 < limits.max_trials < run:
@@ -189,6 +196,29 @@ class _Loader:
             cells=tuple(walks.cells_of(sections)),
             shapes=walks.all_shapes(sections, trainer.backend),
             places=places(self.root, self.source),
+            algorithm_reason=choice.reason,
+        )
+
+    def choice(
+        self,
+        sections: dict[str, Any],
+        dims: tuple[Dimension, ...],
+        search: Search,
+        objectives: tuple[Objective, ...],
+        scheduler: Scheduler | None,
+        max_trials: int,
+    ) -> Choice:
+        """Choose the algorithm of a search that names none."""
+        if self.algorithm is not None:
+            return Choice(self.algorithm, "chosen when the sweep began")
+        outer = surroundings(sections)
+        return choose(
+            sampled=sum(not dim.is_grid for dim in dims),
+            conditional=sum(bool(dim.when) or outer.get(dim.name) is not None for dim in dims),
+            objectives=len(objectives),
+            max_trials=max_trials,
+            scheduler=scheduler.name if scheduler else "none",
+            options=search.options or (),
         )
 
     def name(self, path: Path) -> str:

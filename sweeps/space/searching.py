@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps.errors import nearest
 from sweeps.resources import COSTS
+from sweeps.space.algorithm import AUTO, Choice
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.keys import Checkpoints, Constraint, Limits, Objective, Repeats, Scheduler, Search
@@ -40,12 +41,15 @@ def _word(*words: str) -> Rule:
     return lambda v: v in words and isinstance(v, str), f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+TPE: Mapping[str, Rule] = {"n_startup_trials": _integer(0), "n_ei_candidates": _integer(1)}
+GP: Mapping[str, Rule] = {"n_startup_trials": _integer(1), "deterministic_objective": _BOOLEAN}
 # Of each algorithm. What is not given is the algorithm's own affair.
 OPTIONS: Mapping[str, Mapping[str, Rule]] = {
-    "tpe": {"n_startup_trials": _integer(0), "n_ei_candidates": _integer(1)},
+    AUTO: {**GP, **TPE},
+    "tpe": TPE,
     "random": {},
     "grid": {},
-    "gp": {"n_startup_trials": _integer(1), "deterministic_objective": _BOOLEAN},
+    "gp": GP,
     "qmc": {"qmc_type": _word("sobol", "halton"), "scramble": _BOOLEAN},
     "cmaes": {"n_startup_trials": _integer(1), "sigma0": _between(1e-9, 1e9, "a number above 0"), "popsize": _integer(2)},
     "nsga2": {
@@ -91,6 +95,7 @@ class Searching:
 
     def __init__(self, root: Node, at: Callable[[str], Mark], problems: Problems):
         self.root, self.at, self.problems = root, at, problems
+        self.options_hold = True
 
     def node(self, section: str) -> Node:
         return self.root.value.get(section) or Node(None, self.at(section))
@@ -146,16 +151,27 @@ class Searching:
         if not options.is_map:
             self.problems.add(options.mark, "search.options", f"must be a mapping, got {options.show()}")
             return found
-        rules = OPTIONS[found.algorithm]
+        before = len(self.problems)
+        self._check_options(options, found.algorithm)
+        self.options_hold = len(self.problems) == before
+        return replace(found, options=options.plain())
+
+    def chosen(self, search: Search, choice: Choice) -> Search:
+        """Return the search with the algorithm that stands for `auto`."""
+        if search.options and self.options_hold:
+            self._check_options(self.node("search").value["options"], choice.algorithm)
+        return replace(search, algorithm=choice.algorithm)  # type: ignore[arg-type]
+
+    def _check_options(self, options: Node, algorithm: str) -> None:
+        rules = OPTIONS[algorithm]
         for name, child in options.value.items():
             where = f"search.options.{name}"
             if name not in rules:
-                others = [algorithm for algorithm, known in OPTIONS.items() if name in known]
+                others = [other for other, known in OPTIONS.items() if name in known and other != AUTO]
                 hint = f"it is one of {', '.join(others)}" if others else nearest(str(name), rules) if rules else "it has none"
-                self.problems.add(options.keys[name], where, f"unknown option of {found.algorithm}; {hint}")
+                self.problems.add(options.keys[name], where, f"unknown option of {algorithm}; {hint}")
             elif not rules[name][0](child.plain()):
                 self.problems.add(child.mark, where, f"must be {rules[name][1]}, got {child.show()}")
-        return replace(found, options=options.plain())
 
     def scheduler(self) -> Scheduler | None:
         """The scheduler, with its own keys alone."""
@@ -212,7 +228,7 @@ class Searching:
                 mark = self.node("scheduler").value["name"].mark
                 text = f"several objectives need none: trials cannot be ranked by one number before they end, got {scheduler.name}"
                 self.problems.add(mark, "scheduler.name", text)
-            if search and search.algorithm not in SEVERAL:
+            if search and search.algorithm not in (*SEVERAL, AUTO):
                 mark = self.node("search").value["algorithm"].mark
                 self.problems.add(mark, "search.algorithm", f"several objectives need {_or(SEVERAL)}, got {search.algorithm}")
             if limits and limits.target is not None:

@@ -44,6 +44,7 @@ class Space:
             choice is always there, as which option is chosen is not known yet, and unused where another is.
         shapes: every distinct shape that a trial can have.
         places: where everything in the file stands, by dotted path; see `place`.
+        algorithm_reason: why sweeps chose the search algorithm; "" if the file names it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Space:
     cells: tuple[dict[str, Any], ...]
     shapes: tuple[Shape, ...]
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    algorithm_reason: str = field(default="", compare=False, repr=False)
 
     @property
     def objective(self) -> Objective:

@@ -134,7 +134,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown algorithm",
             "search: {algorithm: hyperopt}",
-            "6:21: search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+            "6:21: search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
         ),
         line(
             "unknown goal",

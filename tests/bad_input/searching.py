@@ -63,7 +63,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown option",
             "search: {options: {n_startup: 8}}",
-            "6:20: search.options.n_startup: unknown option of tpe; did you mean `n_startup_trials`?",
+            "6:20: search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?",
         ),
         line(
             "an option that will not do",

@@ -47,6 +47,8 @@ dimensions  preprocessor         grid        StandardScaler, MinMaxScaler
             params.subsample     uniform     0.5 to 1
             params.max_depth     randint     1 to 8
 
+search      gp, chosen by sweeps: one objective, at most 500 trials, no
+            conditional dimensions
 trials      16 in 4 cells, 4 each
 
 cells       preprocessor    num_workers  trials

@@ -77,7 +77,7 @@ def test_defaults(write) -> None:
     space = load(write(HEAD))
     assert space.name == "space"
     assert space.trainer == TrainerSpec("xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load")
-    assert space.search == Search("tpe", 0)
+    assert space.search == Search("grid", 0)
     assert space.scheduler == Scheduler("none", None, 1, 3)
     assert space.limits == Limits(1, None, None, 2)
     assert space.dimensions == () and space.cells == ({},)

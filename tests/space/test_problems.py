@@ -55,7 +55,11 @@ BAD_TOP = [
     (data("valid: 0.2, tets: 0.1"), "2:34", "data.tets: unknown key; did you mean `test`?"),
     (top(objective="{metric: m}"), "3:1", "objective.goal: is required; give minimize or maximize"),
     (top(objective="{metric: m, goal: minimise}"), "3:30", "got minimise; did you mean `minimize`?"),
-    (top(search="{algorithm: hyperopt}"), "4:21", "search.algorithm: must be tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt"),
+    (
+        top(search="{algorithm: hyperopt}"),
+        "4:21",
+        "search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+    ),
     (top(search="{seed: -1}"), "4:16", "search.seed: must be at least 0, got -1"),
     (top(search="{seed: 1.0}"), "4:16", "search.seed: must be an integer, got 1.0"),
     (top(search="{seed: true}"), "4:16", "search.seed: must be an integer, got true"),

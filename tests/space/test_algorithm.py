@@ -1,0 +1,124 @@
+"""`search.algorithm: auto`: which algorithm it stands for, and that a sweep keeps the one it began with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli
+from sweeps.errors import InputError
+from sweeps.folder import ORIGIN, save_space, taken_up
+from sweeps.plan import plan
+from sweeps.search.study import Ledger
+from sweeps.space import load
+from sweeps.space.algorithm import GP_TRIALS, choose
+from sweeps.tracking.contents import settings
+
+USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
+
+
+@pytest.mark.parametrize(
+    ("changed", "algorithm"),
+    [
+        ({}, "gp"),
+        ({"max_trials": GP_TRIALS}, "gp"),
+        ({"max_trials": GP_TRIALS + 1}, "tpe"),
+        ({"conditional": 1}, "tpe"),
+        ({"objectives": 2}, "tpe"),
+        ({"scheduler": "asha"}, "gp"),
+        ({"scheduler": "pbt"}, "tpe"),
+        ({"options": ["n_startup_trials"]}, "gp"),
+        ({"options": ["n_startup_trials", "n_ei_candidates"]}, "tpe"),
+        ({"sampled": 0}, "grid"),
+        ({"sampled": 0, "objectives": 2, "max_trials": 5000}, "grid"),
+    ],
+)
+def test_the_choice(changed, algorithm):
+    choice = choose(**(USUAL | changed))
+    assert choice.algorithm == algorithm and choice.reason
+
+
+SPACE = """\
+name: own
+trainer: {{loop: "tests.user_loops:plain", backend: none}}
+data: {{train: "sklearn:iris", label: target, valid: 0.2}}
+objective: {{metric: loss, goal: minimize}}
+{search}
+limits: {{max_trials: {trials}}}
+space:
+  params: {{{params}}}
+"""
+TPE = "search: {algorithm: tpe}"
+
+
+def space_file(tmp_path: Path, search: str = "", trials: int = 9, params: str = "x: {uniform: [0.0, 1.0]}") -> Path:
+    file = tmp_path / "own.yaml"
+    file.write_text(SPACE.format(search=search, trials=trials, params=params))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("search", "trials", "params", "algorithm"),
+    [
+        ("", 9, "x: {uniform: [0, 1]}", "gp"),
+        ("search: {algorithm: auto, seed: 3}", 9, "x: {uniform: [0, 1]}", "gp"),
+        (TPE, 9, "x: {uniform: [0, 1]}", "tpe"),
+        ("", 501, "x: {uniform: [0, 1]}", "tpe"),
+        ("", 9, "x: {choice: [a, b]}, y: {uniform: [0, 1], when: {params.x: a}}", "tpe"),
+        ("", 9, "x: {choice: [a, {y: {uniform: [0, 1]}}]}", "tpe"),
+        ("", 9, "x: {grid: [a, b]}", "grid"),
+        ("search: {options: {n_ei_candidates: 4}}", 9, "x: {uniform: [0, 1]}", "tpe"),
+    ],
+)
+def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(tmp_path, search, trials, params, algorithm):
+    space = load(space_file(tmp_path, search, trials, params))
+    assert space.search.algorithm == algorithm
+    assert bool(space.algorithm_reason) == (search != TPE)
+    planned = plan(space, {"CPU": 2}).to_json()["algorithm"]
+    assert planned == {"name": algorithm, "reason": space.algorithm_reason}
+    assert settings(space)["search.algorithm"] == algorithm
+    shown = CliRunner().invoke(cli.main, ["plan", str(tmp_path / "own.yaml")], prog_name="sweeps").output
+    assert any(line.split()[:1] == ["search"] and algorithm in line for line in shown.splitlines())
+
+
+def refused_keys(file: Path) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        load(file)
+    return [problem.text.partition(":")[0] for problem in caught.value.problems]
+
+
+def test_options_that_no_chosen_algorithm_has_are_refused(tmp_path):
+    file = space_file(tmp_path, "search: {options: {popsize: 4, n_ei_candidates: 0}}")
+    assert refused_keys(file) == ["search.options.popsize", "search.options.n_ei_candidates"]
+    file = space_file(tmp_path, "search: {options: {n_ei_candidates: 4, deterministic_objective: true}}")
+    assert refused_keys(file) == ["search.options.deterministic_objective"]
+
+
+def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
+    space = load(space_file(tmp_path))
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, space, 0.0)
+    Ledger(folder, space)
+    assert json.loads((folder / ORIGIN).read_text())["algorithm"] == "gp"
+    again, _ = taken_up(folder, None, (), add_trials=1000)
+    assert (again.search.algorithm, again.limits.max_trials) == ("gp", 1009)
+    again, _ = taken_up(folder, space_file(tmp_path, trials=700), (), 0)
+    assert (again.search.algorithm, again.limits.max_trials) == ("gp", 700)
+    shown = json.loads(CliRunner().invoke(cli.main, ["ls", "--dir", str(tmp_path / "root"), "--json"], prog_name="sweeps").output)
+    assert shown[0]["algorithm"] == "gp"
+    text = CliRunner().invoke(cli.main, ["show", str(folder)], prog_name="sweeps").output
+    assert any(line.split()[:2] == ["search", "gp"] for line in text.splitlines())
+
+
+def test_a_folder_that_names_no_algorithm_began_with_tpe(tmp_path):
+    folder = tmp_path / "root" / "own-1"
+    folder.mkdir(parents=True)
+    save_space(folder, load(space_file(tmp_path, "search: {options: {n_startup_trials: 4}}")), 0.0)
+    origin = json.loads((folder / ORIGIN).read_text())
+    del origin["algorithm"]
+    (folder / ORIGIN).write_text(json.dumps(origin))
+    assert taken_up(folder, None, (), 1)[0].search.algorithm == "tpe"
