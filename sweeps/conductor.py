@@ -194,7 +194,7 @@ class Conductor:
         if progress.state is not None:
             if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
-            self._finish(trial, progress.state, progress.error)
+            self._finish(trial, progress.state, progress.error, final=progress.final)
             return Verdict.STOP
         if progress.rung is None:
             return Verdict.CONTINUE
@@ -332,11 +332,13 @@ class Conductor:
             self.pool.cancel.remote(trial)
             self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
 
-    def _finish(self, trial: str, state: State, error: str | None, reason: str | None = None) -> None:
+    def _finish(
+        self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
+    ) -> None:
         begun = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.ledger.finish(begun.number, state, error, reason)
+        result = self.ledger.finish(begun.number, state, error, reason, final)
         self.overview.ended(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)

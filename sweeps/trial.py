@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,7 @@ class Result:
         metrics: its costs, and at `best_step` the metrics of objectives and constraints.
         feasible: it keeps every constraint.
         given: it was not run; its values were given with the space file.
+        final: metrics of the finished model, which belong to no step (`Current.report_final`); only of a COMPLETE trial.
     """
 
     state: State
@@ -135,6 +136,7 @@ class Result:
     metrics: dict[str, float] = field(default_factory=dict)
     feasible: bool = True
     given: bool = False
+    final: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -158,6 +160,7 @@ class Current:
         asked: every metric that objectives and constraints name, but for costs.
         milestones: steps whose report has to carry a checkpoint; none but under PBT.
         keep_last: the model that counts is the last step's: the trial is trained once more on all rows, and `valid` says nothing.
+        final: what `report_final` was given.
     """
 
     trial: str
@@ -174,6 +177,7 @@ class Current:
     asked: tuple[str, ...] = ()
     milestones: range = range(0)
     keep_last: bool = False
+    final: dict[str, float] = field(default_factory=dict)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
 
@@ -212,6 +216,17 @@ class Current:
             return False
         self._last_checkpoint = now
         return True
+
+    def report_final(self, metrics: Mapping[str, float]) -> None:
+        """Record metrics of the finished model, which belong to no step.
+
+        Call it before the last report. They are kept with a trial that completes, and logged to MLflow as `final/NAME`. The values
+        of rank 0 count.
+
+        Args:
+            metrics: names and numbers; a later call adds to an earlier one.
+        """
+        self.final.update({str(name): float(value) for name, value in metrics.items()})
 
     def note_checkpoint(self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None) -> None:
         """Write beside a checkpoint what it holds, before it is reported.

@@ -70,6 +70,10 @@ def test_quickstart_is_in_mlflow_as_it_happened(quickstart):
     assert best.data.metrics["objective"] == result["best"]["value"]
     assert float(best.data.params["params.eta"]) == result["best"]["params"]["eta"]
     assert len(client.get_metric_history(best.info.run_id, "valid-logloss")) == 50
+    others = {f"final/{name}" for name in ("train-logloss", "train-error", "train-auc", "valid-error", "valid-accuracy", "valid-auc")}
+    for run in runs:
+        final = {name for name in run.data.metrics if name.startswith("final/")}
+        assert final == (others if run.data.tags["sweeps.state"] == "COMPLETE" else set())
     parent = client.get_run(result["mlflow"]["parent_run"])
     assert parent.info.status == "FINISHED" and len(parent.data.tags["sweeps.data_fingerprint"]) == 64
     artifacts = {a.path for a in client.list_artifacts(parent.info.run_id)}

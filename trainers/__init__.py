@@ -17,21 +17,27 @@ Our loops have no privilege over a user's. What they share stands below: errors 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["nearest", "require_metric", "require_numbers"]
+__all__ = ["nearest", "reports_all", "require_metric", "require_numbers"]
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: the nearest valid one, or all of them."""
-    valid = list(valid)
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else "valid: " + ", ".join(valid)
+def reports_all(config: Mapping[str, Any]) -> bool:
+    """Return whether a trial reports every metric at every step (`params.report`), and not only those that are asked for.
+
+    Raises:
+        ValueError: `params.report` is neither of its two values.
+    """
+    value = config.get("report", "asked")
+    if value not in ("asked", "all"):
+        raise ValueError(f"params.report is {value!r}, but must be one of asked, all")
+    return value == "all"
 
 
 def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:

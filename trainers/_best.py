@@ -35,12 +35,17 @@ class Best:
             if self.whole:
                 self.raw = booster.save_raw("ubj")
 
+    def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:
+        """Return the best round's model: `booster` itself if the best round is `step`, which `booster` has come to."""
+        if (self.step or step) == step:
+            return booster
+        return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
+
     def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
         """Write the best round's model, and what going on from `step` needs."""
         best_step = self.step or step
-        model = booster
+        model = self.model(booster, step)
         if best_step != step:
-            model = xgb.Booster(model_file=self.raw) if self.raw else booster[:best_step]
             self._write(booster, folder / "latest.ubj")
         self._write(model, folder / "model.ubj")
         state = {"step": step, "best_step": self.step, "best_value": self.value}

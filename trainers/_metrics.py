@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import numpy as np
 
+TINY = 1e-16
 
-def measure(task: str, wanted: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """The metrics of a task, defined as XGBoost defines them.
+
+def measure(task: str, split: str, wanted: np.ndarray, predicted: np.ndarray, names: Collection[str] | None = None) -> dict[str, float]:
+    """Return the metrics of a task, such as `valid-logloss`.
 
     Args:
         task: "binary", "multiclass" or "regression".
-        wanted: class codes or values, (n,).
+        split: what the rows are of, "train" or "valid".
+        wanted: class codes or values, shape (n,).
         predicted: as `Model.predict` gives them.
+        names: the metrics to measure, with their split; all of the task if not given.
     """
-    if task == "regression":
-        error = predicted - wanted
-        return {"valid-rmse": float(np.sqrt(np.mean(error**2))), "valid-mae": float(np.mean(np.abs(error)))}
-    tiny = 1e-16
-    if task == "binary":
-        p = np.clip(predicted, tiny, 1 - tiny)
-        logloss = -np.mean(np.where(wanted == 1, np.log(p), np.log1p(-p)))
-        wrong = float(np.mean((predicted > 0.5) != (wanted == 1)))
-        return {
-            "valid-logloss": float(logloss),
-            "valid-error": wrong,
-            "valid-accuracy": 1 - wrong,
-            "valid-auc": auc(wanted == 1, predicted),
-        }
-    logloss = -np.mean(np.log(np.clip(predicted[np.arange(len(wanted)), wanted], tiny, 1)))
-    wrong = float(np.mean(predicted.argmax(axis=1) != wanted))
-    return {"valid-mlogloss": float(logloss), "valid-merror": wrong, "valid-accuracy": 1 - wrong}
+    found = {f"{split}-{name}": metric for name, metric in METRICS[task].items()}
+    return {name: float(metric(wanted, predicted)) for name, metric in found.items() if names is None or name in names}
+
+
+def _logloss(wanted: np.ndarray, p: np.ndarray) -> float:
+    p = np.clip(p, TINY, 1 - TINY)
+    return -np.mean(np.where(wanted == 1, np.log(p), np.log1p(-p)))
+
+
+def _error(wanted: np.ndarray, p: np.ndarray) -> float:
+    return float(np.mean((p > 0.5) != (wanted == 1)))
+
+
+def _mlogloss(wanted: np.ndarray, p: np.ndarray) -> float:
+    return -np.mean(np.log(np.clip(p[np.arange(len(wanted)), wanted], TINY, 1)))
+
+
+def _merror(wanted: np.ndarray, p: np.ndarray) -> float:
+    return float(np.mean(p.argmax(axis=1) != wanted))
 
 
 def auc(positive: np.ndarray, score: np.ndarray) -> float:
@@ -41,3 +49,18 @@ def auc(positive: np.ndarray, score: np.ndarray) -> float:
     _, place, count = np.unique(score, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2  # of a tie: the middle of the ranks it takes
     return float((rank[place][positive].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+
+
+METRICS: dict[str, dict[str, Callable[[np.ndarray, np.ndarray], float]]] = {
+    "binary": {
+        "logloss": _logloss,
+        "error": _error,
+        "accuracy": lambda wanted, p: 1 - _error(wanted, p),
+        "auc": lambda wanted, p: auc(wanted == 1, p),
+    },
+    "multiclass": {"mlogloss": _mlogloss, "merror": _merror, "accuracy": lambda wanted, p: 1 - _merror(wanted, p)},
+    "regression": {
+        "rmse": lambda wanted, predicted: np.sqrt(np.mean((predicted - wanted) ** 2)),
+        "mae": lambda wanted, predicted: np.mean(np.abs(predicted - wanted)),
+    },
+}

@@ -1,9 +1,12 @@
 """A multi-layer perceptron for tables: PyTorch on one worker or, through DistributedDataParallel, on several.
 
 `params`: depth (hidden layers), width (units in each), dropout, optimizer (adam, adamw, sgd with momentum 0.9), lr,
-weight_decay, batch_size (rows a worker and step), epochs (default: the scheduler's `max_t`, or 20). One report an epoch:
-`train-loss`; for two classes `valid-logloss`, `valid-error`, `valid-accuracy`, `valid-auc`; for more `valid-mlogloss`,
-`valid-merror`, `valid-accuracy`; for a regression `valid-rmse`, `valid-mae`, in the target's own unit.
+weight_decay, batch_size (rows a worker and step), epochs (default: the scheduler's `max_t`, or 20).
+
+One report an epoch, of the metrics that objectives and constraints name: `train-loss`; for two classes `valid-logloss`, `valid-error`,
+`valid-accuracy`, `valid-auc`; for more `valid-mlogloss`, `valid-merror`, `valid-accuracy`; for a regression `valid-rmse`, `valid-mae`, in
+the target's own unit. After the last epoch of a trial that was not stopped, the other metrics of train and valid are measured for the
+model of the best epoch (`Current.report_final`). `params.report: all` reports all of these every epoch.
 
 Missing values count as 0, so scale the columns (`StandardScaler`): 0 is then their mean.
 """
@@ -22,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import nearest, require_metric, require_numbers
+from sweeps.trainers import nearest, reports_all, require_metric, require_numbers
 from sweeps.trainers._metrics import measure
 
 if TYPE_CHECKING:
@@ -40,12 +43,7 @@ CHECKPOINT_BYTES = (
 RESUME_FILES = ("latest.pt",)
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-METRICS = {
-    "binary": ("valid-logloss", "valid-error", "valid-accuracy", "valid-auc"),
-    "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy"),
-    "regression": ("valid-rmse", "valid-mae"),
-}
-PARAMETERS = ("depth", "width", "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs")
+PARAMETERS = ("depth", "width", "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs", "report")
 # What the objective may be, by the label's task.
 REPORTS = {
     "binary": ("valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "train-loss"),
@@ -89,6 +87,8 @@ class Params:
         }
         filled: dict[str, Any] = {"epochs": max_t} if max_t else {}
         for name, value in config.items():
+            if name == "report":  # see `reports_all`
+                continue
             if name not in rules:
                 raise ValueError(f"params.{name} is unknown to torch_tabular; {nearest(name, rules)}")
             kind, holds, rule = rules[name]
@@ -198,10 +198,12 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.task is None:
         raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
     params = Params.of(config, cur.max_t)
-    metric = cur.metric or METRICS[cur.task][0]  # where costs alone are asked for: its own first, which falls
-    require_metric(metric, ("train-loss", *METRICS[cur.task]))
-    for name in cur.asked[1:]:
-        require_metric(name, ("train-loss", *METRICS[cur.task]), "a metric of objective and constraints")
+    every = REPORTS[cur.task]
+    metric = cur.metric or every[0]  # where costs alone are asked for: its own first, which falls
+    require_metric(metric, every)
+    for name in cur.asked:
+        require_metric(name, every, "a metric of objective and constraints")
+    reported = every if reports_all(config) else tuple(dict.fromkeys([metric, *cur.asked]))
     context, device = ray.train.get_context(), ray.train.torch.get_device()
     rank, world = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(cur.threads)
@@ -237,6 +239,7 @@ def train_func(config: dict[str, Any]) -> None:
         for group, mine in zip(optimizer.param_groups, own, strict=True):
             group.update(mine)
 
+    last = min(params.epochs, cur.max_t or params.epochs)
     for epoch in range(done + 1, params.epochs + 1):
         torch.manual_seed(_seed(cur.seed, epoch, rank))  # an epoch's draws follow from its number, so that a resumed trial repeats them
         order = torch.randperm(len(x), device="cpu").to(device)
@@ -251,12 +254,18 @@ def train_func(config: dict[str, Any]) -> None:
             optimizer.step()
             total += loss.detach() * len(inputs)
         network.eval()
-        metrics = {"train-loss": _summed(torch.stack([total, torch.full_like(total, len(x))]), world)}
-        metrics |= measure(cur.task, y_valid, architecture.predict(network, x_valid))
+        metrics: dict[str, float] = {}
+        if "train-loss" in reported:
+            metrics["train-loss"] = _summed(torch.stack([total, torch.full_like(total, len(x))]), world)
+        if asked := [name for name in reported if name.startswith("valid-")]:
+            metrics |= measure(cur.task, "valid", y_valid, architecture.predict(network, x_valid), asked)
 
         if rank == 0:
             best.see(network, epoch, metrics[metric])
-        if rank == 0 and cur.checkpoint_due(epoch, last=epoch == params.epochs):
+        if epoch == last and reported != every:  # before its report, which ends the trial where the scheduler's `max_t` is reached
+            final = _final(best, network, (x, y), (x_valid, y_valid), device, rank, world)
+            cur.report_final({name: value for name, value in final.items() if name not in metrics})
+        if rank == 0 and cur.checkpoint_due(epoch, last=epoch == last):
             with tempfile.TemporaryDirectory() as folder:
                 best.save(network, optimizer, epoch, Path(folder))
                 ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
@@ -323,6 +332,44 @@ def _inputs(features: pd.DataFrame) -> torch.Tensor:
     require_numbers(features)
     values = features.to_numpy(np.float32, na_value=np.nan)
     return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
+
+
+def _final(
+    best: _Best,
+    network: nn.Module,
+    train: tuple[torch.Tensor, torch.Tensor],
+    valid: tuple[torch.Tensor, np.ndarray],
+    device: torch.device,
+    rank: int,
+    world: int,
+) -> dict[str, float]:
+    """Measure the best epoch's model on train and valid.
+
+    Args:
+        best: of rank 0; the other ranks have none, and get its weights.
+        network: the model of the last epoch.
+        train: inputs and labels of this rank's rows.
+        valid: inputs and labels of all rows.
+
+    Returns:
+        The metrics on rank 0, {} elsewhere.
+    """
+    task, architecture = str(best.cur.task), best.architecture
+    weights = [best.weights or _weights(network)]
+    if world > 1:
+        torch.distributed.broadcast_object_list(weights, src=0)
+    model = architecture.build().to(device)
+    model.load_state_dict(weights[0])
+    model.eval()
+    parts = [(train[1].cpu().numpy(), architecture.predict(model, train[0]))]
+    if world > 1:
+        gathered: list[Any] = [None] * world
+        torch.distributed.all_gather_object(gathered, parts[0])
+        parts = gathered
+    if rank != 0:
+        return {}
+    wanted, predicted = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return measure(task, "train", wanted, predicted) | measure(task, "valid", valid[1], architecture.predict(model, valid[0]))
 
 
 def _moments(y: torch.Tensor, world: int) -> dict[str, float]:

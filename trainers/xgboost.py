@@ -1,9 +1,13 @@
 """Gradient-boosted trees: XGBoost on one worker or several, a report a boosting round.
 
 `params` are XGBoost's own, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, classes, threads and
-seed follow the trial unless `params` says otherwise. Every round reports `train-…` and `valid-…` of each metric:
-logloss, error and auc for two classes, mlogloss and merror for more, rmse and mae for a regression; the objective's metric
-when it is another of XGBoost's; and `valid-accuracy` for classes.
+seed follow the trial unless `params` says otherwise.
+
+Every round reports the metrics that objectives, constraints and `params.eval_metric` name, and no others: a metric costs as much
+as a part of the round. `eval_metric` is measured on valid. After the last round of a trial that was not stopped, the other metrics
+of train and valid are measured for the model of the best round (`Current.report_final`): logloss, error and auc for two
+classes, mlogloss and merror for more, rmse and mae for a regression, or those of `eval_metric`; and `valid-accuracy` for classes.
+`params.report: all` reports all of these every round.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
-from sweeps.trainers import require_metric
 from sweeps.trainers._best import LOGITS, Best, answers, has_gpu
 from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
+from sweeps.trainers._requested import RequestedMetrics, parsed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +40,6 @@ CHECKPOINT_BYTES = (
 RESUME_FILES = ("latest.ubj", "state.json")
 
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
-METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
 # What the objective may be, by the label's task: of train and of valid, unless its name says which.
 REPORTS = {
     "binary": ("logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"),
@@ -59,6 +62,7 @@ REPORTS = {
 # What `params` may hold. XGBoost itself only warns of a name it does not know.
 PARAMETERS = (
     "num_boost_round",
+    "report",
     "booster",
     "device",
     "verbosity",
@@ -146,7 +150,7 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one booster, reporting every round and keeping the best.
 
     Args:
-        config: XGBoost's parameters, and `num_boost_round`.
+        config: XGBoost's parameters, `num_boost_round` and `report`.
 
     Raises:
         ValueError: no label, a column that is not numeric, or an objective that XGBoost does not measure.
@@ -161,7 +165,8 @@ def train_func(config: dict[str, Any]) -> None:
     valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
-    params = parameters(config, cur)
+    requested = RequestedMetrics.of(config, cur)
+    params = parameters(config, cur) | {"eval_metric": list(requested.metrics)}
     best = Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
@@ -173,23 +178,24 @@ def train_func(config: dict[str, Any]) -> None:
         booster, done = _booster(params, [train, valid], columns), 0
 
     saves = ray.train.get_context().get_world_rank() == 0
-    evals = [(train, "train"), (valid, "valid")]
+    splits = {"train": train, "valid": valid}
+    evals = [(splits[part], part) for part in requested.splits]
+    last = min(rounds, cur.max_t or rounds)
     stretch = _stretch(params, train.num_row() * train.num_col())
     # Not `xgb.train`: it counts rounds from 0 again when it goes on from a model, and the seed of a round is its number.
     for step in range(done + 1, rounds + 1):
         if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
-        metrics = _metrics(booster.eval_set(evals, step - 1))
+        found = parsed(booster.eval_set(evals, step - 1))
         if step == done + 1:
-            if cur.metric is not None:
-                require_metric(cur.metric, metrics)
-            for name in cur.asked[1:]:
-                require_metric(name, metrics, "a metric of objective and constraints")
-        # where costs alone are asked for, the best is that by the trainer's own first metric, which falls
-        best.see(booster, step, metrics[cur.metric or next(name for name in metrics if name.startswith("valid-"))])
-        resumable = not stretch or step % stretch == 0 or step in (rounds, cur.max_t) or step in cur.milestones
-        if saves and resumable and cur.checkpoint_due(step, last=step == rounds):
+            requested.require(found)
+        metrics = requested.reported(found)
+        best.see(booster, step, metrics[requested.lead])
+        resumable = not stretch or step % stretch == 0 or step == last or step in cur.milestones
+        if step == last:  # before its report, which ends the trial where the scheduler's `max_t` is reached
+            cur.report_final(requested.final(best.model(booster, step), splits, metrics))
+        if saves and resumable and cur.checkpoint_due(step, last=step == last):
             with tempfile.TemporaryDirectory() as folder:
                 best.save(booster, step, Path(folder))
                 ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
@@ -236,11 +242,7 @@ class Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """What XGBoost is given: the trial's defaults, overridden by `config`.
-
-    Raises:
-        ValueError: the objective's metric is not one of XGBoost's.
-    """
+    """Return XGBoost's parameters but for its metrics: the trial's defaults, overridden by `config`."""
     task = str(cur.task)
     # With a seed a round, a resumed trial draws the same rows and columns as one that was never interrupted.
     defaults: dict[str, Any] = {"objective": OBJECTIVES[task], "nthread": cur.threads, "seed": cur.seed, "seed_per_iteration": True}
@@ -248,24 +250,13 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = {k: v for k, v in config.items() if k != "num_boost_round"}
+    given = {k: v for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
     if given.get("objective") == "multi:softmax":
         given["objective"] = "multi:softprob"  # the same training; it answers with probabilities, as the others do
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
-
-    metrics = params.get("eval_metric", METRICS[task])
-    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    for metric in dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked]):
-        _, prefix, wanted = metric.rpartition("valid-" if metric.startswith("valid-") else "train-")
-        if prefix and wanted == "accuracy" and task != "regression":
-            wanted = "error" if task == "binary" else "merror"
-        if prefix and wanted not in metrics:
-            if not _knows(wanted):
-                require_metric(metric, [f"{part}-{name}" for name in metrics for part in ("valid", "train")])
-            metrics.append(wanted)
     if isinstance(signs := params.get("monotone_constraints"), list):  # YAML has no tuples, which is what XGBoost reads
         params["monotone_constraints"] = tuple(signs)
-    return params | {"eval_metric": metrics}
+    return params
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
@@ -317,20 +308,3 @@ def _shard(name: str) -> pd.DataFrame:
     import ray.train
 
     return ray.train.get_dataset_shard(name).materialize().to_pandas()
-
-
-def _metrics(line: str) -> dict[str, float]:
-    """`[0]\ttrain-auc:0.5\tvalid-auc:0.4` as numbers, with the accuracy that an error means."""
-    metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
-    for error in metrics.keys() & {"valid-error", "valid-merror"}:
-        metrics["valid-accuracy"] = 1.0 - metrics[error]
-    return metrics
-
-
-def _knows(metric: str) -> bool:
-    """Whether XGBoost has a metric of this name."""
-    try:
-        xgb.Booster({"eval_metric": metric, "num_feature": 1, "verbosity": 0}).save_config()
-    except xgb.core.XGBoostError as e:
-        return "Unknown metric" not in str(e)
-    return True

@@ -26,7 +26,7 @@ class Book:
         checkpoint: the newest that every rank has done its part of; a retry goes on from it.
         best: the one that holds the best model.
         rung: the step at which rank 0 waits for a verdict that the driver has not given.
-        state, error, refused: how it ended; None while it runs.
+        state, error, refused, final: how it ended; None or {} while it runs.
     """
 
     workers: int
@@ -39,6 +39,7 @@ class Book:
     state: State | None = None
     error: str | None = None
     refused: tuple[str, str] | None = None
+    final: dict[str, float] = field(default_factory=dict)
     _stored: dict[str, None] = field(default_factory=dict)  # paths of checkpoints on disk, in order
     _named: set[str] = field(default_factory=set)  # those that the record may name
     _told: set[str] = field(default_factory=set)  # those that it names once it has what was heard last
@@ -133,10 +134,12 @@ class Book:
         self.rung = self._heard_rung = None
         return True
 
-    def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
+    def finish(
+        self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
+    ) -> None:
         """The trial is over; the first end that is booked counts."""
         if self.state is None:
-            self.state, self.error, self.refused = state, error, refused
+            self.state, self.error, self.refused, self.final = state, error, refused, final or {}
 
     # ---- the runner's side
 
@@ -160,6 +163,7 @@ class Book:
             state=self.state,
             error=self.error,
             refused=self.refused,
+            final=self.final,
             attempts=self.attempt,
             seconds=seconds,
         )

@@ -132,7 +132,7 @@ class Ended:
     """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
 
     `broken` says why the rank can run no other trial after it; `reports` counts those of the attempt;
-    `refused` a key of the space file and what is wrong with it, if that is why it failed.
+    `refused` a key of the space file and what is wrong with it, if that is why it failed; `final` what `Current.report_final` was given.
     """
 
     rank: int
@@ -141,6 +141,7 @@ class Ended:
     broken: str | None = None
     reports: int = 0
     refused: tuple[str, str] | None = None
+    final: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ class Progress:
         state: set when the trial has ended; RUNNING if it was interrupted.
         error: the traceback of a FAIL.
         refused: a key of the space file and what is wrong with it, if that is why it failed.
+        final: metrics of the finished model, if it has ended.
         attempts: gangs it has been started on.
         seconds: spent on gangs so far.
     """
@@ -166,6 +168,7 @@ class Progress:
     state: State | None = None
     error: str | None = None
     refused: tuple[str, str] | None = None
+    final: dict[str, float] = field(default_factory=dict)
     attempts: int = 1
     seconds: float = 0.0
 

@@ -312,7 +312,7 @@ class _Pool:
                 if ended is not None and again and ended.state is State.PRUNED:
                     continue
                 if ended is not None:
-                    run.finish(ended.state, ended.error, ended.refused)
+                    run.finish(ended.state, ended.error, ended.refused, ended.final)
                     break
                 run.lost += 1
                 if run.lost > self.max_failures:

@@ -329,7 +329,7 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     finally:
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.
-    return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE)
+    return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE, final=current.final)
 
 
 def takes_config(loop: Any) -> bool:

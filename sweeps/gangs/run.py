@@ -72,6 +72,8 @@ class Run:
             if not verdict.done():
                 verdict.set_result(False)
 
-    def finish(self, state: State, error: str | None = None, refused: tuple[str, str] | None = None) -> None:
-        self.book.finish(state, error, refused)
+    def finish(
+        self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
+    ) -> None:
+        self.book.finish(state, error, refused, final)
         self.changed.set()

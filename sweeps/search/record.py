@@ -113,6 +113,7 @@ class Recorded:
         r = self.result
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
+        shown |= {"final": r.final} if r.final else {}
         shown |= {} if self.origin is None else {"repeats": f"{self.origin:04d}"}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
@@ -305,6 +306,7 @@ def result_of(t: FrozenTrial, judge: Judge) -> Result:
         values=judged.values,
         metrics=judged.metrics,
         feasible=judged.feasible,
+        final=last.get("final", {}),
     )
 
 

@@ -261,7 +261,9 @@ class Ledger:
         self._tell(number, (), **{record.TAKEN: dataclasses.asdict(taken) | more})
         return taken
 
-    def finish(self, number: int, state: State, error: str | None = None, reason: str | None = None) -> Result:
+    def finish(
+        self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
+    ) -> Result:
         """Put a trial's end on record. RUNNING writes what is known and leaves it resumable."""
         row, asked = self._rows[number], self._open[number]
         seconds, curve = round(row.seconds, 4), tuple(row.curve.items())
@@ -270,7 +272,8 @@ class Ledger:
         if state is State.COMPLETE and judged.missing is not None:
             state, error = State.FAIL, error or self._no_value(row, judged.missing)
             judged = self.judge.judge(state, row.steps, curve, row.others, cost)
-        self._tell(number, (), **{name: why for name, why in (("error", error), ("reason", reason)) if why})
+        final = dict(final or {}) if state is State.COMPLETE else {}
+        self._tell(number, (), **{name: said for name, said in (("error", error), ("reason", reason), ("final", final)) if said})
         for name, broken in self.judge.violations(judged).items() if state in (State.COMPLETE, State.PRUNED) else ():
             asked.set_constraint(name, broken)
         last = max(row.curve, default=None)
@@ -285,7 +288,7 @@ class Ledger:
                 warnings.simplefilter("ignore")
                 self.study.tell(asked, state=TrialState.FAIL)
         told = (judged.step, row.steps, row.best, error, seconds, judged.values, judged.metrics, judged.feasible)
-        result = Result(state, judged.values[0], *told)
+        result = Result(state, judged.values[0], *told, final=final)
         if state is not State.RUNNING:
             row.over = True
             self._ended(number, row.trial.origin, result)

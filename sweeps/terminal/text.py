@@ -225,6 +225,7 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
         facts += [("repeats", f"{study.repeats.count}, judged by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
         front = [t.id for t in study.front]
         facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
+    facts += [("search", sweep.algorithm)] if sweep.algorithm else []
     best = result.get("best")
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
@@ -309,6 +310,7 @@ def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
         values = [v for _, v in t.curve]
         first, last = t.curve[0], t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  {curve(values)}  step {last[0]}: {last[1]:.6g}")
+    lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
         lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {short(Path(r.checkpoint.path))}")], indent="")]
     if r.error:

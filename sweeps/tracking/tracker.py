@@ -271,6 +271,7 @@ class Tracker:
                     whole |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
                     if len(self._objectives) > 1:
                         whole |= {f"objective.{legal(o)}": v for o, v in zip(self._objectives, result.values, strict=False)}
+                    whole |= {f"final/{legal(name)}": value for name, value in result.final.items()}
                     metrics[run] += [Metric(k, v, at, 0) for k, v in whole.items() if v is not None]
                 ends.append((run, STATUS[result.state], at))
             elif kind == "tag":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 
@@ -10,6 +11,7 @@ import pytest
 
 from sweeps.errors import SweepLocked
 from sweeps.lock import FolderLock
+from sweeps.search import record
 from sweeps.search.journal import cut_torn_tail
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
@@ -66,6 +68,20 @@ def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_pa
     other = Ledger(tmp_path / "c", make_space(BODY, seed=4))
     fill(other, 3)
     assert [t.params for t in other.study.trials] != [p for p, _ in asked[0][:3]]
+
+
+@pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
+def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
+    ledger = Ledger(tmp_path, make_space(BODY))
+    trial = ledger.next()
+    ledger.record(trial.number, (Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
+    final = {"valid-auc": 0.75, "train-auc": math.nan}
+    result = ledger.finish(trial.number, state, final=final)
+    kept = record.read(tmp_path).trials[0]
+    expected = final if state is State.COMPLETE else {}
+    assert list(result.final) == list(kept.result.final) == list(expected)
+    assert kept.result.final.get("valid-auc") == expected.get("valid-auc")
+    assert kept.to_json().get("final", {}) == ({"valid-auc": 0.75, "train-auc": None} if expected else {})
 
 
 def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):

@@ -41,7 +41,8 @@ def play(tracker: Tracker) -> None:
         tracker.begin(trial(number), 1_700_000_000.0)
         tracker.reports(number, reports(3))
         error = "Traceback: no" if state is State.FAIL else None
-        tracker.end(number, Result(state, 0.25, 3, 3, None, error, 1.5), 1_700_000_100.0)
+        final = {"valid-auc@5": 0.75} if state is State.COMPLETE else {}
+        tracker.end(number, Result(state, 0.25, 3, 3, None, error, 1.5, final=final), 1_700_000_100.0)
     tracker.metrics({"best": 0.25}, 1_700_000_200.0)
     tracker.finish("FINISHED", 1_700_000_200.0)
 
@@ -67,6 +68,12 @@ def check(client, tracker: Tracker) -> None:
     assert run.data.params["scaling.num_workers"] == "2" and run.data.params["preprocessor"] == "Std"
     history = client.get_metric_history(run.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert {t: r.data.metrics.get("final/valid-auc_5") for t, r in by_trial.items()} == {
+        "0000": 0.75,
+        "0001": None,
+        "0002": None,
+        "0003": None,
+    }
     assert (run.data.metrics["objective"], run.data.metrics["steps"], run.data.metrics["seconds"]) == (0.25, 3.0, 1.5)
 
 

@@ -41,10 +41,12 @@ class Run:
     Attributes:
         metrics: of every report, in order.
         checkpoints: report number (1 for the first) -> a copy of the folder that came with it.
+        final: metrics of the finished model.
     """
 
     metrics: list[dict[str, float]] = field(default_factory=list)
     checkpoints: dict[int, Path] = field(default_factory=dict)
+    final: dict[str, float] = field(default_factory=dict)
 
 
 class FakeTrain(LocalTrainFnUtils):
@@ -93,6 +95,7 @@ def run(
     finally:
         set_train_fn_utils(None)
         set_current(None)
+    utils.run.final = cur.final
     return utils.run
 
 

@@ -34,13 +34,65 @@ def test_reports_every_step_and_learns(name, task, tmp_path):
     assert len(metrics) == 12
     metric = current().metric
     assert metrics[-1][metric] < 0.8 * metrics[0][metric]
-    expected = {
-        "binary": {"valid-logloss", "valid-error", "valid-accuracy", "valid-auc"},
-        "multiclass": {"valid-mlogloss", "valid-merror", "valid-accuracy"},
-        "regression": {"valid-rmse", "valid-mae"},
-    }[task]
-    assert expected <= set(metrics[0])
     assert all(isinstance(v, float) for v in metrics[0].values())
+
+
+OF_VALID = {
+    "binary": {"valid-logloss", "valid-error", "valid-accuracy", "valid-auc"},
+    "multiclass": {"valid-mlogloss", "valid-merror", "valid-accuracy"},
+    "regression": {"valid-rmse", "valid-mae"},
+}
+
+
+@every
+@each_task
+def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, task, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make(task)
+    metric = current().metric
+    run = fake_train.run(module.train_func, params, current(), shards, tmp_path)
+    assert {frozenset(m) for m in run.metrics} == {frozenset({metric})}
+    more = sorted(OF_VALID[task] - {metric})[0]
+    asked = fake_train.run(module.train_func, params, current(asked=(metric, more)), shards, tmp_path)
+    assert {frozenset(m) for m in asked.metrics} == {frozenset({metric, more})}
+    everything = fake_train.run(module.train_func, params | {"report": "all"}, current(), shards, tmp_path)
+    assert all(set(m) > OF_VALID[task] for m in everything.metrics) and everything.final == {}
+    for few in (run, asked):
+        assert few.metrics == [{k: v for k, v in m.items() if k in few.metrics[0]} for m in everything.metrics]
+
+
+@every
+@each_task
+@pytest.mark.parametrize("best_is_last", [False, True])
+def test_the_other_metrics_are_those_of_the_model_of_the_best_step(name, task, best_is_last, tmp_path):
+    module, params = TRAINERS[name]
+    steps = "num_boost_round" if name == "xgboost" else "epochs"
+    current, shards = fake_train.make(task)
+    cur = current()
+    run = fake_train.run(module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path)
+    model = module.load(str(run.checkpoints[len(run.metrics)]))
+    found = {}
+    for split in ("train", "valid"):
+        frame = shards[split].frame
+        found |= measure(task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y")))
+    wanted = {k: v for k, v in found.items() if k != cur.metric and (k != "train-accuracy" or name != "xgboost")}
+    assert run.final == pytest.approx(wanted, rel=1e-4)
+
+
+@every
+def test_a_trial_that_is_stopped_has_no_other_metrics(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    assert fake_train.run(module.train_func, params, current(), shards, tmp_path, stop_at=11).final == {}
+    assert fake_train.run(module.train_func, params, current(max_t=5), shards, tmp_path, stop_at=5).final, "it came to its end"
+
+
+@every
+def test_what_is_reported_is_one_of_two(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = fake_train.make("binary")
+    with pytest.raises(ValueError, match=r"params\.report is 'some'.*asked, all"):
+        fake_train.run(module.train_func, params | {"report": "some"}, current(), shards, tmp_path)
 
 
 @every
@@ -63,7 +115,7 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
     # and what it predicts for `valid` scores what was reported
     valid = shards["valid"].frame
     full = module.load(str(folder)).predict(valid.drop(columns="y"))
-    assert measure(task, valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
+    assert measure(task, "valid", valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
 
 
 @every

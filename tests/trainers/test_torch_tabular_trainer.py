@@ -88,20 +88,20 @@ def test_auc_is_scikit_learns(rows):
 def test_metrics_are_scikit_learns():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 2, 50), rng.random(50)
-    binary = measure("binary", y, p)
+    binary = measure("binary", "valid", y, p)
     assert binary["valid-logloss"] == pytest.approx(sk.log_loss(y, p))
     assert binary["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p > 0.5)) == 1 - binary["valid-error"]
     y, p = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
-    multi = measure("multiclass", y, p)
+    multi = measure("multiclass", "valid", y, p)
     assert multi["valid-mlogloss"] == pytest.approx(sk.log_loss(y, p))
     assert multi["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p.argmax(axis=1)))
     y, p = rng.normal(size=50), rng.normal(size=50)
-    assert measure("regression", y, p) == {
+    assert measure("regression", "valid", y, p) == {
         "valid-rmse": pytest.approx(sk.root_mean_squared_error(y, p)),
         "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
     }
     assert np.isnan(auc(np.ones(3, bool), np.ones(3)))
-    assert np.isfinite(measure("binary", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])
+    assert np.isfinite(measure("binary", "valid", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])
 
 
 def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):

@@ -41,7 +41,7 @@ def _rank(rank, port, tracker, folder, answers):
                 keep.mkdir()
                 once, again = (fake_train.run(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
                 checkpoint = str(once.checkpoints[12]) if rank == 0 else None
-                out[module.__name__, task] = once.metrics, again.metrics, checkpoint
+                out[module.__name__, task] = once.metrics, again.metrics, checkpoint, once.final
     torch.distributed.destroy_process_group()
     answers.put((rank, out))
 
@@ -73,7 +73,7 @@ def ranks(tmp_path_factory):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ["sweeps.trainers.xgboost", "sweeps.trainers.torch_tabular"])
 def test_ranks_agree_and_repeat(ranks, name, task):
-    (once, again, checkpoint), (once_1, again_1, none) = ranks[0][name, task], ranks[1][name, task]
+    (once, again, checkpoint, final), (once_1, again_1, none, _) = ranks[0][name, task], ranks[1][name, task]
     assert len(once) == 12 and checkpoint and none is None
     assert once == again == once_1 == again_1
     current, shards = fake_train.make(task)
@@ -81,7 +81,10 @@ def test_ranks_agree_and_repeat(ranks, name, task):
     model = module.load(checkpoint)
     np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
     valid = shards["valid"].frame
-    measured = measure(task, valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
+    measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
     assert measured[metric] == pytest.approx(min(m[metric] for m in once), rel=1e-5)
     assert min(m[metric] for m in once) < once[0][metric]
+    train = shards["train"].frame
+    every = measured | measure(task, "train", train["y"].to_numpy(), model.predict(train.drop(columns="y")))
+    assert final == pytest.approx({k: every[k] for k in final}, rel=2e-3) and {f"train-{metric.partition('-')[2]}"} <= final.keys()

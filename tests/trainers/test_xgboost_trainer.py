@@ -10,6 +10,7 @@ import xgboost as xgb
 
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import matrix
+from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers.xgboost import load, parameters, train_func
 
 PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
@@ -17,7 +18,7 @@ PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
 
 def test_is_what_xgboost_train_gives(tmp_path):
     current, shards = fake_train.make("binary")
-    run = fake_train.run(train_func, PARAMS, current(), shards, tmp_path)
+    run = fake_train.run(train_func, PARAMS | {"report": "all"}, current(), shards, tmp_path)
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
     log: dict = {}
     params = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"], "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7}
@@ -99,11 +100,35 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
     np.testing.assert_array_equal(predicted, np.load(run.checkpoints[best] / "check.npy"))
 
 
-def test_the_objectives_metric_is_added():
+@pytest.mark.parametrize(
+    ("params", "asked", "metrics", "splits", "others"),
+    [
+        ({}, ("valid-logloss",), ("logloss",), ("valid",), ("logloss", "error", "auc")),
+        ({}, ("valid-aucpr",), ("aucpr",), ("valid",), ("logloss", "error", "auc", "aucpr")),
+        ({}, ("train-auc",), ("auc",), ("train",), ("logloss", "error", "auc")),
+        ({}, ("valid-auc", "train-auc"), ("auc",), ("train", "valid"), ("logloss", "error", "auc")),
+        ({"eval_metric": "aucpr"}, ("valid-accuracy",), ("aucpr", "error"), ("valid",), ("aucpr", "error")),
+        ({"report": "all"}, ("valid-aucpr",), ("logloss", "error", "auc", "aucpr"), ("train", "valid"), ()),
+    ],
+)
+def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, others):
     current, _ = fake_train.make("binary")
-    assert parameters({}, current(metric="valid-aucpr"))["eval_metric"] == ["logloss", "error", "auc", "aucpr"]
-    assert parameters({"eval_metric": "aucpr"}, current(metric="valid-accuracy"))["eval_metric"] == ["aucpr", "error"]
-    assert parameters({}, current())["eval_metric"] == ["logloss", "error", "auc"]
+    requested = RequestedMetrics.of(params, current(metric=asked[0], asked=asked))
+    assert (requested.metrics, requested.splits, requested.others) == (metrics, splits, others)
+    assert requested.lead == asked[0]
+
+
+def test_a_metric_of_the_users_is_reported_of_valid(tmp_path):
+    current, shards = fake_train.make("binary")
+    run = fake_train.run(train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path)
+    assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-logloss", "valid-aucpr", "valid-error@0.3"})}
+    assert set(run.final) == {"train-logloss", "train-aucpr", "train-error@0.3"}
+
+
+def test_where_only_costs_are_asked_for_a_round_measures_one_metric(tmp_path):
+    current, shards = fake_train.make("multiclass")
+    run = fake_train.run(train_func, PARAMS, current(metric=None), shards, tmp_path)
+    assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-mlogloss"})}
 
 
 def test_params_win_over_what_the_trial_implies():

@@ -1,0 +1,126 @@
+"""Which of XGBoost's metrics a trial reports every round, and which the finished model has beside them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import xgboost as xgb
+
+from sweeps import trial
+from sweeps.trainers import reports_all, require_metric
+
+SPLITS = ("train", "valid")
+METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
+
+
+@dataclass(frozen=True)
+class RequestedMetrics:
+    """The metrics that a space file asks for.
+
+    Attributes:
+        names: those that objectives and constraints name, such as `valid-logloss`.
+        metrics: XGBoost's own names of the metrics that a round measures.
+        splits: what a round measures them on: "train", "valid" or both.
+        others: XGBoost's own names of the metrics that the finished model is measured by.
+        own: `eval_metric` names metrics, which are reported as well, of valid.
+        all: every metric is reported, on both splits.
+    """
+
+    names: tuple[str, ...]
+    metrics: tuple[str, ...]
+    splits: tuple[str, ...]
+    others: tuple[str, ...]
+    own: bool
+    all: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], cur: trial.Current) -> RequestedMetrics:
+        """Return what `params`, objectives and constraints of a trial ask for.
+
+        Raises:
+            ValueError: XGBoost has no such metric, or `params.report` is not one of its values.
+        """
+        task, own = str(cur.task), config.get("eval_metric", [])
+        own = [own] if isinstance(own, str) else list(own)
+        usual = own or METRICS[task]
+        # Where costs alone are asked for, the best round is that by the trainer's own first metric, which falls.
+        names = tuple(dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked])) or (f"valid-{usual[0]}",)
+        measured = []
+        for name in names:
+            metric = _measured(name, task)
+            if metric is None or (metric not in usual and not _knows(metric)):
+                require_metric(name, [f"{split}-{each}" for each in usual for split in reversed(SPLITS)], _place(name, cur))
+            measured.append(str(metric))
+        every = reports_all(config)
+        splits = [split for split in SPLITS if every or (split == "valid" and own) or any(name.startswith(split) for name in names)]
+        return cls(
+            names=names,
+            metrics=tuple(dict.fromkeys([*(usual if every else own), *measured])),
+            splits=tuple(splits),
+            others=() if every else tuple(dict.fromkeys([*usual, *measured])),
+            own=bool(own),
+            all=every,
+        )
+
+    @property
+    def lead(self) -> str:
+        """The metric by which the best round is chosen."""
+        return self.names[0]
+
+    def reported(self, found: Mapping[str, float]) -> dict[str, float]:
+        """Return what of a round's values is reported."""
+        return {k: v for k, v in found.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
+
+    def require(self, found: Iterable[str]) -> None:
+        """Refuse a metric that XGBoost reports under another name.
+
+        Raises:
+            ValueError: with the nearest name that XGBoost does report.
+        """
+        for name in self.names:
+            require_metric(name, found)
+
+    def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
+        """Measure a finished model by the metrics that its trial did not report.
+
+        Args:
+            splits: the matrices of "train" and "valid".
+            reported: names of the metrics that the trial did report.
+        """
+        for metric in self.others:
+            model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
+        found = parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()])) if self.others else {}
+        return {name: value for name, value in found.items() if name not in set(reported)}
+
+
+def parsed(line: str) -> dict[str, float]:
+    """Return `[0]\ttrain-auc:0.5\tvalid-auc:0.4` as numbers, with the accuracy that an error means."""
+    metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
+    for error in metrics.keys() & {"valid-error", "valid-merror"}:
+        metrics["valid-accuracy"] = 1.0 - metrics[error]
+    return metrics
+
+
+def _measured(name: str, task: str) -> str | None:
+    """Return XGBoost's own name of a metric such as `valid-accuracy`; None for a name that begins with no split."""
+    split, _, metric = name.partition("-")
+    if split not in SPLITS or not metric:
+        return None
+    return ("error" if task == "binary" else "merror") if metric == "accuracy" and split == "valid" and task != "regression" else metric
+
+
+def _place(name: str, cur: trial.Current) -> str:
+    return "objective.metric" if name == cur.metric else "a metric of objective and constraints"
+
+
+@functools.lru_cache(maxsize=64)
+def _knows(metric: str) -> bool:
+    """Return whether XGBoost has a metric of this name."""
+    try:
+        xgb.Booster({"eval_metric": metric, "num_feature": 1, "verbosity": 0}).save_config()
+    except xgb.core.XGBoostError as e:
+        return "Unknown metric" not in str(e)
+    return True
