@@ -9,7 +9,7 @@ import logging
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from sweeps.search import record
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +112,9 @@ def export_trial(
     except BundleError as e:
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
-    except Exception as e:  # the user's `load` or `predict`
+    except Exception as e:
         log.exception("export of trial %s", trial.id)
-        said = f"trial {trial.id} cannot be exported: `{space.trainer.load}` or its model raised {type(e).__name__}: {e}"
-        return replace(done, error=BundleError(said))
+        return replace(done, error=BundleError(f"trial {trial.id} cannot be exported: {type(e).__name__}: {e}"))
 
 
 def _bundle(
@@ -132,9 +134,9 @@ def _bundle(
     facts, fitted = shelf.facts(trial.data), shelf.chain(trial.preprocessor, trial.data)
     notes, best = done.notes, dict(done.best)
     if (test := shelf.test(trial.data)) is not None:
-        model = refs.resolve(load)(str(source))
+        rows = fitted.transform(test[0])
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-        best["test"] = metrics.score(metric, facts.task, test[1], model.predict(fitted.transform(test[0])))
+        best["test"] = metrics.score(metric, facts.task, test[1], _predicted(trial, load, source, rows))
         if best["test"] is None:
             notes = (*notes, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it")
     stored = source / CHECK_PREDICTIONS
@@ -168,6 +170,19 @@ def _bundle(
         made=plain(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)
+
+
+def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
+    """What the model of a checkpoint predicts.
+
+    Raises:
+        BundleError: the user's `load`, or the `predict` of what it returns, raised.
+    """
+    try:
+        return refs.resolve(load)(str(source)).predict(rows)
+    except Exception as e:
+        said = f"trial {trial.id} cannot be exported: `{load}` or its model raised {type(e).__name__}: {e}"
+        raise BundleError(said) from e
 
 
 def described(ledger: Ledger, number: int, step: int | None = None) -> dict[str, Any]:

@@ -289,3 +289,21 @@ def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(tmp_pat
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err
     assert (json.loads(out)["fits"], json.loads(out)["trials"]["completed"]) == (1, 2)
+
+
+def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean_ray, tmp_path):
+    import ray.data
+
+    from tests.user_loops import images
+
+    file = space_of(tmp_path, "looks", extra=', load: "tests.user_loops:load_looks"', limits="max_trials: 1")
+    data = 'data={train: "tests.user_loops:images", label: bright, valid: 0.2}'
+    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(data, "space={params: {lr: {uniform: [0.1, 0.2]}}}"))
+    assert result.bundle is not None, result.notes
+    bundle, rows = sweeps.load_bundle(result.bundle), images("frame")
+    assert bundle.manifest.checked and [c.type for c in bundle.manifest.columns] == ["tensor", "integer"]
+    ray.data.from_pandas(rows).write_parquet(str(tmp_path / "rows"))
+    (parquet,) = (tmp_path / "rows").glob("*.parquet")
+    process = command("predict", result.bundle, parquet, "-o", tmp_path / "out.parquet")
+    assert process.wait(60) == 0, process.stderr.read()
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), bundle.predict(rows))

@@ -168,3 +168,61 @@ def forgets(config):
     """Saves checkpoints, and begins anew all the same."""
     for step in range(1, 7):
         _report(step, config["x"] + 1 / step)
+
+
+def images(kind="dataset", rows=60):
+    """Labelled images of 4 × 5 pixels, bright where the label is 1: as Ray Data's tensors, or a frame with an array in each cell."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    label = np.arange(rows) % 2
+    pixels = (rng.random((rows, 4, 5)) + label[:, None, None]).astype("float32")
+    if kind == "frame":
+        import pandas as pd
+
+        return pd.DataFrame({"image": list(pixels), "width": np.full(rows, 5), "bright": label})
+    import ray.data
+
+    return ray.data.from_items([{"image": p, "width": 5, "bright": int(b)} for p, b in zip(pixels, label, strict=True)])
+
+
+def looks(config):
+    """Trains a layer of torch on images, and keeps what it answers for the check rows."""
+    import numpy as np
+    import ray.train
+    import torch
+
+    from sweeps.trial import CHECK_PREDICTIONS, current
+
+    model = torch.nn.Linear(20, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
+    shard = ray.train.get_dataset_shard("train")
+    for _ in range(3):
+        for batch in shard.iter_torch_batches(batch_size=16):
+            assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == torch.float32
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(model(batch["image"].flatten(1))[:, 0], batch["bright"].float())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save(model.state_dict(), Path(folder, "model.pt"))
+            np.save(Path(folder, CHECK_PREDICTIONS), load_looks(folder).predict(current().check))
+            ray.train.report({"loss": float(loss)}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def load_looks(folder):
+    """The model of `looks`; each cell that it is given must be an array."""
+    import numpy as np
+    import torch
+
+    model = torch.nn.Linear(20, 1)
+    model.load_state_dict(torch.load(Path(folder, "model.pt")))
+
+    class Looks:
+        def predict(self, frame):
+            assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for cell in frame["image"])
+            with torch.no_grad():
+                pixels = torch.from_numpy(np.stack(frame["image"])).flatten(1)
+                return torch.cat([torch.sigmoid(model(row[None]))[:, 0] for row in pixels]).numpy()
+
+    return Looks()

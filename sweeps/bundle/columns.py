@@ -7,7 +7,7 @@ column as integers. The preprocessor was fitted on one dtype, so every column is
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,11 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import Column
+from sweeps.data.columns import as_arrays, is_tensor
 from sweeps.errors import InputError, Problem, nearest
 
+# NumPy's letters for the element types that a tensor can have: booleans, integers and floats
+NUMBERS = "biuf"
 TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -33,6 +36,10 @@ def describe(raw: pd.DataFrame) -> list[Column]:
 
 def _describe(name: str, values: pd.Series) -> Column:
     dtype = values.dtype
+    if is_tensor(values):
+        shape = [int(n) for n in dtype.element_shape if n is not None]
+        of = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
+        return Column(name=name, type="tensor", dtype=of, shape=shape if len(shape) == len(dtype.element_shape) else None)
     if isinstance(dtype, pd.CategoricalDtype):
         return Column(name=name, type="category", dtype="category", categories=[plain(c) for c in dtype.categories])
     if pd.api.types.is_bool_dtype(dtype):
@@ -46,9 +53,29 @@ def _describe(name: str, values: pd.Series) -> Column:
     elif isinstance(dtype, pd.StringDtype):
         kind = "string"
     else:  # of objects, what they are: a column of bool that has a gap is one of them
-        kinds = {type(v) for v in values.dropna()}
+        there = values.dropna()
+        kinds = {type(v) for v in there}
+        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMBERS for v in there):
+            return Column(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in there})))
         kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(frozenset(kinds), "any")
     return Column.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
+
+
+class _Described(str):
+    """What stands for an array or a list in a message, which has no room for its values."""
+
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return cls(f"a mapping of {len(value)} keys")
+        if not isinstance(value, np.ndarray | list | tuple):
+            return value
+        try:
+            return cls(f"an array of shape {np.asarray(value).shape}")
+        except ValueError:
+            return cls("lists of different lengths")
 
 
 @dataclass(frozen=True)
@@ -59,7 +86,7 @@ class Wrong(Problem):
         column: its name.
         rule: what the column's values must be.
         row: of the value, counted from 0.
-        value: as it came.
+        value: as it came; a description of an array or a list.
     """
 
     column: str
@@ -70,6 +97,7 @@ class Wrong(Problem):
     @classmethod
     def at(cls, column: str, rule: str, row: int, value: Any) -> Wrong:
         """With a text that says so, in which rows are counted from 1."""
+        value = _Described.of(value)
         return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
 
     def after(self, rows: int) -> Wrong:
@@ -115,6 +143,8 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 
 def _typed(values: pd.Series, column: Column) -> pd.Series:
+    if column.type == "tensor":
+        return _tensors(as_arrays(values), column)
     if str(values.dtype) == column.dtype and column.type != "category":
         return values
     if column.type in ("integer", "double"):
@@ -131,6 +161,69 @@ def _typed(values: pd.Series, column: Column) -> pd.Series:
     if column.type == "datetime":
         return _dates(values, column)
     return values
+
+
+def _tensors(values: pd.Series, column: Column) -> pd.Series:
+    """Cells as NumPy arrays of the training's type. Only a column whose cells have no common shape may have missing cells."""
+    cells = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        if column.shape is None and (value is None or value is np.nan):
+            continue
+        try:
+            cells[row] = tensor(value, column)
+        except (ValueError, TypeError, KeyError, OverflowError):
+            raise _wrong(column, f"must hold {tensor_rule(column)}", values, row) from None
+    return pd.Series(cells, index=values.index)
+
+
+def tensor_rule(column: Column) -> str:
+    """What each cell of a tensor column must be, in words."""
+    return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
+
+
+def tensor(value: Any, column: Column) -> np.ndarray:
+    """A cell of a tensor column as an array.
+
+    Args:
+        value: an array, nested lists, or what a reader without Ray finds in a Parquet file of Ray Data's: the values in a row, and where
+            shapes differ a mapping of `data` and `shape`.
+        column: of the cell.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: the value is no array of the column's type and shape.
+    """
+    array = _array(value["data"]).reshape([int(n) for n in value["shape"]]) if isinstance(value, Mapping) else _array(value)
+    if array.dtype.kind not in NUMBERS or not array.ndim:
+        raise ValueError("no numbers")
+    if column.shape is not None and array.shape != tuple(column.shape):
+        if array.ndim > 1:
+            raise ValueError("another shape")
+        array = array.reshape(column.shape)
+    wanted = np.dtype(column.dtype)
+    typed = array.astype(wanted, copy=False)
+    if wanted.kind != "f" and not (typed == array).all():
+        raise ValueError("values that the type cannot hold")
+    return typed
+
+
+def _array(value: Any) -> np.ndarray:
+    """Nested lists or arrays as one array."""
+    array = np.asarray(value)
+    return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array
+
+
+def arrow_tensors(values: pd.Series) -> Any:
+    """A column of arrays as an Arrow array of nested lists, which any reader of Parquet understands."""
+    import pyarrow as pa
+
+    cells = [value for value in values if isinstance(value, np.ndarray)]
+    shapes = {(cell.shape, cell.dtype) for cell in cells}
+    if len(cells) < len(values) or len(shapes) != 1 or not cells[0].size:
+        return pa.array([value.tolist() if isinstance(value, np.ndarray) else None for value in values])
+    nested = pa.array(np.concatenate([cell.ravel() for cell in cells]))
+    for size in reversed(cells[0].shape):
+        nested = pa.FixedSizeListArray.from_arrays(nested, size)
+    return nested
 
 
 def _dates(values: pd.Series, column: Column) -> pd.Series:

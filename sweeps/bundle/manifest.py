@@ -33,16 +33,18 @@ class Column(BaseModel):
     """A raw feature column, as it was in training.
 
     Attributes:
-        dtype: pandas' name of it.
-        type: what values it takes; "any" is passed on as it comes.
+        dtype: pandas' name of it; of a tensor NumPy's name of its elements.
+        type: what values it takes; "any" is passed on as it comes. Each cell of a "tensor" is a NumPy array.
         categories: of a categorical column.
+        shape: of each cell of a tensor; None if cells may differ in shape.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
-    type: Literal["integer", "double", "boolean", "string", "datetime", "category", "any"]
+    type: Literal["integer", "double", "boolean", "string", "datetime", "category", "tensor", "any"]
     dtype: str
     categories: list[Scalar] | None = None
+    shape: list[int] | None = None
 
 
 class Manifest(BaseModel):

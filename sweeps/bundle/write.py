@@ -27,6 +27,7 @@ from sweeps.bundle.check import mlflow_pyfunc
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.needs import needs, pickled_modules, pins
 from sweeps.data import stored
+from sweeps.data.columns import as_arrays, is_tensor
 from sweeps.data.fitted import Fitted
 from sweeps.errors import BundleError
 
@@ -37,6 +38,8 @@ RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of 
 # Of sweeps every bundle carries what any bundle may need: of two that one process loads, the first brings it for both
 OURS = (RUNS, "sweeps.data.ray_stages", "sweeps.trial", "sweeps.trainers.torch_tabular", "sweeps.trainers.xgboost")
 EXAMPLE_ROWS = 5
+# MLflow writes its example as JSON: of rows with more values than this, such as large images, it gets one
+EXAMPLE_VALUES = 10_000
 CHECK_SECONDS = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
 
@@ -81,12 +84,13 @@ def export(
         raise BundleError(f"{target}: is there, and is not a bundle that could be replaced")
     if expected is not None and len(expected) != len(raw):
         raise BundleError(f"{target}: {len(expected)} expected predictions for {len(raw)} rows")
-    raw = raw.reset_index(drop=True)
+    described = columns.describe(raw)
+    raw = raw.reset_index(drop=True).assign(**{n: as_arrays(raw[n]).reset_index(drop=True) for n in raw.columns if is_tensor(raw[n])})
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         work = Path(folder)
         left_out = refs.literal(refs.parse(load)[0], "RESUME_FILES", [Path(r) for r in roots]) or ()
-        data, named = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), tuple(left_out), fitted, raw, expected)
+        data, named = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), tuple(left_out), fitted, raw, described, expected)
         shipped, requirements = _stage_code(work / "code", load, roots, code, data)
         facts = Manifest(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -94,7 +98,7 @@ def export(
             label=label,
             task=task,  # type: ignore[arg-type]
             classes=None if classes is None else [columns.plain(c) for c in classes],
-            columns=columns.describe(raw),
+            columns=described,
             checked=expected is not None,
             made=json.loads(json.dumps(made, default=str)),
             python=platform.python_version(),
@@ -102,14 +106,14 @@ def export(
             pickled={},
         )
         bundle = work / "bundle"
-        with _quiet() as pyfunc:
+        with _quiet() as pyfunc, _blaming_mlflow(target):
             pyfunc.save_model(
                 path=str(bundle),
                 loader_module=seal.LOADER,
                 data_path=str(data),
                 code_paths=[str(p) for p in shipped],
                 signature=_signature(facts),
-                input_example=raw.head(EXAMPLE_ROWS),
+                input_example=_example(raw),
                 pip_requirements=requirements,
             )
         (bundle / seal.NO_BYTECODE).touch()
@@ -145,7 +149,13 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
 
 
 def _stage_data(
-    folder: Path, checkpoint: Path, left_out: tuple[str, ...], fitted: Any, raw: pd.DataFrame, expected: np.ndarray | None
+    folder: Path,
+    checkpoint: Path,
+    left_out: tuple[str, ...],
+    fitted: Any,
+    raw: pd.DataFrame,
+    described: Sequence[manifest.Column],
+    expected: np.ndarray | None,
 ) -> tuple[Path, dict[str, str]]:
     """What the loader reads, in one folder; and each pickle of the preprocessor -> the class of what is in it."""
     if not checkpoint.is_dir():
@@ -161,12 +171,40 @@ def _stage_data(
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
     try:
-        raw.to_parquet(folder / manifest.CHECK_ROWS)
+        _write_rows(raw, described, folder / manifest.CHECK_ROWS)
     except (ValueError, TypeError) as e:  # Arrow's errors are among them
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
     if expected is not None:
         np.save(folder / manifest.CHECK_OUTPUT, np.asarray(expected))
     return folder, {f"{manifest.DATA}/{name}": kind for name, kind in pickled.items()}
+
+
+def _example(raw: pd.DataFrame) -> pd.DataFrame:
+    """The rows that MLflow keeps as an example."""
+    values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
+    return raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
+
+
+@contextmanager
+def _blaming_mlflow(target: Path) -> Iterator[None]:
+    """An error of MLflow's as ours, in one line."""
+    try:
+        yield
+    except Exception as e:
+        said = next((line for line in str(e).splitlines() if line.strip()), "")
+        raise BundleError(f"{target}: not written: MLflow cannot save it: {type(e).__name__}: {said}".rstrip(": ")) from e
+
+
+def _write_rows(raw: pd.DataFrame, described: Sequence[manifest.Column], file: Path) -> None:
+    """Store raw rows as Parquet, tensors as nested lists."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tensors = {column.name: columns.arrow_tensors(raw[column.name]) for column in described if column.type == "tensor"}
+    table = pa.Table.from_pandas(raw.assign(**dict.fromkeys(tensors)))
+    for name, values in tensors.items():
+        table = table.set_column(table.column_names.index(name), name, values)
+    pq.write_table(table, file)
 
 
 def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:

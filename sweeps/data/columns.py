@@ -72,7 +72,22 @@ def enter(column: Column, values: pd.Series, whole: bool) -> pd.Series:
         times = pd.to_datetime(values, errors="coerce", utc=True, format=iso)
         _all_or_nothing(column, values, times.isna().to_numpy(), "time")
         return times.dt.as_unit("us") if "UTC" in column.dtype else times.dt.as_unit("us").dt.tz_localize(None)
-    return values
+    return as_arrays(values)
+
+
+def is_tensor(values: pd.Series) -> bool:
+    """Whether a column is of the type that Ray Data gives tensors in pandas. (By its name: a bundle is loaded without Ray.)"""
+    return type(values.dtype).__name__ == "TensorDtype"
+
+
+def as_arrays(values: pd.Series) -> pd.Series:
+    """A column of Ray Data's tensors as a column of NumPy arrays, which needs no Ray; any other column as it is."""
+    if not is_tensor(values):
+        return values
+    cells = np.empty(len(values), dtype=object)
+    for i, cell in enumerate(values):
+        cells[i] = np.asarray(cell)
+    return pd.Series(cells, index=values.index, name=values.name)
 
 
 def _numbers(column: Column, values: pd.Series) -> np.ndarray:

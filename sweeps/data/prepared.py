@@ -25,6 +25,7 @@ from sweeps.data.load import Splits, joined
 from sweeps.data.look import placed
 from sweeps.data.preprocess import Fitted, data_key, fit_transform, runs_tasks
 from sweeps.data.rules import lacking
+from sweeps.data.sources import as_tensors
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
 from sweeps.errors import InputError, Problem, SweepsError
@@ -233,6 +234,9 @@ class _Keeper:
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numbers:
             check_numbers(valid, label)
+        check = valid.head(CHECK_ROWS)  # as a bundle hands rows to the model: arrays where Ray Data has tensors
+        tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
+        prepared, valid = as_tensors(prepared, tensors), as_tensors(valid, tensors)
         train = pa.Table.from_pandas(prepared, preserve_index=False)
         # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
         # `from_pandas` a task would be run for each, to learn its schema.
@@ -242,7 +246,6 @@ class _Keeper:
             parts = [part.to_pandas() for part in equal_parts(train, workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": whole}
         self.shelf.put(key, fitted)
-        check = valid.head(CHECK_ROWS)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
         return {
             "key": key,

@@ -6,10 +6,11 @@ import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sweeps import refs
@@ -18,6 +19,9 @@ from sweeps.data.files import Files, find, first_line, is_reference, refuse
 from sweeps.data.heads import csv_options, heads, named
 from sweeps.data.tables import infer_types, tidy, without_index
 from sweeps.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def read(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
@@ -90,7 +94,7 @@ def _call(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table
             if isinstance(found, pa.Table):
                 return found
             if isinstance(found, pd.DataFrame):
-                return pa.Table.from_pandas(found, preserve_index=False)
+                return pa.Table.from_pandas(as_tensors(found), preserve_index=False)
             if hasattr(found, "to_arrow_refs"):
                 return _collect(lambda: found)
         except InputError:  # a loader may say it in our way
@@ -99,6 +103,27 @@ def _call(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table
             refuse(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
     kind = f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
     refuse(place, f"`{ref}` returned {kind}; it must return a pandas DataFrame, an Arrow table or a Ray Dataset")
+
+
+def as_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
+    """Columns of NumPy arrays as Ray Data's tensors, which Arrow can hold and loops read in batches.
+
+    Args:
+        frame: rows. Their arrays of two and more dimensions become tensors; those of one stay lists, as Arrow has them.
+        names: columns whose arrays become tensors whatever their dimensions.
+    """
+
+    def arrays(name: Any) -> bool:
+        values = frame[name]
+        first = values.iloc[0] if len(values) and values.dtype == object else None
+        return isinstance(first, np.ndarray) and first.dtype != object and (first.ndim > 1 or name in names)
+
+    found = [name for name in frame.columns if arrays(name)]
+    if not found:
+        return frame
+    from ray.data.extensions import TensorArray
+
+    return frame.assign(**{name: TensorArray(list(frame[name])) for name in found})
 
 
 def _read_files(files: Files) -> pa.Table:

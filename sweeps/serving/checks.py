@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 import pydantic_core
 
+from sweeps.bundle.columns import tensor, tensor_rule
 from sweeps.bundle.manifest import Column
 
 MAX_BYTES = 10 * 2**20
@@ -68,6 +70,8 @@ def rule_of(column: Column) -> str:
     """What the values of a column must be, in words."""
     if column.type == "category":
         return RULES["string" if _of_text(column) else "double"]
+    if column.type == "tensor":
+        return f"must be {tensor_rule(column)}, in nested lists"
     return RULES[column.type]
 
 
@@ -157,12 +161,15 @@ def _bounded(count: int, most: int) -> None:
 
 def _checked(column: Column, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
     """The values as they are used; what is wrong with the first bad ones is added to `problems`."""
-    take = _TAKES[("string" if _of_text(column) else "double") if column.type == "category" else column.type]
+    if column.type == "tensor":
+        take: Any = functools.partial(_tensor, column=column)
+    else:
+        take = _TAKES[("string" if _of_text(column) else "double") if column.type == "category" else column.type]
     taken: list[Any] = []
     for row, value in enumerate(values):
         try:
             taken.append(take(value))
-        except (ValueError, OverflowError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
                 problems.append({"field": column.name, "row": row, "rule": rule_of(column), "value": short(value)})
     return taken
@@ -187,6 +194,15 @@ def _kind(kind: type) -> Any:
         raise ValueError
 
     return take
+
+
+def _tensor(value: Any, column: Column) -> Any:
+    """Nested lists as an array; null where cells have no common shape and so may be missing."""
+    if value is None and column.shape is None:
+        return None
+    if type(value) is not list:
+        raise ValueError
+    return tensor(value, column)
 
 
 def _date(value: Any) -> Any:
@@ -240,9 +256,22 @@ def schemas(columns: Sequence[Column], classes: Sequence[Any] | None, max_rows: 
     return request, {"type": "object", "properties": {"predictions": said}, "required": ["predictions"]}
 
 
+def _nested(column: Column) -> dict[str, Any]:
+    """Lists in lists, as deep and as long as a tensor's shape says."""
+    kind = "boolean" if column.dtype == "bool" else "number"
+    if column.shape is None:
+        return {"type": ["array", "null"]}
+    field: dict[str, Any] = {"type": kind}
+    for size in reversed(column.shape):
+        field = {"type": "array", "items": field, "minItems": size, "maxItems": size}
+    return field
+
+
 def _field(column: Column) -> dict[str, Any]:
     if column.type == "category":
         return {"type": ["string" if _of_text(column) else "number", "null"], "examples": list(column.categories or ())[:20]}
+    if column.type == "tensor":
+        return _nested(column)
     types = {"integer": "number", "double": "number", "boolean": "boolean", "string": "string", "datetime": "string"}
     field: dict[str, Any] = {"type": [types[column.type], "null"]} if column.type in types else {}
     if column.type != "datetime":

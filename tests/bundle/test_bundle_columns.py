@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.bundle.columns import Wrong, conform, describe
+from sweeps.bundle.columns import Wrong, arrow_tensors, conform, describe
+from sweeps.bundle.manifest import Column
 from sweeps.errors import InputError
 
 RAW = pd.DataFrame(
@@ -128,3 +129,80 @@ def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():
     assert str(dates.dtype) == "datetime64[us]" and dates[0] == dates[1] and dates.isna().tolist() == [False, False, True, False]
     with pytest.raises(InputError, match="column `at` holds 'soon' in row 2, but must hold dates"):
         conform(pd.DataFrame({"at": ["2020-01-02", "soon"]}), columns)
+
+
+PIXELS = np.arange(6, dtype="float32").reshape(2, 3)
+TENSOR = Column(name="image", type="tensor", dtype="float32", shape=[2, 3])
+
+
+def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
+    cells = {
+        "image": [PIXELS, PIXELS],
+        "list": [np.array([1]), np.array([2, 3])],
+        "gap": [None, PIXELS],
+        "text": [np.array(["a"], dtype=object)] * 2,
+        "mixed": [PIXELS, 1],
+    }
+    told = {c.name: c for c in describe(pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in cells.items()}))}
+    assert {name: c.type for name, c in told.items()} == {
+        "image": "tensor",
+        "list": "tensor",
+        "gap": "tensor",
+        "text": "any",
+        "mixed": "any",
+    }
+    assert (told["image"].dtype, told["image"].shape, told["list"].dtype) == ("float32", None, "int64")
+    assert conform(pd.DataFrame({"gap": [PIXELS, None]}), [told["gap"]])["gap"].tolist()[1] is None
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        PIXELS,
+        PIXELS.astype("float64"),
+        PIXELS.tolist(),
+        PIXELS.ravel(),  # as Ray Data writes tensors to Parquet
+        {"data": PIXELS.ravel(), "shape": np.array([2, 3])},  # likewise where their shapes differ
+        np.array([*PIXELS, None], dtype=object)[:2],  # as pandas reads nested lists
+    ],
+    ids=["array", "wider", "lists", "flat", "ragged", "nested"],
+)
+def test_an_array_in_another_dress(cell):
+    frame = pd.DataFrame({"image": pd.Series([cell, PIXELS], dtype=object, index=[5, 6])})
+    got = conform(frame, [TENSOR])["image"]
+    assert all(type(v) is np.ndarray and v.dtype == "float32" and np.array_equal(v, PIXELS) for v in got)
+    assert list(got.index) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("cell", "dtype"),
+    [
+        (PIXELS[:1], "float32"),
+        (PIXELS.ravel()[:5], "float32"),
+        ("red", "float32"),
+        (1.5, "float32"),
+        (None, "float32"),
+        ([[1, 2, 3], [4]], "float32"),
+        ([["a", "b", "c"]] * 2, "float32"),
+        ([[0, 0, 0], [0, 0, 256]], "uint8"),
+    ],
+)
+def test_what_is_no_array_of_its_column_is_refused_with_its_row(cell, dtype):
+    column = TENSOR.model_copy(update={"dtype": dtype})
+    frame = pd.DataFrame({"image": pd.Series([PIXELS, cell], dtype=object)})
+    with pytest.raises(InputError) as e:
+        conform(frame, [column])
+    (wrong,) = e.value.problems
+    assert isinstance(wrong, Wrong) and (wrong.column, wrong.row) == ("image", 1) and "(2, 3)" in wrong.rule
+    assert len(str(wrong)) < 200 and wrong.after(10).row == 11
+
+
+def test_arrays_come_back_from_nested_lists_in_a_file(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ragged = Column(name="image", type="tensor", dtype="float32")
+    for cells, column in (([PIXELS, PIXELS + 1], TENSOR), ([PIXELS, PIXELS[:1]], ragged), ([PIXELS, None], ragged)):
+        pq.write_table(pa.table({"image": arrow_tensors(pd.Series(cells, dtype=object))}), tmp_path / "rows.parquet")
+        got = conform(pd.read_parquet(tmp_path / "rows.parquet"), [column])["image"]
+        assert all(a is b if b is None else np.array_equal(a, b) for a, b in zip(got, cells, strict=True))

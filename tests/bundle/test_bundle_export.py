@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from sweeps import exporting
-from sweeps.bundle import copy_checkpoint, export, load_bundle
+from sweeps.bundle import copy_checkpoint, export, load_bundle, predict_file, write
 from sweeps.bundle.manifest import is_pickle
 from sweeps.errors import BundleError, InputError
 
@@ -216,3 +216,52 @@ def test_what_is_a_pickle_is_found_by_what_is_in_it(tmp_path):
     (tmp_path / "text" / "model.json").write_text("{}")
     for name in os.listdir(tmp_path / "text"):
         assert not is_pickle(tmp_path / "text" / name), name
+
+
+IMAGES = """
+import numpy as np
+
+def load(folder):
+    return Model()
+
+class Model:
+    def predict(self, frame):
+        assert all(type(cell) is np.ndarray and cell.dtype == "uint8" for cell in frame["image"])
+        return np.array([float(cell.sum()) for cell in frame["image"]])
+"""
+
+
+@pytest.mark.parametrize("shapes", ["equal", "different"])
+def test_rows_with_arrays_are_stored_shown_and_predicted(shapes, tmp_path, monkeypatch):
+    (tmp_path / f"images_{shapes}.py").write_text(IMAGES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kept = made.ingredients(tmp_path, monkeypatch, f"images{shapes}")
+    cells = [np.full((2, 2 + (shapes == "different") * (i % 2)), 40 * i, dtype="uint8") for i in range(6)]
+    raw = pd.DataFrame({"image": pd.Series(cells), "width": range(6)})
+    expected = np.array([float(cell.sum()) for cell in cells])
+    kept |= {"load": f"images_{shapes}:load", "fitted": None, "task": None, "classes": None, "label": None}
+    path = export(tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected})
+    model = mlflow.pyfunc.load_model(str(path))
+    assert load_bundle(path).predict(raw)["prediction"].tolist() == expected.tolist() == model.predict(raw)["prediction"].tolist()
+    assert model.predict(model.input_example)["prediction"].tolist() == expected[:5].tolist()
+    assert predict_file(path, path / "data" / "sweep" / "check.parquet")["prediction"].tolist() == expected.tolist()
+    with pytest.raises(InputError) as e:
+        load_bundle(path).predict(raw.assign(image=3))
+    assert e.value.problems[0].column == "image"
+
+
+def test_of_large_arrays_mlflow_gets_one_row(tmp_path):
+    few, many = (pd.DataFrame({"image": [np.zeros(n)] * 6}) for n in (10, 20_000))
+    assert (len(write._example(few)), len(write._example(many))) == (5, 1)
+
+
+def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypatch):
+    kept = made.ingredients(tmp_path, monkeypatch, "refused")
+
+    def refuse(**given):
+        raise TypeError("Object of type Odd is not JSON serializable")
+
+    monkeypatch.setattr(mlflow.pyfunc, "save_model", refuse)
+    with pytest.raises(BundleError, match=r"MLflow .*TypeError: Object of type Odd") as e:
+        export(tmp_path / "out" / "bundle", **kept)
+    assert kept["load"] not in str(e.value) and os.listdir(tmp_path / "out") == []

@@ -193,3 +193,27 @@ def test_a_split_without_a_class_is_told():
         "the test split has no row of class `b`, `c`, `d` and 1 more of `y`",
     )
     assert lacking("y", None, parts) == lacking(None, None, parts) == ()
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("kind", ["dataset", "frame"])
+def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_path, kind):
+    import ray
+
+    from sweeps.bundle.columns import describe
+    from sweeps.data.prepared import Shelf, _Keeper
+    from sweeps.space import Step
+
+    keeper, third = _Keeper((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
+    asked = spec("tests.user_loops:images", args={"kind": kind}, label="bright", valid=third, test=third, drop=())
+    facts = keeper.load(asked, 0)
+    assert [(c.name, c.type, c.shape) for c in describe(facts.check)] == [("image", "tensor", [4, 5]), ("width", "integer", None)]
+    for chain in ((), (Step("StandardScaler"),)):
+        made = keeper.prepare(chain)
+        for shard in (*made["shards"][2]["train"], *made["shards"][2]["valid"]):
+            (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
+            assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
+        fitted = Shelf(tmp_path).chain(chain)
+        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(Shelf(tmp_path).test()[0]))
+        assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for frame in rows for cell in frame["image"])

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.bundle import columns
+from sweeps.bundle.manifest import Column
 from sweeps.errors import InputError
 from sweeps.serving import checks
 from sweeps.serving.app import make_app
@@ -291,3 +292,21 @@ def test_an_error_that_no_value_is_to_blame_for_is_not_its_own_cause():
     with pytest.raises(InputError, match="the model cannot answer these: ValueError: never") as caught:
         served.bundle(Never()).predict(served.raw(3))
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_nested_lists_are_taken_for_an_array():
+    import jsonschema
+
+    column = Column(name="image", type="tensor", dtype="uint8", shape=[2, 3])
+    good, bad = [[1, 2, 3], [4, 5, 6]], ([[1, 2, 3]], [[1, 2], [3]], [[1, 2, 300]] * 2, "x", None, 3, {"data": [1]}, [[None] * 3] * 2)
+    for body in ([{"image": good}], {"columns": {"image": [good]}}):
+        (cell,) = checks.read(json.dumps(body).encode(), [column]).values["image"]
+        assert cell.dtype == "uint8" and cell.tolist() == good
+    for value in bad:
+        with pytest.raises(checks.Refused) as e:
+            checks.read(json.dumps([{"image": good}, {"image": value}]).encode(), [column])
+        assert e.value.status == 422 and [(p["field"], p["row"]) for p in e.value.problems] == [("image", 1)]
+    request, _ = checks.schemas([column], None)
+    jsonschema.validate([{"image": good}], request)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([{"image": good[:1]}], request)
