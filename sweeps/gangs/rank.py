@@ -32,6 +32,8 @@ from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.gangs.seeds import seeded
 from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 
+# What Ray's tutorials call the dataset that is `valid` here; a dataset of exactly that name comes first.
+ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
 # Between rungs a rank tells the pool its news this often, in seconds.
 NEWS_EVERY = 0.5
 
@@ -145,8 +147,11 @@ class TrialSession:
 
     def shard(self, name: str) -> Any:
         shards, opened = self._store.shards, self._store.opened
+        name = name if name in shards else ALIASES.get(name, name)
+        if not shards:
+            raise KeyError(f"no dataset `{name}`: the space names no data; name it under `data:`, or read it in the loop")
         if name not in shards:
-            raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards) or 'none (the space names no data)'}")
+            raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards)}")
         if name not in opened:
             opened[name] = seam.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
         return opened[name]

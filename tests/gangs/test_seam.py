@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,28 @@ def test_ray_still_has_what_the_seam_replaces():
     assert TrainFnUtils.__abstractmethods__ == ours | collectives, "Ray's TrainFnUtils has other methods now: look at each"
     theirs = set(inspect.signature(TrainFnUtils.report).parameters)
     assert theirs == set(inspect.signature(seam._TrialUtils.report).parameters)
+
+
+def shard_of(names: list[str], name: str) -> Any:
+    """What a loop gets that asks for a dataset by this name, of datasets of these names."""
+    from sweeps.gangs.rank import TrialSession
+
+    session = TrialSession.__new__(TrialSession)
+    session._store = SimpleNamespace(shards=dict.fromkeys(names), opened={n: f"the {n} rows" for n in names})
+    return session.shard(name)
+
+
+@pytest.mark.parametrize("name", ["validation", "val", "eval", "evaluation"])
+def test_what_rays_tutorials_call_valid_is_valid(name):
+    assert shard_of(["train", "valid"], name) == "the valid rows"
+    assert shard_of(["train", "valid", name], name) == f"the {name} rows"
+
+
+def test_a_dataset_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match=r"`test`.* train, valid"):
+        shard_of(["train", "valid"], "test")
+    with pytest.raises(KeyError, match=r"`train`.* names no data"):
+        shard_of([], "train")
 
 
 def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
