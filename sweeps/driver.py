@@ -30,6 +30,7 @@ from sweeps.space import Space, known_fits
 from sweeps.trial import Trial
 
 if TYPE_CHECKING:
+    from sweeps.data.prepared import Facts
     from sweeps.gangs.messages import Job
     from sweeps.lock import FolderLock
 
@@ -216,8 +217,9 @@ class Driver:
         modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
         keeper = prepared.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
         try:
-            self._say("reading the data")
-            facts = prepared.load(keeper, space, self.ledger.data if taken_up else None)
+            if space.data.given:
+                self._say("reading the data")
+            facts = facts_of(keeper, space, self.ledger.data if taken_up else None)
             holds = prepared.process(keeper)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
@@ -350,6 +352,35 @@ def _said(file: Path) -> dict[str, Any] | None:
         return json.loads(file.read_text())
     except (OSError, ValueError):
         return None
+
+
+def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
+    """What is to be known of a sweep's data. Where the loop reads its own, its code stands for the data.
+
+    Args:
+        keeper: see `sweeps.data.prepared`.
+        space: of the sweep.
+        before: the fingerprint that the sweep was begun with; None if it is being begun.
+
+    Raises:
+        InputError: the data cannot be read, or has changed. Code that has changed is noted: what it reads may well be the same.
+        SweepsError: the keeper was lost.
+    """
+    import ray
+
+    from sweeps.bundle.needs import fingerprint
+    from sweeps.data import prepared
+
+    if space.data.given:
+        return prepared.load(keeper, space, before)
+    loop, load = space.trainer.loop, space.trainer.load
+    now = fingerprint([refs.parse(name)[0] for name in (loop, load) if name is not None], roots_of(space))
+    notes: tuple[str, ...] = ()
+    if before is not None and now != before:
+        said = f"the code of `{loop}` has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
+        notes = (f"{said}; trials before and after the change may not be comparable",)
+        log.warning(notes[0])
+    return ray.get(keeper.without_data.remote(now, notes))
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:

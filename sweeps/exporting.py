@@ -86,6 +86,8 @@ def export(
     if refit and latest:
         raise InputError(Problem("--refit", "trains the model of the last step anew; --latest exports one that is there. Give one of them"))
     space, roots = saved_space(folder)
+    if refit and not space.data.given:
+        raise InputError(Problem("--refit", "joins the rows of train and valid, and the space names no data: its loop reads its own"))
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space)

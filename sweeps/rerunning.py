@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import chatter, cluster
-from sweeps.driver import job_of
+from sweeps.driver import facts_of, job_of
 from sweeps.errors import InputError, Problem, SweepsError
 from sweeps.folder import ORIGIN, saved_origin, saved_space
 from sweeps.machine import lives
@@ -196,7 +196,7 @@ def trained(
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
     keeper = prepared.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        facts, holds = prepared.load(keeper, space, fingerprint), prepared.process(keeper)
+        facts, holds = facts_of(keeper, space, fingerprint), prepared.process(keeper)
         pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))

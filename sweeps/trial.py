@@ -156,7 +156,7 @@ class Current:
         max_t: the step at which the scheduler ends the trial; None if nothing does.
         threads: CPUs this worker was given, at least 1.
         check: up to 32 prepared rows of `valid`, without the label. A bundle is written only if it answers for
-            their raw counterparts what `note_checkpoint` was told the model in training answers.
+            their raw counterparts what `note_checkpoint` was told the model in training answers. None if the space names no data.
         asked: every metric that objectives and constraints name, but for costs.
         milestones: steps whose report has to carry a checkpoint; none but under PBT.
         keep_last: the model that counts is the last step's: the trial is trained once more on all rows, and `valid` says nothing.

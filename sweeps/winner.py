@@ -131,9 +131,10 @@ def _bundle(
 ) -> Exported:
     shelf, load = Shelf(refitted.folder if refitted else folder), space.trainer.load
     assert load is not None
-    facts, fitted = shelf.facts(trial.data), shelf.chain(trial.preprocessor, trial.data)
+    facts = shelf.facts(trial.data)
+    fitted = shelf.chain(trial.preprocessor, trial.data) if space.data.given else None
     notes, best = done.notes, dict(done.best)
-    if (test := shelf.test(trial.data)) is not None:
+    if fitted is not None and (test := shelf.test(trial.data)) is not None:
         rows = fitted.transform(test[0])
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
         best["test"] = metrics.score(metric, facts.task, test[1], _predicted(trial, load, source, rows))
@@ -165,7 +166,7 @@ def _bundle(
         label=facts.label,
         task=facts.task,
         classes=facts.classes,
-        raw=facts.check,
+        raw=facts.check if space.data.given else None,
         expected=np.load(stored) if stored.exists() else None,
         made=plain(made),
     )

@@ -307,3 +307,74 @@ def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean
     process = command("predict", result.bundle, parquet, "-o", tmp_path / "out.parquet")
     assert process.wait(60) == 0, process.stderr.read()
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), bundle.predict(rows))
+
+
+READS_ITS_OWN = """
+import json
+from pathlib import Path
+
+import ray.train
+
+from helper import loss_of
+from tests.user_loops import load_named as load  # noqa: F401 - which the bundle needs
+from tests.user_loops import _report, _start
+
+def train(config):
+    known = json.loads(Path(config["file"]).read_text())
+    try:
+        ray.train.get_dataset_shard("train")
+    except KeyError as e:
+        assert "names no data" in str(e)
+    else:
+        raise AssertionError("there is data")
+    for step in range(_start() + 1, 4):
+        _report(step, loss_of(config["x"], known["best"]) + 1 / step)
+"""
+HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
+
+
+def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, tmp_path, monkeypatch):
+    from mlflow.tracking import MlflowClient
+
+    from sweeps.bundle import predict_file
+    from sweeps.exporting import export
+    from sweeps.rerunning import rerun
+
+    for name, text in {"reads_its_own.py": READS_ITS_OWN, "helper.py": HELPER, "known.json": '{"best": 0.25}'}.items():
+        (tmp_path / name).write_text(text)
+    file = tmp_path / "own.yaml"
+    file.write_text(f"""\
+name: own
+trainer: {{loop: "reads_its_own:train", load: "reads_its_own:load"}}
+objective: {{metric: loss, goal: minimize}}
+limits: {{max_trials: 2}}
+space:
+  params: {{x: {{uniform: [0.0, 1.0]}}, file: {tmp_path / "known.json"}}}
+  scaling: {{num_workers: {{grid: [1, 2]}}}}
+""")
+    first = sweeps.run(file, dir=tmp_path / "runs")
+    assert first.trials["completed"] == 2 and first.fits == 0, first.notes
+    assert not [note for note in first.notes if "fingerprint" in note]
+    client = MlflowClient(first.mlflow["tracking_uri"])
+    assert "data.train" not in client.get_run(first.mlflow["parent_run"]).data.params
+    assert rerun(first.dir, first.best["trial"]).equal
+
+    (tmp_path / "helper.py").write_text(HELPER + "\nCHANGED = True\n")
+    more = sweeps.resume(first.dir, add_trials=1)
+    assert more.trials["completed"] == 3
+    (note,) = (note for note in more.notes if "fingerprint" in note)
+    assert "reads_its_own:train" in note
+    begun = json.loads((more.dir / "provenance.json").read_text())
+    assert len({driver["data_fingerprint"] for driver in begun}) == 2
+
+    bundle, rows = sweeps.load_bundle(more.bundle), pd.DataFrame({"word": ["a", "abcd"]}, index=[7, 8])
+    expected = rows.assign(loss=more.best["value"], long=[False, True])
+    pd.testing.assert_frame_equal(bundle.predict(rows), expected)
+    assert bundle.manifest.columns == [] and bundle.manifest.made["data_fingerprint"] == begun[1]["data_fingerprint"]
+    rows.assign(other=1).to_csv(tmp_path / "rows.csv", index=False)
+    pd.testing.assert_frame_equal(predict_file(more.bundle, tmp_path / "rows.csv"), expected.reset_index(drop=True), check_dtype=False)
+    (again,) = export(more.dir, trial=more.best["trial"], output=tmp_path / "again")
+    assert sweeps.load_bundle(again.path).predict(rows).equals(bundle.predict(rows))
+    with pytest.raises(sweeps.InputError) as e:
+        export(more.dir, refit=True)
+    assert e.value.problems[0].place == "--refit"

@@ -226,3 +226,14 @@ def load_looks(folder):
                 return torch.cat([torch.sigmoid(model(row[None]))[:, 0] for row in pixels]).numpy()
 
     return Looks()
+
+
+def load_named(folder):
+    """A model that answers with columns of its own names."""
+    loss = json.loads(Path(folder, "state.json").read_text())["loss"]
+
+    class Named:
+        def predict(self, frame):
+            return frame[["word"]].assign(loss=loss, long=frame["word"].str.len() > 3)
+
+    return Named()

@@ -114,6 +114,7 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
 
     Args:
         frame: raw rows; further columns are ignored.
+        columns: of the training.
 
     Raises:
         InputError: all columns that are missing, in one line, or the first value of each column that the column cannot hold, `Wrong`.

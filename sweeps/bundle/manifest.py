@@ -54,7 +54,7 @@ class Manifest(BaseModel):
         load: `module:attr` of the trainer's loader.
         task: "binary", "multiclass", "regression"; None if the sweep named no label.
         classes: the labels' original values, in the order of the model's probabilities.
-        columns: the raw features, in their order in training.
+        columns: the raw features, in their order in training; none if the loop read its own data: then the model gets rows as they come.
         checked: whether predictions made in training were there to compare with.
         made: the sweep's facts: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
         pickled: each file that is a pickle, and so can run code when it is read -> what is in it.

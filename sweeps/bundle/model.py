@@ -40,11 +40,14 @@ class Bundle:
 
         Returns:
             With the index of `rows`: `prediction` (a class's original value, or a number) and, where the model gives
-            probabilities, `probability_<class>` for each class.
+            probabilities, `probability_<class>` for each class. Of a loop that read its own data the model gets `rows` as they are, and its
+            answer is returned as it is: a frame, or `prediction` and, of several columns, `prediction_<number>`.
 
         Raises:
             InputError: naming the missing columns, or the values that their columns cannot hold; or the preprocessor or the model raised.
         """
+        if not self.manifest.columns:
+            return _untouched(self._answered(rows), rows.index)
         return answers(self.manifest, self.model_output(rows), rows.index)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
@@ -53,18 +56,20 @@ class Bundle:
         Raises:
             InputError: as `predict`.
         """
+        if not self.manifest.columns:
+            return np.asarray(self._answered(rows))
         raw = columns.conform(rows, self.manifest.columns)
-        if raw.empty and len(self.manifest.columns):  # not every model takes no rows
+        if raw.empty:  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
         try:
-            return self._answered(raw)
+            return np.asarray(self._answered(raw))
         except InputError as e:
             if (found := self._found(raw, e)) is None:
                 raise
             raise found from e
 
-    def _answered(self, raw: pd.DataFrame) -> np.ndarray:
+    def _answered(self, raw: pd.DataFrame) -> Any:
         with _refusing():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _of_each(self._model.predict(prepared), len(raw))
@@ -106,15 +111,15 @@ class Bundle:
             entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
             with contextlib.suppress(InputError):  # which is found below
                 with _refusing():
-                    output = _of_each(self._model.predict(fitted.prepared(entered, count)), count)
+                    output = np.asarray(_of_each(self._model.predict(fitted.prepared(entered, count)), count))
                 return answers(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
 
-def _of_each(output: Any, rows: int) -> np.ndarray:
-    """A model's output, one for each row."""
-    output = np.asarray(output)
+def _of_each(output: Any, rows: int) -> Any:
+    """A model's output, one for each row: a frame as it is, all else as an array."""
+    output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
         raise ValueError(f"predict gave {len(output)} for {rows} rows")
     return output
@@ -130,6 +135,21 @@ def _refusing() -> Iterator[None]:
     except Exception as e:
         said = next((line for line in str(e).splitlines() if line.strip()), "")
         raise InputError(Problem("rows", f"the model cannot answer these: {type(e).__name__}: {said}".rstrip(": "))) from e
+
+
+def _untouched(output: Any, index: pd.Index) -> pd.DataFrame:
+    """The answer of a model whose data nobody knows.
+
+    Raises:
+        BundleError: it is one value for all rows.
+    """
+    if not output.ndim:
+        raise BundleError(f"predict gave one value for {len(index)} rows")
+    if isinstance(output, pd.DataFrame):
+        return output.set_axis(index)
+    if output.ndim == 2:
+        return pd.DataFrame(output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])])
+    return pd.DataFrame({"prediction": list(output) if output.ndim > 2 else output}, index=index)
 
 
 def _direct(column: Column, kind: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import importlib.metadata
 import io
 import pickle
@@ -11,7 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,13 @@ class Needs:
         local: name -> the file or the package's folder to ship.
         ours: path -> file, of the modules of sweeps.
         packages: top-level names that must be installed.
+        files: name -> source file of every local module that is imported.
     """
 
     local: dict[str, Path]
     ours: dict[str, Path]
     packages: frozenset[str]
+    files: dict[str, Path] = field(default_factory=dict)
 
 
 def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
@@ -52,6 +55,7 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
     local: dict[str, Path] = {}
     ours: dict[str, Path] = {}
     packages: set[str] = set()
+    files: dict[str, Path] = {}
     while todo:
         module = todo.pop()
         top = module.split(".")[0]
@@ -70,12 +74,22 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
         else:
             whole = _whole(module, file.resolve(), refs.source_of(top, roots))
             local[whole.name] = whole
+            files[module] = file
         if "." in module:
             todo.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
             todo += _imports(file, package, lazy=top != HOUSE)
-    return Needs(local, ours, frozenset(packages))
+    return Needs(local, ours, frozenset(packages), files)
+
+
+def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
+    """A SHA-256, in hex, over the source of modules and of the local modules that they import; where these lie does not count."""
+    modules, roots, digest = list(modules), list(roots), hashlib.sha256()
+    named = {module: file for module in modules if (file := refs.source_of(module, roots)) is not None}
+    for name, file in sorted((named | needs(modules, roots).files).items()):
+        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()
 
 
 def _whole(module: str, file: Path, top: Path | None) -> Path:

@@ -124,7 +124,7 @@ def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.
         return
     written = head(system, path).names
     wanted = {c.name for c in manifest.columns}
-    names = {name: shown for name, shown in zip(written, named(written), strict=True) if shown in wanted}
+    names = {name: shown for name, shown in zip(written, named(written), strict=True) if shown in wanted or not wanted}
     # `00123` is no number there
     text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
     read = 0
@@ -175,7 +175,7 @@ def _parquet_rows(system: Any, path: str, manifest: Manifest, chunk: int, groups
     wanted = {c.name for c in manifest.columns}
     # with a buffer, and not ahead, of a row group that is larger than the memory no more is read than is wanted next
     with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as file:
-        names = [name for name in file.schema_arrow.names if name in wanted]
+        names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
         for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
             empty = False
@@ -205,7 +205,8 @@ def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, w
             groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
-    columns.conform(_frame(schema.empty_table()), loaded.manifest.columns)
+    if loaded.manifest.columns:
+        columns.conform(_frame(schema.empty_table()), loaded.manifest.columns)
     if not sum(groups):  # of which Ray Data makes no piece
         yield loaded.predict(_frame(schema.empty_table()))
         return

@@ -54,7 +54,7 @@ def export(
     label: str | None,
     task: str | None,
     classes: Sequence[Any] | None,
-    raw: pd.DataFrame,
+    raw: pd.DataFrame | None,
     expected: np.ndarray | None,
     made: dict[str, Any],
     code: Sequence[Path] = (),
@@ -68,7 +68,8 @@ def export(
         load: `module:attr` of the trainer's loader.
         roots: folders on which to look for its module, before `sys.path`.
         classes: the labels' original values, in the order of the model's codes.
-        raw: raw feature rows without the label, dtypes and column order as in training; at least one.
+        raw: raw feature rows without the label, dtypes and column order as in training; at least one. None where the loop read
+            its own data: then the bundle has no example, and must just load.
         expected: the model's output for `raw` in training, (n,) or (n, k); None if unknown, then the bundle must just predict.
         made: facts for the manifest.
         code: further modules of the user to ship.
@@ -82,10 +83,14 @@ def export(
     target = Path(target)
     if target.exists() and not (target / manifest.FILE).is_file():
         raise BundleError(f"{target}: is there, and is not a bundle that could be replaced")
-    if expected is not None and len(expected) != len(raw):
+    if raw is None:
+        expected = None
+    elif expected is not None and len(expected) != len(raw):
         raise BundleError(f"{target}: {len(expected)} expected predictions for {len(raw)} rows")
-    described = columns.describe(raw)
-    raw = raw.reset_index(drop=True).assign(**{n: as_arrays(raw[n]).reset_index(drop=True) for n in raw.columns if is_tensor(raw[n])})
+    described = [] if raw is None else columns.describe(raw)
+    if raw is not None:
+        arrays = {n: as_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}
+        raw = raw.assign(**arrays).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         work = Path(folder)
@@ -112,8 +117,8 @@ def export(
                 loader_module=seal.LOADER,
                 data_path=str(data),
                 code_paths=[str(p) for p in shipped],
-                signature=_signature(facts),
-                input_example=_example(raw),
+                signature=None if raw is None else _signature(facts),
+                input_example=None if raw is None else _example(raw),
                 pip_requirements=requirements,
             )
         (bundle / seal.NO_BYTECODE).touch()
@@ -153,7 +158,7 @@ def _stage_data(
     checkpoint: Path,
     left_out: tuple[str, ...],
     fitted: Any,
-    raw: pd.DataFrame,
+    raw: pd.DataFrame | None,
     described: Sequence[manifest.Column],
     expected: np.ndarray | None,
 ) -> tuple[Path, dict[str, str]]:
@@ -171,7 +176,8 @@ def _stage_data(
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
     try:
-        _write_rows(raw, described, folder / manifest.CHECK_ROWS)
+        if raw is not None:
+            _write_rows(raw, described, folder / manifest.CHECK_ROWS)
     except (ValueError, TypeError) as e:  # Arrow's errors are among them
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
     if expected is not None:

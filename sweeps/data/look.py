@@ -51,6 +51,8 @@ def look(space: Space) -> None:
     Raises:
         InputError: with every problem, each at its place in the space file.
     """
+    if not space.data.given:
+        return
     problems: list[Problem] = []
     seen: dict[tuple[str, str], Seen | None] = {}
     labels: dict[str, _Label] = {}

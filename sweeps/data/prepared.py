@@ -146,7 +146,7 @@ class _Keeper:
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
-        self.variants: Variants
+        self.variants: Variants | None = None  # None too for a space that names no data
         self.prepared: dict[str, dict[str, Any]] = {}
         self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
 
@@ -180,6 +180,19 @@ class _Keeper:
         self.shelf.put("facts", facts)
         return facts
 
+    def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> Facts:
+        """Prepare nothing: the space names no data.
+
+        Args:
+            fingerprint: of the code.
+            notes: what the user should know of it.
+        """
+        import pandas as pd
+
+        facts = Facts(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
+        self.shelf.put("facts", facts)
+        return facts
+
     def _facts_of(self, s: Splits, test: str) -> Facts:
         parts = {"train": s.train, "valid": s.valid, "test": s.test}
         return Facts(
@@ -207,9 +220,12 @@ class _Keeper:
 
         Returns:
             `key`; `bytes` of the prepared rows; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank
-            (`train`) or one for all (`valid`); `check`: a reference of the prepared check rows, without the label.
+            (`train`) or one for all (`valid`); `check`: a reference of the prepared check rows, without the label. Without data there
+            are no shards, and `check` is None.
         """
         data = data or {}
+        if self.variants is None:
+            return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
             splits = self.variants.of(data)

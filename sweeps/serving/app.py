@@ -85,6 +85,17 @@ def _plain(values: np.ndarray) -> list[Any]:
     return values.tolist()
 
 
+def require_columns(bundle: Bundle) -> None:
+    """Refuse a bundle whose loop read its own data: nobody knows what a request must hold.
+
+    Raises:
+        InputError: the bundle is one of these.
+    """
+    if not bundle.manifest.columns:
+        said = "its loop read its own data, so no columns are known to check requests by; use `sweeps predict` or `sweeps.load_bundle`"
+        raise InputError(Problem(str(bundle.path), f"cannot be served: {said}"))
+
+
 def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = checks.MAX_ROWS, replica: str | None = None) -> FastAPI:
     """The application that serves a bundle.
 
@@ -93,7 +104,11 @@ def make_app(bundle: Bundle, max_bytes: int = checks.MAX_BYTES, max_rows: int = 
         max_bytes: of a request's body; a larger one is answered 413.
         max_rows: of a request; likewise.
         replica: its name, if several answer at one address.
+
+    Raises:
+        InputError: see `require_columns`.
     """
+    require_columns(bundle)
     metrics, manifest = Metrics(replica), bundle.manifest
 
     def answered(batch: list[Rows]) -> list[bytes]:

@@ -71,12 +71,12 @@ def serve(
     try:
         import ray.serve
 
-        import sweeps.serving.app  # noqa: F401
+        from sweeps.serving.app import require_columns
     except ImportError as e:
         raise InputError(Problem("--replicas", f"needs the package `{e.name}`: pip install 'sweeps[serve]'")) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     folder = bundle.resolve()
-    load_bundle(folder)  # what is wrong with it is said here, before anything is started
+    require_columns(load_bundle(folder))  # what is wrong with it is said here, before anything is started
     if address is None:
         with listening(host, port) as listener:
             port = listener.getsockname()[1]

@@ -67,9 +67,9 @@ class DataSpec:
     """The data of a sweep, as written; nothing is opened yet.
 
     Attributes:
-        train: path, glob, URI, `sklearn:NAME` or `module:function`.
+        train: path, glob, URI, `sklearn:NAME` or `module:function`; "" if the space names no data, as its loop reads its own.
         label: the label's column.
-        valid: always there.
+        valid: always there, if there is data.
         test: never seen by the search.
         task: None to infer it from the label.
         base: the folder that relative paths are resolved against; the space file's.
@@ -87,6 +87,11 @@ class DataSpec:
     drop: tuple[str, ...] = ()
     args: dict[str, Any] = field(default_factory=dict)
     rows: float = 1.0
+
+    @property
+    def given(self) -> bool:
+        """Whether the space names data."""
+        return self.train != ""
 
     @property
     def source(self) -> str:

@@ -19,6 +19,7 @@ from sweeps.space.data import DataSection, whole
 from sweeps.space.domains import DOMAINS, Dimension
 from sweeps.space.keys import (
     Backend,
+    DataSpec,
     Limits,
     LoopKeys,
     Objective,
@@ -31,7 +32,8 @@ from sweeps.space.points import Points
 from sweeps.space.searching import Searching
 from sweeps.space.sections import Reader
 from sweeps.space.spec import Space
-from sweeps.space.templates import dimensions, surroundings
+from sweeps.space.steps import Step
+from sweeps.space.templates import Template, children, dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints", "space")
@@ -143,7 +145,7 @@ class _Loader:
         name = self.name(path)
         trainer = self.trainer()
         reader = Reader(self.problems, self.roots)
-        data, tuned = DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
+        data, tuned = self.data(reader)
         said = Searching(self.root, self.at, self.problems)
         objectives, constraints = said.objectives(), said.constraints()
         search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
@@ -153,6 +155,9 @@ class _Loader:
             limits = replace(limits, max_trials=scheduler.population)
         before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
+        if data is not None and not data.given and _has_step(sections.get("preprocessor")):
+            text = "prepares the data that `data:` names, and the space names none; name it, or leave this out"
+            self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         if trainer is not None:
@@ -249,6 +254,12 @@ class _Loader:
             return TrainerSpec(None, keys.loop, keys.backend, keys.load) if keys else None
         return None
 
+    def data(self, reader: Reader) -> tuple[DataSpec | None, dict[str, Template]]:
+        """The data, and the templates of what is tuned in it. A user's loop may read its own: then `data:` is absent."""
+        if "data" not in self.root.value and self.node("trainer").is_map:
+            return DataSpec("", None, None, None, None, self.folder), {}
+        return DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
+
     def _named(self, node: Node, name: str) -> TrainerSpec | None:
         module = f"sweeps.trainers.{name}"
         if ":" in name:
@@ -312,6 +323,12 @@ class _Loader:
             text = f"is required, as {sampled[0]} is sampled: how many trials in all (at least the number of grid cells, {cells})"
             self.problems.add(self.at("limits"), "limits.max_trials", text)
         return cells
+
+
+def _has_step(template: Template) -> bool:
+    """Whether any chain of a template has a step."""
+    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
+    return isinstance(template, Step) or any(map(_has_step, inside))
 
 
 def _trainers() -> list[str]:

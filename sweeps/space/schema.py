@@ -67,7 +67,9 @@ def schema() -> Schema:
         "title": "sweeps: a space file",
         "type": "object",
         "properties": {name: {"anyOf": [inner, {"type": "null"}]} if name in may_be_empty else inner for name, inner in properties.items()},
-        "required": ["trainer", "data", "objective"],
+        "required": ["trainer", "objective"],
+        # a loop of the user's own may read its own data
+        "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
         "additionalProperties": False,
         "$defs": _definitions(),
     }

@@ -265,3 +265,26 @@ def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypat
     with pytest.raises(BundleError, match=r"MLflow .*TypeError: Object of type Odd") as e:
         export(tmp_path / "out" / "bundle", **kept)
     assert kept["load"] not in str(e.value) and os.listdir(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "columns"),
+    [
+        ("np.arange(len(frame))", {"prediction": [0, 1]}),
+        ("frame['word']", {"prediction": ["a", "b"]}),
+        ("np.ones((len(frame), 2))", {"prediction_0": [1.0, 1.0], "prediction_1": [1.0, 1.0]}),
+        ("frame.assign(more=frame['word'] * 2)", {"word": ["a", "b"], "more": ["aa", "bb"]}),
+    ],
+    ids=["numbers", "text", "columns", "frame"],
+)
+def test_without_rows_of_training_a_model_gets_rows_as_they_come_and_answers_as_it_likes(answer, columns, tmp_path, monkeypatch):
+    tag = f"free{abs(hash(answer))}"
+    text = f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\ndef load(folder):\n    return Model()\n"
+    (tmp_path / f"model_{tag}.py").write_text(text)
+    kept = made.ingredients(tmp_path, monkeypatch, f"plain{tag}")
+    nothing = {"load": f"model_{tag}:load", "fitted": None, "label": None, "task": None, "classes": None, "raw": None, "expected": None}
+    path = export(tmp_path / "out" / "bundle", **kept | nothing)
+    rows = pd.DataFrame({"word": ["a", "b"]}, index=[3, 4])
+    for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
+        pd.testing.assert_frame_equal(model.predict(rows), pd.DataFrame(columns, index=[3, 4]), check_dtype=False)
+    assert not list((path / "data").rglob("check.*")) and not (path / "input_example.json").exists()

@@ -181,3 +181,11 @@ assert sum(os.times()[:2]) < 2, os.times()
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_space_without_data(tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text('trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\nspace: {params: {x: {grid: [1, 2, 3]}}}\n')
+    made = plan(load(file), {"CPU": 2.0})
+    assert (made.trials, made.variants, made.fits.most, made.disk.each) == (3, 1, 0, None)
+    assert made.to_json()["fits"] == {"least": 0, "most": 0} and "preprocessing" in render(made)

@@ -310,3 +310,11 @@ def test_nested_lists_are_taken_for_an_array():
     jsonschema.validate([{"image": good}], request)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate([{"image": good[:1]}], request)
+
+
+def test_a_bundle_that_knows_no_columns_is_refused():
+    bundle = served.bundle()
+    bundle.manifest = bundle.manifest.model_copy(update={"columns": []})
+    with pytest.raises(InputError) as e:
+        make_app(bundle)
+    assert e.value.problems[0].place == str(bundle.path)

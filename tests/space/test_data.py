@@ -122,3 +122,29 @@ def test_data_comes_before_everything_that_rests_on_it(write) -> None:
         rows = rng.uniform(0.1, 1)
         found = space.fill(lambda dim, rows=rows: rows if dim.name == "data.rows" else 1)
         assert ("a" in found["params"]) == (rows < 0.5)
+
+
+def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
+    return f"trainer: {trainer}\nobjective: {{metric: m, goal: minimize}}\nlimits: {{max_trials: 12}}\n{rest}"
+
+
+@pytest.mark.parametrize("rest", ["", "space: {params: {x: {uniform: [0, 1]}}}", "space: {preprocessor: none}"])
+def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
+    space = load(write(own(rest)))
+    assert not space.data.given and space.variants == (space.data,) and space.data.base == space.path.parent
+    assert references(space) == ["json:dumps"] and known_fits(space) == [({}, ())]
+    assert load(write(own(rest) + "\ndata: {train: d.csv, valid: 0.2}\n")).data.given
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (own(trainer="xgboost"), ["1:1: data.train", "1:1: data.valid"]),
+        (own("data:\n"), ["4:1: data.train", "4:1: data.valid"]),
+        (own("data: {train: d.csv}"), ["4:1: data.valid"]),
+        (own("space: {preprocessor: StandardScaler}"), ["4:9: preprocessor"]),
+        (own("space: {preprocessor: {choice: [none, StandardScaler]}}"), ["4:9: preprocessor"]),
+    ],
+)
+def test_what_needs_data_says_so(lines, text, places) -> None:
+    assert [": ".join(line.split(": ")[:2]) for line in lines(text)] == places

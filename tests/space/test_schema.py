@@ -97,3 +97,8 @@ def test_it_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
     assert done.returncode == 0, done.stderr
+
+
+def test_data_may_be_left_out_with_a_loop_of_ones_own_alone(valid):
+    without = {key: value for key, value in GOOD.items() if key != "data"}
+    assert valid(without | {"trainer": {"loop": "my:train"}}) and not valid(without)
