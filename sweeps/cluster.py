@@ -9,6 +9,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,14 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", "sweeps-runs", "mlru
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 SPARE_CPUS = 1
+# Ray gives its processes 30 s to start. A busy machine may need longer, so sweeps tries once more with the second limit, in seconds.
+START_WITHIN = (30, 120)
 # Ray ends idle processes above this number of theirs, by default its CPUs: then each chain that is fitted starts them anew.
 IDLE_PROCESSES = 8
 # Ray runs its workers at niceness 15, where MLflow's process at 19 is given a third of the core it shares with one.
 NICENESS = 0
 LOOK_EVERY = 1.0
+END_WITHIN = 10.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
 
@@ -102,12 +106,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             parked = parked_cpus(cpus, machine.memory())
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
-            # "local": not one that RAY_ADDRESS or `ray start` offers
-            try:
-                ray.init(address="local", num_cpus=cpus + SPARE_CPUS + parked, include_dashboard=False, **QUIET)
-            except Exception as e:  # Ray raises no less, if one of its processes is not there in half a minute
-                log.exception("Ray has not started")
-                raise SweepsError(f"Ray has not started: {_in_a_line(e).rstrip('.')}{_to_go_on(folder)}") from e
+            start(folder, cpus + SPARE_CPUS + parked)
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     watch = _Watch(folder, node) if node is not None else None
@@ -125,6 +124,74 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         leftovers.forget(folder)
         if session is not None:
             shutil.rmtree(session, ignore_errors=True)
+
+
+def start(folder: Path, cpus: int) -> None:
+    """Start a Ray of our own. If it is not up in time, end its processes and try once more with a longer limit.
+
+    Args:
+        folder: the sweep's.
+        cpus: that Ray counts.
+
+    Raises:
+        SweepsError: Ray did not start.
+    """
+    import ray
+
+    for limit in START_WITHIN:
+        before = {child.pid for child in psutil.Process().children()}
+        try:
+            with _patience(limit):  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
+            return
+        except Exception as e:  # Ray raises no less
+            log.exception("Ray has not started within %g s", limit)
+            late, last = "timed out" in str(e).lower(), limit == START_WITHIN[-1]
+            why = _in_a_line(e).rstrip(".")
+            if not late:
+                raise SweepsError(f"Ray has not started: {why}{_to_go_on(folder)}") from e
+            if last:
+                tried = ", nor within ".join(f"{seconds:g} s" for seconds in START_WITHIN)
+                advice = "the machine may be short of CPU or memory: end other programs, then try again"
+                raise SweepsError(f"Ray has not started within {tried}: {why}; {advice}{_to_go_on(folder)}") from e
+        _end_ray(before)
+
+
+@contextlib.contextmanager
+def _patience(limit: float) -> Iterator[None]:
+    """While this lasts, `ray.init` waits up to `limit` seconds for each of its processes. Ray's own limit for the raylet is a constant."""
+    from ray._private import services
+
+    plain, deadline = services.get_node, time.monotonic() + limit
+
+    def get_node(*what: Any) -> Any:
+        while True:
+            try:
+                return plain(*what)
+            except RuntimeError:  # the raylet has not registered yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    name = "RAY_gcs_server_port_wait_time_s"
+    given = os.environ.get(name)
+    os.environ[name] = given or str(limit)
+    services.get_node = get_node
+    try:
+        yield
+    finally:
+        services.get_node = plain
+        if given is None:
+            del os.environ[name]
+
+
+def _end_ray(before: set[int]) -> None:
+    """End the processes of a Ray that did not start, all children of this process that were not there `before`."""
+    left = [child for child in psutil.Process().children() if child.pid not in before and not _tracks(child)]
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, END_WITHIN)
 
 
 def _to_go_on(folder: Path) -> str:

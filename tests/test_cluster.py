@@ -115,17 +115,62 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def test_a_ray_that_does_not_start_is_told_in_a_line_with_how_to_go_on(project, monkeypatch):
-    def init(**_):
-        raise Exception("The current node timed out during startup.")
+class Starts:
+    """`ray.init` in a fake that fails with the given errors first; knows the limit that each call was given."""
 
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    def __init__(self, *errors: Exception):
+        self.errors, self.limits = list(errors), []
+
+    def __call__(self, **_) -> None:
+        self.limits.append(int(os.environ["RAY_gcs_server_port_wait_time_s"]))
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+LATE = "The current node timed out during startup."
+
+
+def test_a_ray_that_is_not_up_in_time_is_started_once_more_with_a_longer_limit(project, monkeypatch):
+    monkeypatch.setattr("ray.init", starts := Starts(Exception(LATE)))
+    monkeypatch.delenv("RAY_gcs_server_port_wait_time_s", raising=False)
+    late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # of before, so it is left alone
+    try:
+        cluster.start(project, 2)
+        assert late.poll() is None
+    finally:
+        late.kill()
+        late.wait()
+    assert starts.limits == list(cluster.START_WITHIN) and starts.limits[0] < starts.limits[1]
+    assert "RAY_gcs_server_port_wait_time_s" not in os.environ
+
+
+def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(project, monkeypatch):
+    children = []
+
+    def init(**_):
+        if not children:
+            children.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+            raise Exception(LATE)
+
     monkeypatch.setattr("ray.init", init)
+    cluster.start(project, 2)
+    assert not psutil.pid_exists(children[0].pid)
+
+
+@pytest.mark.parametrize(
+    "error, tries, named",
+    [(LATE, 2, ["30 s", "120 s", "CPU or memory"]), ("no space left on device", 1, ["no space left on device"])],
+)
+def test_a_ray_that_does_not_start_is_told_in_a_line_with_how_to_go_on(project, monkeypatch, error, tries, named):
+    starts = Starts(*[Exception(error)] * 3)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", starts)
     space = load(project / "space.yaml")
     with pytest.raises(SweepsError) as caught, cluster.ray_for(space, project, (project,), None):
         pass
-    assert str(caught.value).startswith("Ray has not started: The current node timed out during startup; what is on record is safe")
-    assert str(caught.value).endswith(f"sweeps resume {project}")
+    said = str(caught.value)
+    assert said.startswith("Ray has not started") and said.endswith(f"sweeps resume {project}") and "\n" not in said
+    assert len(starts.limits) == tries and all(part in said for part in named)
 
 
 @pytest.fixture(scope="module")
