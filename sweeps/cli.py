@@ -328,7 +328,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--dir", "root", **ROOT)
 def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: Path) -> None:
-    """Show SWEEP and its trials, or one of them. SWEEP is a folder, a name in the root or its beginning, or `latest`."""
+    """Show SWEEP and its trials, or one of them. SWEEP is a folder, a name (the newest of it), the beginning of one, or `latest`."""
     from sweeps import listing
     from sweeps.search import record
 
@@ -340,7 +340,7 @@ def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: P
         if as_json:
             click.echo(json.dumps(found.to_json()))
         else:
-            click.echo(text.one_trial(found, study.metric, study.goal, seen.state == "running"))
+            click.echo(text.one_trial(found, study.metric, study.goal, seen.state_of(found)))
     elif as_json:
         click.echo(json.dumps({**seen.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
     else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import time
 from collections import deque
@@ -19,7 +20,9 @@ import ray
 
 from sweeps.data.prepared import LOST
 from sweeps.errors import InputError, Problem
-from sweeps.gangs.messages import Past, Progress
+from sweeps.folder import STAGES
+from sweeps.gangs.messages import Past, Progress, Stage, Usage
+from sweeps.leftovers import write
 from sweeps.machine import lives
 from sweeps.overview import Overview
 from sweeps.search import budgets, rules
@@ -84,10 +87,12 @@ class Conductor:
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
     population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
     attempts: dict[str, int] = field(default_factory=dict)  # those that a trial had before this driver, by id
+    stages: dict[str, str] = field(default_factory=dict)  # what the folder says of trials that do not train yet
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
         self.space, self.scheduler, self.folder = self.ledger.space, self.ledger.scheduler, self.ledger.folder
+        (self.folder / STAGES).unlink(missing_ok=True)  # of a driver that was killed
         self.ledger.clock = lambda: time.time() - self.began
         self.overview = Overview(self.ledger, self.began)
         self.running = self.overview.running
@@ -322,7 +327,15 @@ class Conductor:
             done, self.asked = self.asked, None
             with contextlib.suppress(ray.exceptions.RayError):
                 self.overview.usage = ray.get(done)
+                self._note_stages(self.overview.usage)
         self.asked = self.asked or self.pool.usage.remote()
+
+    def _note_stages(self, usage: Usage) -> None:
+        """Leave word of the trials that do not train yet, for `sweeps show`: the study knows only that they were begun."""
+        stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        if stages != self.stages:
+            self.stages = stages
+            write(self.folder / STAGES, json.dumps(stages) + "\n")
 
     @_kept
     def lost(self, trial: str) -> None:
@@ -375,6 +388,7 @@ class Conductor:
                 self._note(row.trial)
                 self._finish(row.trial.id, State.PRUNED, None)
             self.ledger.sync()
+        (self.folder / STAGES).unlink(missing_ok=True)
         if self.cleaner is not None:
             self.cleaner.close()
 

@@ -19,6 +19,8 @@ from sweeps.space import Space
 ORIGIN = "origin.json"
 # What `--json` prints, at the end.
 RESULT = "result.json"
+# Which trials of a sweep that is driven do not train yet, and the stage of each, by id.
+STAGES = "stages.json"
 # What a folder's name has behind the sweep's.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 

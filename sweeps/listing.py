@@ -8,13 +8,13 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, Problem, nearest, no_trial
-from sweeps.folder import ORIGIN, RESULT, STAMP
+from sweeps.folder import ORIGIN, RESULT, STAGES, STAMP
 from sweeps.result import here, plain
 
 LOOK_EVERY = 0.3
@@ -28,12 +28,14 @@ class Sweep:
         name, folder: the folder's name, and the folder.
         state: "running", "finished", "failed", "interrupted", or "killed" where its process was lost.
         trials: ended and begun trials by state, `completed`, `pruned`, `failed`, `running` or `interrupted`; empty before the first.
+            In a sweep that runs, trials that do not train yet count under their stage, such as `waiting`, and not as `running`.
         total: trials that there will be, see `repeats.total`; None where it is not known.
         best: the best trial's id and value; None before there is one.
         metric: the objective's name.
         began: seconds since the epoch.
         result: what `--json` printed at the end; None before.
         algorithm: of the search; None if the folder does not say.
+        stages: of a sweep that runs, the trials that do not train yet: their ids, and each one's stage in a word, such as `waiting`.
     """
 
     name: str
@@ -46,6 +48,15 @@ class Sweep:
     began: float
     result: dict[str, Any] | None
     algorithm: str | None = None
+    stages: dict[str, str] = field(default_factory=dict)
+
+    def state_of(self, trial: Any) -> str:
+        """The word for the state of a trial, of a `search.record.Recorded`."""
+        if trial.result.given:
+            return "GIVEN"
+        if trial.result.state.name != "RUNNING":
+            return trial.result.state.name
+        return self.stages.get(trial.id, "running") if self.state == "running" else "INTERRUPTED"
 
     def to_json(self) -> dict[str, Any]:
         """What `ls --json` prints of it."""
@@ -86,6 +97,7 @@ def look_at(folder: Path) -> Sweep:
     running = driven(folder)
     metric, trials, total = origin.get("metric"), (result or {}).get("trials"), origin.get("max_trials")
     best, study, over = None, None, result is not None and not running
+    stages: dict[str, str] = {}
     if not over or origin.get("repeats", 1) > 1:
         from sweeps.search import record
 
@@ -101,7 +113,11 @@ def look_at(folder: Path) -> Sweep:
     elif study is not None:
         counts = Counter(t.result.state.name for t in study.ran)
         trials = {word: counts[state] for word, state in WORDS.items()}
-        trials["running" if running else "interrupted"] = counts["RUNNING"]
+        if running:  # the first word of a stage says it: `waiting for workers`
+            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, _json(folder / STAGES) or {}
+            stages = {trial: stage.split()[0] for trial, stage in told.items() if trial in begun}
+        trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
+        trials |= Counter(stages.values())
         if (found := study.best) is not None:
             value = study.configurations.results()[found.number if found.origin is None else found.origin].value
             best = None if value is None else (found.id, value)
@@ -116,6 +132,7 @@ def look_at(folder: Path) -> Sweep:
         began=origin.get("began") or (folder / ORIGIN).stat().st_mtime,
         result=result,
         algorithm=origin.get("algorithm"),
+        stages=stages,
     )
 
 
@@ -132,6 +149,8 @@ def _json(file: Path) -> dict[str, Any] | None:
 def find(sweep: str | Path, root: Path) -> Path:
     """The folder of the sweep that a user names: by its path, by its name under the root, by the beginning of that, or `latest`.
 
+    A name without date and time means the newest sweep of that name.
+
     Raises:
         InputError: no such sweep, or several.
     """
@@ -140,9 +159,11 @@ def find(sweep: str | Path, root: Path) -> Path:
         return path.resolve()
     there = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
     if name == "latest" and there:
-        return max((root / n for n in there), key=lambda f: (_json(f / ORIGIN) or {}).get("began", 0)).resolve()
+        return _newest(root / n for n in there)
     named = re.compile(re.escape(name) + STAMP)
-    matching = [n for n in there if n == name] or [n for n in there if named.fullmatch(n)] or [n for n in there if n.startswith(name)]
+    if of_that_name := [n for n in there if n == name] or [n for n in there if named.fullmatch(n)]:
+        return _newest(root / n for n in of_that_name)
+    matching = [n for n in there if n.startswith(name)]
     if len(matching) == 1:
         return (root / matching[0]).resolve()
     if path.is_dir() and not matching:
@@ -151,6 +172,11 @@ def find(sweep: str | Path, root: Path) -> Path:
         raise InputError(Problem(str(sweep), f"several sweeps in {root} begin so: {', '.join(matching[:5])}"))
     hint = nearest(name, there[-5:]) if there else "there are none"
     raise InputError(Problem(str(sweep), f"no such sweep, neither as a folder nor in {root}; {hint}"))
+
+
+def _newest(folders: Iterable[Path]) -> Path:
+    """The sweep's folder that began last."""
+    return max(folders, key=lambda folder: (_json(folder / ORIGIN) or {}).get("began", 0)).resolve()
 
 
 def trial_of(study: Any, trial_id: str) -> Any:

@@ -56,7 +56,7 @@ def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
     trial = ledger.next()
     recorded = record.read(tmp_path).trials[0]
     assert recorded.data == recorded.to_json()["data"] == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
-    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.one_trial(recorded, "loss", "minimize", True).split())
+    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.one_trial(recorded, "loss", "minimize", "running").split())
 
 
 def test_the_end_of_a_sweep_without_a_bundle_says_why():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweeps import cli, listing
 from sweeps.errors import InputError
-from sweeps.folder import RESULT, save_space
+from sweeps.folder import RESULT, STAGES, save_space
 from sweeps.gangs import output
 from sweeps.lock import FolderLock
 from sweeps.result import SweepResult
@@ -121,6 +121,33 @@ def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
     assert rows[0].split()[-3:] == ["preprocessor", "eta", "nested.depth"]
     told = json.loads(sweeps_command("show", folder, "--json"))
     assert [t["trial"] for t in told["all"]] == ["0000", "0001", "0002", "0003"]
+
+
+def test_a_trial_that_waits_for_workers_is_shown_as_waiting_while_the_sweep_runs(tmp_path):
+    folder = made(tmp_path)
+    (folder / STAGES).write_text(json.dumps({"0003": "waiting for workers", "0000": "training"}))  # the second has ended meanwhile
+    assert "1 interrupted of 6" in sweeps_command("show", folder), "nobody drives it, so nothing waits"
+    lock = FolderLock(folder)
+    try:
+        text = sweeps_command("show", folder)
+        assert "made-1: running; 1 completed, 1 pruned, 1 failed, 1 waiting of 6" in text
+        rows = [row.split()[:2] for row in text.partition("TRIAL")[2].splitlines()[1:]]
+        assert rows[0] == ["0000", "COMPLETE"] and rows[-1] == ["0003", "waiting"]
+        assert sweeps_command("show", folder, "--trial", "3").startswith("trial 0003: waiting")
+        told = json.loads(sweeps_command("ls", "--dir", tmp_path, "--json"))[0]["trials"]
+        assert told["waiting"] == 1 and told["running"] == 0
+        (folder / STAGES).write_text("{}")
+        assert "1 running of 6" in sweeps_command("show", folder)
+    finally:
+        lock.release()
+
+
+def test_a_name_without_date_and_time_means_the_newest_sweep_of_that_name(tmp_path):
+    made(tmp_path, "made-20261123-043308", 3.0)
+    newest = made(tmp_path, "made-20261122-043308", 4.0)
+    made(tmp_path, "made-more-20261124-043308", 5.0)
+    assert listing.find("made", tmp_path) == newest
+    assert sweeps_command("show", "made", "--dir", tmp_path).startswith(newest.name)
 
 
 def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):

@@ -238,11 +238,11 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     lines += [f"note: {note}" for note in result.get("notes", ())]
     if study is None or not study.trials:
         return "\n".join(lines)
-    return "\n".join([*lines, "", trials(study, sweep.state == "running", width, most)])
+    return "\n".join([*lines, "", trials(study, sweep, width, most)])
 
 
-def trials(study: Any, running: bool, width: int, most: int | None) -> str:
-    """The trials of a record, the best first, with what varies between them."""
+def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
+    """The trials of a record, the best first, with what varies between them; `sweep` is its `listing.Sweep`."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
     front, judge = {t.number for t in study.front}, study.judge
@@ -262,14 +262,12 @@ def trials(study: Any, running: bool, width: int, most: int | None) -> str:
     heads = [name.removeprefix("params.").removeprefix("scaling.") for name in columns]
     rows = []
     for t in sorted(study.trials, key=rank)[:most]:
-        state = t.result.state.name
-        state = "GIVEN" if t.result.given else state if state != "RUNNING" else "running" if running else "INTERRUPTED"
         shown = ["-" if v is None else v for v in t.result.values or (t.result.value,)]
         shown += [t.result.metrics.get(c.metric, "-") for c in bounded]
         shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
         shown += ["-" if t.origin is None else f"{t.origin:04d}"] if study.repeats.count > 1 else []
         shown += [("*" if t.number in front else "")] if front else []
-        rows.append((t.id, state, *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
+        rows.append((t.id, sweep.state_of(t), *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
     asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
     more = ["FEASIBLE"] * bool(judge.constraints) + ["REPEATS"] * (study.repeats.count > 1) + ["FRONT"] * bool(front)
     head = ("TRIAL", "STATE", *asked, *more, "STEPS", "SECONDS", *heads)
@@ -278,10 +276,9 @@ def trials(study: Any, running: bool, width: int, most: int | None) -> str:
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def one_trial(t: Any, metric: str, goal: str, running: bool) -> str:
-    """A trial's whole configuration, its curve and its error, of a `search.record.Recorded`."""
+def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
+    """A trial's whole configuration, its curve and its error, of a `search.record.Recorded`; `state` is the word for its state."""
     r = t.result
-    state = r.state.name if r.state.name != "RUNNING" else "running" if running else "INTERRUPTED"
     reason = f" ({t.reason})" if t.reason else ""
     steps, gangs = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((r.steps, "step"), (t.attempts, "gang")))
     lines = [f"trial {t.id}: {state}{reason} after {steps}, {r.seconds:.1f} s on {gangs}"]

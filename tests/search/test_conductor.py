@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import time
@@ -16,7 +17,8 @@ import ray.exceptions
 from sweeps.conductor import Conductor
 from sweeps.data.prepared import LOST
 from sweeps.errors import InputError, Problem
-from sweeps.gangs.messages import Past, Progress
+from sweeps.folder import STAGES
+from sweeps.gangs.messages import Past, Progress, Stage, Usage
 from sweeps.machine import lives
 from sweeps.search import record
 from sweeps.search.journal import Journal
@@ -211,3 +213,23 @@ def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
     assert going.reason == "interrupted" and not going.ledger.results()
     with pytest.raises(StopIteration):
         going.begin()
+
+
+def test_the_trials_that_do_not_train_yet_stand_in_the_sweeps_folder_until_the_driver_ends(tmp_path, monkeypatch, make_space):
+    (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
+    going, _ = conductor(make_space(BODY), tmp_path)
+    assert not (tmp_path / STAGES).exists()
+    stages: dict[str, tuple[Stage, int | None]] = {"0000": (Stage.TRAINING, None), "0001": (Stage.WAITING, None)}
+    usage = Usage({"CPU": 2.0}, stages=stages)
+    monkeypatch.setattr(
+        "sweeps.conductor.ray", SimpleNamespace(wait=lambda what, timeout: (what, []), get=lambda _: usage, exceptions=ray.exceptions)
+    )
+    going.asked, going.life = object(), SimpleNamespace()
+    going._look_at_pool()
+    assert json.loads((tmp_path / STAGES).read_text()) == {"0001": "waiting for workers"}
+    stages["0001"] = (Stage.TRAINING, None)
+    going.asked = object()
+    going._look_at_pool()
+    assert json.loads((tmp_path / STAGES).read_text()) == {}
+    going.close()
+    assert not (tmp_path / STAGES).exists()
