@@ -401,4 +401,5 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
         milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
         trial_timeout=space.limits.trial_timeout,
+        retry_on=space.limits.retry_on,
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
+# In `limits.retry_on`: a worker process was lost.
+LOST = "lost"
 
 
 class Verdict(enum.Enum):

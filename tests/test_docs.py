@@ -142,7 +142,8 @@ def test_every_key_is_documented_with_its_default(section, field):
     required = field.default is dataclasses.MISSING
     assert (default == "required") == required
     if not required and field.default is not None and (section, field.name) != ("limits", "max_trials"):  # 0 there: not given
-        assert default.strip("`") == ("none" if field.default == () else str(field.default))
+        shown = f"[{', '.join(field.default)}]" if isinstance(field.default, tuple) else str(field.default)
+        assert default.strip("`") == ("none" if field.default == () else shown)
     for word in get_args(get_type_hints(SECTION_KEYS[section])[field.name]):
         if isinstance(word, str):
             assert f"`{word}`" in text, f"{section}.{field.name}: {word}"

@@ -46,6 +46,7 @@ class Book:
     _seen: int = 0
     _values: dict[int, float] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
+    _failed: dict[int, int] = field(default_factory=dict)  # how far the ranks came that have raised
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
     _unheard: list[Report] = field(default_factory=list)
     _fresh: bool = False
@@ -63,11 +64,18 @@ class Book:
     def begin(self) -> int:
         """A new attempt; its number. What an earlier one had half done does not count."""
         self.attempt += 1
-        self._steps, self._parts = {}, {}
+        self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
 
-    def take(self, attempt: int, news: News, ended: bool = False) -> bool:
-        """Book a rank's news; False if they are of an attempt or a trial that is over."""
+    def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
+        """Book a rank's news; False if they are of an attempt or a trial that is over.
+
+        Args:
+            attempt: that the news are of.
+            news: what the rank tells.
+            ended: the loop has ended on this rank.
+            failed: the loop ended by an exception: this rank has no part in later checkpoints, and another attempt may go on from one.
+        """
         if self.state is not None or attempt != self.attempt:
             return False
         for report in news.reports:
@@ -79,7 +87,10 @@ class Book:
             if self.checkpoint is None or part.step > self.checkpoint.step:
                 self._parts.setdefault(part.step, {})[news.rank] = part
         self._steps[news.rank] = max(self._steps.get(news.rank, 0), ENDED if ended else news.step)
-        whole = [step for step in self._parts if all(self._steps.get(rank, 0) >= step for rank in range(self.workers))]
+        if failed:
+            self._failed[news.rank] = news.step
+        done = self._steps | self._failed
+        whole = [step for step in self._parts if all(done.get(rank, 0) >= step for rank in range(self.workers))]
         for step in sorted(whole):
             parts = self._parts.pop(step)
             self._keep(parts[min(parts)])

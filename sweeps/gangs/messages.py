@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.trial import Checkpoint, Report, State, Trial
+from sweeps.trial import LOST, Checkpoint, Report, State, Trial
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Job:
         trial_timeout: seconds that a trial may take on its gangs; None for no bound.
         milestones: the rungs of PBT: every rank has its checkpoint there when the driver is asked, and trials give way to each other.
         keep_last: the model that counts is the last step's, whatever the metric says.
+        retry_on: what a trial is tried again for: `lost`, and names of exception classes.
     """
 
     sweep: str
@@ -39,6 +40,7 @@ class Job:
     asked: tuple[str, ...] = ()
     milestones: range = range(0)
     keep_last: bool = False
+    retry_on: tuple[str, ...] = (LOST,)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Past:
         checkpoint: the newest; it goes on from there.
         best: the one that holds the best model.
         seconds: spent on gangs.
-        lost: gangs that it has lost; the death of the driver is not counted against it.
+        lost: attempts that `limits.max_failures` counts; the death of the driver is not counted against it.
     """
 
     attempts: int = 0
@@ -132,7 +134,8 @@ class Ended:
     """How the loop ended on one rank: COMPLETE, PRUNED (stopped at a rung), FAIL with its traceback.
 
     `broken` says why the rank can run no other trial after it; `reports` counts those of the attempt;
-    `refused` a key of the space file and what is wrong with it, if that is why it failed; `final` what `Current.report_final` was given.
+    `refused` a key of the space file and what is wrong with it, if that is why it failed; `final` what `Current.report_final` was given;
+    `retry` says that `limits.retry_on` names the exception.
     """
 
     rank: int
@@ -142,6 +145,7 @@ class Ended:
     reports: int = 0
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
+    retry: bool = False
 
 
 @dataclass(frozen=True)

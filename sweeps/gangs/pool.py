@@ -32,7 +32,7 @@ from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, P
 from sweeps.gangs.run import Run
 from sweeps.gangs.runners import Runners
 from sweeps.resources import Shape
-from sweeps.trial import State, Trial
+from sweeps.trial import LOST, State, Trial
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +267,7 @@ class _Pool:
 
     async def ended(self, gang_id: str, trial_id: str, attempt: int, news: News, index: int, ended: Ended) -> None:
         """Take a rank's last news of a trial."""
-        if (run := self._book(trial_id, attempt, news, ended=True)) is not None:
+        if (run := self._book(trial_id, attempt, news, ended=True, failed=ended.state is State.FAIL)) is not None:
             run.look_at_rungs(together=bool(self.job.milestones))
         if gang := self.leases.gangs.get(gang_id):
             async with gang.changed:
@@ -275,9 +275,9 @@ class _Pool:
                     gang.ended.append(ended)
                 gang.changed.notify_all()
 
-    def _book(self, trial_id: str, attempt: int, news: News, ended: bool = False) -> Run | None:
+    def _book(self, trial_id: str, attempt: int, news: News, ended: bool = False, failed: bool = False) -> Run | None:
         run = self.runs.get(trial_id)
-        if run is None or not run.book.take(attempt, news, ended):
+        if run is None or not run.book.take(attempt, news, ended, failed):
             return None
         self._clear(run)
         if ended:  # the trial's end mostly follows at once: one message to the driver instead of two
@@ -311,12 +311,19 @@ class _Pool:
                 again, run.again = run.again, False
                 if ended is not None and again and ended.state is State.PRUNED:
                     continue
-                if ended is not None:
+                if ended is not None and not ended.retry:
                     run.finish(ended.state, ended.error, ended.refused, ended.final)
                     break
                 run.lost += 1
-                if run.lost > self.max_failures:
-                    limit = f"limits.max_failures: {self.max_failures}"
+                limit = f"limits.max_failures: {self.max_failures}"
+                if ended is not None and run.lost > self.max_failures:
+                    before = f"{run.lost} attempts failed of what limits.retry_on names ({limit}); the last:\n" if run.lost > 1 else ""
+                    run.finish(State.FAIL, f"{before}{ended.error}")
+                elif ended is not None:
+                    run.retry()
+                elif LOST not in self.job.retry_on:
+                    run.finish(State.FAIL, f"a worker process died (limits.retry_on does not name `{LOST}`): {said(gang.gone)}")
+                elif run.lost > self.max_failures:
                     run.finish(State.FAIL, f"a worker process died in {run.lost} attempts ({limit}): {said(gang.gone)}")
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
@@ -356,9 +363,11 @@ class _Pool:
                 return None
             if await self.fits.caused(failed):
                 raise RayActorError
+            failed.sort(key=lambda e: not e.retry)
             return failed[0] if failed else Ended(0, State.FAIL, f"its workers could not start: {said(gang.gone)}")
         if failed and await self.fits.caused(failed):
             raise RayActorError
+        failed.sort(key=lambda e: not e.retry)  # a peer of the rank that raised such an exception may raise another for its sake
         if broken := next((e.broken for e in gang.ended if e.broken), None):
             log.info("%s is closed: %s", gang.id, broken)
             await self.leases.close(gang)

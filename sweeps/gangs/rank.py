@@ -330,11 +330,16 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     except BaseException as e:  # a loop's own kinds of exception are no death of its process
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
-            return Ended(session.rank, State.FAIL, trace(e), refused=refused)
+            return Ended(session.rank, State.FAIL, trace(e), refused=refused, retry=refused is None and worth_a_retry(e, job.retry_on))
     finally:
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.
     return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE, final=current.final)
+
+
+def worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
+    """Whether one of the names is that of the error's class or of one of its bases, with or without their module."""
+    return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
 
 
 def takes_config(loop: Any) -> bool:

@@ -23,7 +23,7 @@ class Run:
         self.stopped = False  # the driver has booked its end (at a rung) before its ranks came to theirs
         self.seconds = 0.0  # on gangs, in attempts that have ended
         self.began: float | None = None  # when its ranks began this attempt, by the monotonic clock
-        self.lost = 0  # gangs that died under it
+        self.lost = 0  # attempts that were lost, or failed of an exception that is worth another
         self.again = False  # its ranks are being stopped at a milestone, for another attempt to go on from there
         self.task: asyncio.Task | None = None
         self.changed = asyncio.Event()
@@ -64,6 +64,11 @@ class Run:
             elif book.together_at(step) if together else book.has_come(0, step):
                 book.waits_at(step)
                 self.changed.set()
+
+    def retry(self) -> None:
+        """Prepare for another attempt after an exception: a rank that has ended decides no rung of that attempt."""
+        if not self.stopped:
+            self.verdicts = {step: verdict for step, verdict in self.verdicts.items() if not verdict.done() or verdict.result()}
 
     def stop(self) -> None:
         """Its end is on record: ranks that are still at it stop at their next rung."""

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, StrictInt, StrictStr
 
 from sweeps.space import values
 from sweeps.space.conditions import COMPARISONS
+from sweeps.trial import LOST
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
@@ -231,7 +232,8 @@ class Limits:
         max_trials: over all cells. 0 only while loading: not given.
         timeout: seconds; None for no limit.
         max_concurrent_trials: None for as many as fit.
-        max_failures: retries a trial whose worker processes are lost.
+        max_failures: retries of one trial.
+        retry_on: what a trial is tried again for: `lost` (a worker process was lost) and names of exception classes.
         trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
         max_gpu_hours: that all trials together may hold GPUs; None for no limit.
         target: a value of the objective; when a trial reaches it, the sweep ends.
@@ -243,6 +245,7 @@ class Limits:
     timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
     max_concurrent_trials: Annotated[int | None, BeforeValidator(values.auto)] = None
     max_failures: AtLeast0 = 2
+    retry_on: Annotated[tuple[str, ...], BeforeValidator(values.causes)] = (LOST,)
     trial_timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
     max_gpu_hours: Annotated[float | None, BeforeValidator(values.above_0)] = None
     target: Annotated[float | None, BeforeValidator(values.number)] = None

@@ -30,6 +30,7 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
     ("limits", "max_concurrent_trials"): {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
     ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
     ("limits", "target"): {"type": "number"},
+    ("limits", "retry_on"): {"type": "array", "items": {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"}},
     ("scheduler", "quantile_fraction"): {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5},
     ("scheduler", "resample_probability"): {"type": "number", "minimum": 0, "maximum": 1},
     ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},

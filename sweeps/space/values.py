@@ -8,6 +8,7 @@ from typing import Any
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 
+_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -97,6 +98,17 @@ def size(value: Any) -> int:
     if not found:
         raise ValueError("must be a size such as 500MB or 10GB")
     return int(float(found[1]) * _UNITS[found[2]])
+
+
+def causes(value: Any) -> tuple[str, ...]:
+    """What a trial is tried again for: `lost`, and names of exception classes.
+
+    Raises:
+        ValueError: it is no list of these.
+    """
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and _CLASS.fullmatch(name) for name in value):
+        raise ValueError("must be a list of `lost` and names of exception classes, such as [lost, ConnectionError]")
+    return tuple(value)
 
 
 def one_or_two(value: Any) -> int:

@@ -45,7 +45,8 @@ def settings(space: Space) -> dict[str, str]:
         told[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
     told |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
     told |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
-    told |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None}
+    told |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
+    told |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
     return {name: str(value) for name, value in told.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, params, top, whole
 
+CAUSES = "must be a list of `lost` and names of exception classes, such as [lost, ConnectionError], got"
 TABLE: dict[str, tuple[Case, ...]] = {
     "Bounds and options": (
         params("reversed", "eta: {uniform: [1, 0]}", "5:24: params.eta: uniform needs lower < upper, got [1, 0]"),
@@ -173,6 +174,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {scaling: {num_workers: 99999999}}",
             "5:32: scaling.num_workers: must be at most 1000000, got 99999999",
         ),
+        line("causes in no list", "limits: {max_trials: 4, retry_on: lost}", f"4:35: limits.retry_on: {CAUSES} lost"),
+        line("no exception's name", "limits: {max_trials: 4, retry_on: [lost, 5xx]}", f"4:35: limits.retry_on: {CAUSES} [lost, 5xx]"),
         line("negative retries", "limits: {max_trials: 4, max_failures: -1}", "4:39: limits.max_failures: must be at least 0, got -1"),
         line("half a seed", "search: {seed: 0.5}", "6:16: search.seed: must be an integer, got 0.5"),
         line("a seed that is too large", "search: {seed: 4294967296}", "6:16: search.seed: must be below 4294967296, got 4294967296"),

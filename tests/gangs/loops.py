@@ -216,3 +216,23 @@ def three_steps(config):
 
     for step in range(1, 4):
         ray.train.report({"loss": 1.0 / step})
+
+
+def fails_once(config):
+    """Five steps with a checkpoint each; raises at `config["at"]` on rank `config["rank"]`, unless an attempt did so before."""
+    import json
+
+    import ray.train
+
+    rank, mark = ray.train.get_context().get_world_rank(), Path(config["folder"], "failed")
+    start = 0
+    if (checkpoint := ray.train.get_checkpoint()) is not None:
+        start = json.loads(Path(checkpoint.path, "state.json").read_text())
+    for step in range(start + 1, 6):
+        if step == config["at"] and rank == config.get("rank", 0) and not mark.exists():
+            if config.get("once", True):
+                mark.touch()
+            raise ConnectionResetError("the feature store hung up")
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "state.json").write_text(json.dumps(step))
+            ray.train.report({"loss": 1.0 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)

@@ -68,6 +68,15 @@ def test_what_an_attempt_left_half_done_does_not_count():
     assert book.checkpoint is None
 
 
+def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
+    book = Book(2, "loss", True)
+    first = book.begin()
+    reports = tuple(report(step) for step in (1, 2, 3))
+    book.take(first, News(0, 3, reports, (saved(2), saved(3))), ended=True)
+    book.take(first, News(1, 2, (), ()), ended=True, failed=True)
+    assert book.checkpoint == saved(2), "the other rank never did step 3"
+
+
 def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
     book = Book(1, "loss", True)
     attempt = book.begin()
