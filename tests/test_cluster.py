@@ -115,6 +115,9 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+WAIT = "RAY_gcs_server_port_wait_time_s"
+
+
 class Starts:
     """`ray.init` in a fake that fails with the given errors first; knows the limit that each call was given."""
 
@@ -122,7 +125,7 @@ class Starts:
         self.errors, self.limits = list(errors), []
 
     def __call__(self, **_) -> None:
-        self.limits.append(int(os.environ["RAY_gcs_server_port_wait_time_s"]))
+        self.limits.append(int(os.environ[WAIT]))
         if self.errors:
             raise self.errors.pop(0)
 
@@ -132,7 +135,7 @@ LATE = "The current node timed out during startup."
 
 def test_a_ray_that_is_not_up_in_time_is_started_once_more_with_a_longer_limit(project, monkeypatch):
     monkeypatch.setattr("ray.init", starts := Starts(Exception(LATE)))
-    monkeypatch.delenv("RAY_gcs_server_port_wait_time_s", raising=False)
+    monkeypatch.delenv(WAIT, raising=False)
     late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # of before, so it is left alone
     try:
         cluster.start(project, 2)
@@ -141,7 +144,7 @@ def test_a_ray_that_is_not_up_in_time_is_started_once_more_with_a_longer_limit(p
         late.kill()
         late.wait()
     assert starts.limits == list(cluster.START_WITHIN) and starts.limits[0] < starts.limits[1]
-    assert "RAY_gcs_server_port_wait_time_s" not in os.environ
+    assert WAIT not in os.environ
 
 
 def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(project, monkeypatch):
