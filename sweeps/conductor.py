@@ -156,10 +156,10 @@ class Conductor:
         return begun
 
     def _begin(self, trial: Trial, past: Past | None = None) -> None:
-        self._note(trial)
-        self.attempts[trial.id] = past.attempts if past is not None else 0
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True, exist_ok=True)
+        self._note(trial)
+        self.attempts[trial.id] = past.attempts if past is not None else 0
         self.pool.start.remote(trial, str(folder), past)
         self.ledger.sync()  # while the trial is on its way
 

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,10 +178,18 @@ class Driver:
         return result
 
     def _tracker(self) -> Any:
-        from sweeps.tracking import TrackerApart, default_uri
+        from sweeps.tracking import TrackerApart
+
+        return TrackerApart(self.tracking, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+
+    @property
+    def tracking(self) -> str:
+        """MLflow's tracking URI, which workers understand as well, whatever folder they are in."""
+        from sweeps.tracking import default_uri
 
         uri = self.uri or default_uri(self.root)
-        return TrackerApart(uri, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+        scheme, there, file = uri.partition(":///")
+        return f"{scheme}:///{Path(file).absolute()}" if there and scheme.startswith("sqlite") else uri
 
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
@@ -203,7 +212,7 @@ class Driver:
         if problems := never_fits(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
         here = cluster.at_driver()
-        job = job_of(space, joined.roots)
+        job = replace(job_of(space, joined.roots), tracking=self.tracking)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
         pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
         room = concurrency(space.shapes, joined.total, space.limits.max_trials)

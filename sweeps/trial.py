@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
+# The file in a trial's folder that names the trial's run in MLflow.
+RUN = "mlflow.json"
+# The folder of what a loop writes beside checkpoints, in the trial's folder; and the name of the same among its run's artifacts.
+FILES = "files"
 # In `limits.retry_on`: a worker process was lost.
 LOST = "lost"
 
@@ -163,6 +167,7 @@ class Current:
         milestones: steps whose report has to carry a checkpoint; none but under PBT.
         keep_last: the model that counts is the last step's: the trial is trained once more on all rows, and `valid` says nothing.
         final: what `report_final` was given.
+        folder: the trial's folder for other files, such as traces of a profiler; see the property.
     """
 
     trial: str
@@ -180,8 +185,24 @@ class Current:
     milestones: range = range(0)
     keep_last: bool = False
     final: dict[str, float] = field(default_factory=dict)
+    _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
+
+    @property
+    def folder(self) -> Path:
+        """A folder for what the loop wants to keep beside checkpoints: traces of a profiler, TensorBoard's files, figures.
+
+        It is there when it is asked for, and the same on every rank and in every attempt. When the trial has ended, however it did, its
+        files are logged as artifacts of the trial's run in MLflow. An empty folder is removed.
+
+        Raises:
+            RuntimeError: the trial has no folder, as in a test that made this object itself.
+        """
+        if self._folder is None:
+            raise RuntimeError("this trial has no folder; sweeps gives each trial one that it runs itself")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder
 
     def better(self, a: float, b: float | None) -> bool:
         """Whether value `a`, the later one, beats `b` under the objective's goal. NaN never wins; anything but NaN beats None.

@@ -237,3 +237,35 @@ def load_named(folder):
             return frame[["word"]].assign(loss=loss, long=frame["word"].str.len() > 3)
 
     return Named()
+
+
+def logs_to_mlflow(config):
+    """Five steps, logged to MLflow as a script would; fails for a large x. Leaves a run active, and a file on every rank."""
+    import mlflow
+    import ray.train
+
+    from sweeps.trial import current
+
+    assert mlflow.active_run() is None
+    rank = ray.train.get_context().get_world_rank()
+    Path(current().folder, "traces").mkdir(exist_ok=True)
+    Path(current().folder, "traces", f"rank-{rank}.json").write_text(json.dumps(config["x"]))
+    mlflow.start_run(run_name="mine")
+    mlflow.log_params({"batch": 32})
+    for step in range(1, 6):
+        mlflow.log_metric(f"rank-{rank}", config["x"], step=step)
+        _report(step, config["x"] + 1 / step)
+    if config["x"] > 0.9:
+        raise ZeroDivisionError("the user's own mistake")
+
+
+def asks_for_its_folder(config):
+    """Asks for the trial's folder and writes nothing; says whether MLflow was imported for it."""
+    import sys
+
+    import ray.train
+
+    from sweeps.trial import current
+
+    assert current().folder.is_dir()
+    ray.train.report({"loss": config["x"], "imported": float("mlflow" in sys.modules)})

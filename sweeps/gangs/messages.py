@@ -26,6 +26,7 @@ class Job:
         milestones: the rungs of PBT: every rank has its checkpoint there when the driver is asked, and trials give way to each other.
         keep_last: the model that counts is the last step's, whatever the metric says.
         retry_on: what a trial is tried again for: `lost`, and names of exception classes.
+        tracking: MLflow's tracking URI, where each trial has a run; None if trials have none.
     """
 
     sweep: str
@@ -41,6 +42,7 @@ class Job:
     milestones: range = range(0)
     keep_last: bool = False
     retry_on: tuple[str, ...] = (LOST,)
+    tracking: str | None = field(default=None, repr=False)  # it may hold a password
 
 
 @dataclass(frozen=True)

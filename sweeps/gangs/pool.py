@@ -32,7 +32,7 @@ from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, P
 from sweeps.gangs.run import Run
 from sweeps.gangs.runners import Runners
 from sweeps.resources import Shape
-from sweeps.trial import LOST, State, Trial
+from sweeps.trial import FILES, LOST, State, Trial
 
 log = logging.getLogger(__name__)
 
@@ -335,6 +335,8 @@ class _Pool:
         except Exception:
             run.finish(State.FAIL, traceback.format_exc())
         finally:
+            with contextlib.suppress(OSError):  # there are files in it, or none was asked for
+                Path(run.folder, FILES).rmdir()
             if run.stopped:
                 self.runs.pop(run.trial.id, None)
 

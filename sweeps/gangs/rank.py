@@ -27,10 +27,10 @@ import ray.data
 import ray.train
 
 from sweeps import refs, trial
-from sweeps.gangs import isolation, output, seam
+from sweeps.gangs import isolation, loop_mlflow, output, seam
 from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.gangs.seeds import seeded
-from sweeps.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
+from sweeps.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
 
 # What Ray's tutorials call the dataset that is `valid` here; a dataset of exactly that name comes first.
 ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
@@ -231,6 +231,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     alone = not distributed and job.backend == "torch"
     seam.read_data_where_it_lies()
     seam.keep_ray()
+    loop_mlflow.watch()
     teller = Teller()
     teller.start()
     if job.loop.startswith("sweeps.trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
@@ -262,6 +263,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
             asked=job.asked,
             milestones=job.milestones,
             keep_last=job.keep_last,
+            _folder=Path(order.folder, FILES),
             _kept=store.kept,
         )
         teller.session = session
@@ -271,7 +273,8 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         with output.into(output.log_of(order.folder, rank), title) as say:
             seconds = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
             if index == 0:  # what importing the user's module takes and changes is no trial's, and the same for all of them
-                with _stacks_after(seconds), contextlib.suppress(BaseException):  # what is wrong with it the trial will say
+                logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, rank), keep=True)
+                with _stacks_after(seconds), contextlib.suppress(BaseException), logs:  # what is wrong with it the trial will say
                     refs.resolve(job.loop)
                 if rank == 0:
                     ray.get(pool.imported.remote(order.trial.id, order.attempt))
@@ -323,7 +326,8 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
         loop = refs.resolve(job.loop)
         with seam.in_place(session, distributed):
             ray.train.get_context()  # its first call in a process draws from `random`: a gang's first trial would have other numbers
-            with seeded(order.trial.seed, current.threads):
+            logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, session.rank))
+            with logs, seeded(order.trial.seed, current.threads):
                 loop(dict(order.trial.params)) if takes_config(loop) else loop()
     except Stopped:
         pass

@@ -110,7 +110,7 @@ class TrackerApart(Tracker):
                     log.log(said["level"], "%s: %s", said["name"], said["log"])
                     continue
                 self.parent, self.error, self.waiting = said["parent"], said["error"], said["waiting"]
-                if said["written"]:
+                if said["written"] or said["answered"]:
                     self._answered = time.monotonic()
                 for _ in range(said["written"]):
                     self._unwritten.popleft()
@@ -127,8 +127,8 @@ class _Worker(Tracker):
         self._tell = say
         super().__init__(*given)
 
-    def _changed(self, written: int = 0) -> None:
-        self._tell({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written})
+    def _changed(self, written: int = 0, answered: bool = False) -> None:
+        self._tell({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered})
 
 
 class _Forward(logging.Handler):

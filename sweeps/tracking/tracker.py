@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import queue
+import shutil
 import threading
 import time
 from collections import defaultdict
@@ -18,12 +20,14 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.folder import without_password
+from sweeps.leftovers import write
 from sweeps.resources import COSTS
 from sweeps.space import Space
 from sweeps.tracking import tables, views
 from sweeps.tracking.contents import NOTE, PARAM_LENGTH, described, parameters, settings
 from sweeps.tracking.views import legal
-from sweeps.trial import Report, Result, State, Trial
+from sweeps.trial import FILES, RUN, Report, Result, State, Trial
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +54,9 @@ class Tracker:
 
     Args:
         uri: tracking URI.
-        root: where a new experiment of the embedded store keeps its artifacts.
+        root: the folder of all sweeps; a new experiment of the embedded store keeps its artifacts there.
         experiment: the experiment's name.
-        sweep: the parent run's name.
+        sweep: the parent run's name, which is that of the sweep's folder in the root.
         started: when the sweep began, seconds since the epoch.
     """
 
@@ -63,6 +67,7 @@ class Tracker:
         self.waiting = False  # for a server that does not answer
         self._runs: dict[int, str] = {}
         self._whole: set[int] = set()  # trials of an earlier driver of which the server has the end
+        self._logged: dict[int, dict[Path, tuple[int, int]]] = {}  # of trials that have ended: their files, as they were logged
         self._objectives: list[str] = []
         self._constrained = False
         self._events: queue.SimpleQueue = queue.SimpleQueue()
@@ -163,8 +168,8 @@ class Tracker:
             self._changed()
             log.exception("MLflow: giving up")
 
-    def _changed(self, written: int = 0) -> None:
-        """Called when `parent`, `error` or `waiting` may have changed, or so many events were written."""
+    def _changed(self, written: int = 0, answered: bool = False) -> None:
+        """Called when `parent`, `error` or `waiting` may have changed, so many events were written, or the server took part of one."""
 
     def _insist(self, action: Callable[[], None]) -> None:
         """Try until the server is there; what the server refuses for good is written to the log and left."""
@@ -231,6 +236,8 @@ class Tracker:
         params: dict[str, dict[str, str]] = defaultdict(dict)
         tags: dict[str, dict[str, str]] = defaultdict(dict)
         ends: list[tuple[str, str, int]] = []
+        begun: list[Trial] = []
+        over: list[int] = []  # trials
         assert self.parent is not None
         for kind, what in self._with_the_missed(events):
             if kind == "parent":
@@ -254,6 +261,7 @@ class Tracker:
                 run = self._child(trial, began)
                 params[run] |= {legal(k): v for k, v in parameters(trial).items()}
                 tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
+                begun.append(trial)
             elif kind == "reports":
                 run = self._runs[what[0]]
                 for report in what[1]:
@@ -273,6 +281,7 @@ class Tracker:
                         whole |= {f"objective.{legal(o)}": v for o, v in zip(self._objectives, result.values, strict=False)}
                     whole |= {f"final/{legal(name)}": value for name, value in result.final.items()}
                     metrics[run] += [Metric(k, v, at, 0) for k, v in whole.items() if v is not None]
+                    over.append(number)
                 ends.append((run, STATUS[result.state], at))
             elif kind == "tag":
                 tags[self._runs[what[0]]] |= what[1]
@@ -280,11 +289,42 @@ class Tracker:
                 metrics[self.parent] += [Metric(k, v, int(what[1] * 1000), 0) for k, v in what[0].items()]
             elif kind == "finish":
                 ends.append((self.parent, what[0], int(what[1] * 1000)))
+                over += self._logged  # one that a rung stopped may have written more since
         for run in {**metrics, **params, **tags}:
             once = [Param(k, v) for k, v in params[run].items()]  # said twice in a batch, MLflow refuses the whole
             self._permit(self._batch, run, metrics[run], once, [RunTag(k, v) for k, v in tags[run].items()])
+        for trial in begun:  # not before its parameters are there: a loop may log some of the same names
+            self._note_run(trial)
+        for number in dict.fromkeys(over):
+            self._log_files(number)
         for run, status, at in ends:
             self._permit(self._client.set_terminated, run, status, at)
+
+    def _note_run(self, trial: Trial) -> None:
+        """Leave word in the trial's folder of its run, for a loop that logs to MLflow itself."""
+        folder = self._folder(trial.number)
+        if folder.is_dir():
+            run = {"tracking_uri": without_password(self.uri), "experiment_id": self.experiment_id, "run_id": self._runs[trial.number]}
+            write(folder / RUN, json.dumps(run) + "\n")
+
+    def _log_files(self, number: int) -> None:
+        """Log what a trial's loop has written to its folder of files, as far as that has changed since it was last logged."""
+        logged, top = self._logged.setdefault(number, {}), self._folder(number) / FILES
+        for path in sorted(top.rglob("*")):
+            try:
+                if not path.is_file() or logged.get(path) == (now := (path.stat().st_size, path.stat().st_mtime_ns)):
+                    continue
+                place = Path(FILES, path.relative_to(top)).parent
+                self._permit(self._client.log_artifact, self._runs[number], str(path), str(place))
+            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the file's fault, not the server's
+                log.error("MLflow: %s is not logged: %s", path, e)
+                continue
+            logged[path] = now
+            self._answered = time.monotonic()
+            self._changed(answered=True)
+
+    def _folder(self, number: int) -> Path:
+        return self.root / self.sweep / "trials" / f"{number:04d}"
 
     def _with_the_missed(self, events: list[tuple[str, tuple]]) -> Iterator[tuple[str, tuple]]:
         """The events, with all that there is to tell of earlier trials in the place of `go_on`."""

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -201,6 +202,35 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
 
 
 @pytest.mark.integration
+def test_files_of_a_trial_are_logged_when_it_ends_and_those_that_came_later_with_the_sweep(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    client, files = MlflowClient(default_uri(tmp_path)), tmp_path / "sweep-1" / "trials" / "0001" / "files"
+    (files / "traces").mkdir(parents=True)
+    (files / "traces" / "one.json").write_text("1")
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    for number in (0, 1, 2):
+        tracker.begin(trial(number), 1.0)
+    for number, state in ((0, State.COMPLETE), (1, State.PRUNED), (2, State.RUNNING)):
+        tracker.end(number, Result(state, 0.25), 2.0)
+    run = wait_until(
+        lambda: (files.parent / "mlflow.json").exists() and json.loads((files.parent / "mlflow.json").read_text()), 60, "a run"
+    )
+    assert (run["tracking_uri"], run["run_id"]) == (default_uri(tmp_path), tracker._runs[1])
+
+    def there() -> dict[str, str]:
+        found = client.list_artifacts(run["run_id"], "files/traces")
+        return {file.path: Path(client.download_artifacts(run["run_id"], file.path)).read_text() for file in found}
+
+    wait_until(lambda: there() == {"files/traces/one.json": "1"}, 60, "the file")
+    (files / "traces" / "one.json").write_text("1, 2")  # a loop that a rung has stopped may not have ended yet
+    (files / "traces" / "two.json").write_text("3")
+    tracker.finish("FINISHED", 3.0)
+    assert tracker.close() and tracker.error is None
+    assert there() == {"files/traces/one.json": "1, 2", "files/traces/two.json": "3"}
+    assert not client.list_artifacts(tracker._runs[0]) and not (tmp_path / "sweep-1" / "trials" / "0000").exists()
+
+
 def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
     from mlflow.tracking import MlflowClient
 

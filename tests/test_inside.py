@@ -1,0 +1,66 @@
+"""What a loop does beside reporting, in a whole sweep: it logs to MLflow itself, and keeps files in its trial's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+import sweeps
+from sweeps.search import record
+from tests.commands import command, space_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+POINTS = ("search.initial_points=[{params.x: 0.25}, {params.x: 0.75}, {params.x: 0.95}]", "limits.max_trials=3")
+
+
+def runs_of(result):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(result.mlflow["tracking_uri"])
+    found = client.search_runs([client.get_experiment_by_name("own").experiment_id])
+    return client, {run.info.run_name: run for run in found if run.info.run_id != result.mlflow["parent_run"]}
+
+
+def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    over = (*POINTS, "space.scaling={num_workers: 2}", "scheduler={name: asha, max_t: 5, grace_period: 3}")
+    result = sweeps.run(space_of(tmp_path, "logs_to_mlflow"), dir=tmp_path / "runs", overrides=over)
+    client, runs = runs_of(result)
+    assert sorted(runs) == ["0000", "0001", "0002"], "no run beside those of the trials"
+    study = record.read(result.dir)
+    assert study is not None and {t.result.state.name for t in study.trials} > {"COMPLETE"}
+    for trial in study.trials:
+        run = runs[trial.id]
+        ended = {"COMPLETE": "FINISHED", "PRUNED": "FINISHED", "FAIL": "FAILED"}
+        assert run.info.status == ended[trial.result.state.name]
+        assert [run.data.metrics[f"rank-{rank}"] for rank in (0, 1)] == [trial.params["x"]] * 2 and run.data.params["batch"] == "32"
+        assert "objective" in run.data.metrics and run.data.tags["sweeps.trial"] == trial.id
+        assert {f.path for f in client.list_artifacts(run.info.run_id, "files/traces")} == {f"files/traces/rank-{r}.json" for r in (0, 1)}
+        kept = result.dir / "trials" / trial.id / "files" / "traces"
+        assert [json.loads((kept / f"rank-{rank}.json").read_text()) for rank in (0, 1)] == [trial.params["x"]] * 2
+    assert not os.path.exists("mlflow.db")
+
+
+def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(clean_ray, tmp_path):
+    result = sweeps.run(space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2"), dir=tmp_path / "runs")
+    client, runs = runs_of(result)
+    for trial in ("0000", "0001"):
+        assert not (result.dir / "trials" / trial / "files").exists()
+        assert client.list_artifacts(runs[trial].info.run_id) == []
+        assert runs[trial].data.metrics["imported"] == 0.0
+
+
+def test_without_a_server_the_sweep_and_its_loops_go_on(tmp_path):
+    over = [part for one in POINTS for part in ("--set", one)]
+    args = ["run", space_of(tmp_path, "logs_to_mlflow"), "--dir", tmp_path / "runs", "--tracking-uri", "http://127.0.0.1:1", *over]
+    process = command(*args, "--quiet", "--json")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    folder = next((tmp_path / "runs").glob("own-*"))
+    assert json.loads(out)["trials"]["completed"] == 2
+    for trial in ("0000", "0001"):
+        assert (folder / "trials" / trial / "mlflow.db").is_file()
+        assert "http://127.0.0.1:1" in (folder / "trials" / trial / "logs" / "rank-0.log").read_text()
