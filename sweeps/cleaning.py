@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweeps.checkpoints import remove, sizes
 from sweeps.errors import InputError, Problem
-from sweeps.search.cleaner import Freed, remove, sizes
+from sweeps.search.cleaner import Freed
 from sweeps.search.retention import Held, Rule, droppable, standing
 from sweeps.space import values
 

@@ -248,7 +248,9 @@ def export(
 
 @main.command()
 @click.argument("sweep")
-@click.option("--per-trial", type=click.IntRange(1, 2), default=1, show_default=True, help="1: a trial keeps its best; 2: its latest too.")
+@click.option(
+    "--per-trial", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="A trial keeps its best and its N - 1 latest."
+)
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="So many of the best trials keep any.  [default: all]")
 @click.option("--max-disk", default=None, metavar="SIZE", help="For all together, as 10GB; the worst go first.  [default: no bound]")
 @click.option("--dry-run", is_flag=True, help="Say what would be freed, and delete nothing.")

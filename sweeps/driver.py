@@ -411,4 +411,5 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
         trial_timeout=space.limits.trial_timeout,
         retry_on=space.limits.retry_on,
+        keep_latest=max(1, space.checkpoints.per_trial - 1),
     )

@@ -6,8 +6,11 @@ again until it knows that it arrived. So news always reach back to the last that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from sweeps.checkpoints import newest
 from sweeps.gangs.messages import News, Past, Progress
 from sweeps.trial import Checkpoint, Report, State
 
@@ -23,6 +26,7 @@ class Book:
         workers: ranks of its gang.
         metric: the one that leads; None if none does, and then the newest checkpoint is the best.
         minimize: whether smaller is better.
+        keep_latest: checkpoints that are kept beside the best one, at least 1.
         checkpoint: the newest that every rank has done its part of; a retry goes on from it.
         best: the one that holds the best model.
         rung: the step at which rank 0 waits for a verdict that the driver has not given.
@@ -32,6 +36,7 @@ class Book:
     workers: int
     metric: str | None
     minimize: bool
+    keep_latest: int = 1
     attempt: int = 0
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
@@ -40,7 +45,7 @@ class Book:
     error: str | None = None
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
-    _stored: dict[str, None] = field(default_factory=dict)  # paths of checkpoints on disk, in order
+    _stored: dict[str, None] = field(default_factory=dict)  # paths of whole checkpoints on disk, the newest last
     _named: set[str] = field(default_factory=set)  # those that the record may name
     _told: set[str] = field(default_factory=set)  # those that it names once it has what was heard last
     _seen: int = 0
@@ -52,12 +57,14 @@ class Book:
     _fresh: bool = False
     _heard_rung: int | None = None
     _last: Progress = field(default_factory=Progress)
+    _recalled: bool = False  # the record names fewer checkpoints than an earlier driver may have left
 
     def recall(self, past: Past) -> None:
         """Take up a trial that is on record: its reports are known, and it goes on from its checkpoint."""
         self.attempt, self.checkpoint, self.best = past.attempts, past.checkpoint, past.best
-        self._stored = {c.path: None for c in (self.checkpoint, self.best) if c}
+        self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
         self._named, self._told = set(self._stored), set(self._stored)
+        self._recalled = True
         self._values = dict(past.curve)
         self._seen = max(self._values, default=0)
 
@@ -66,6 +73,21 @@ class Book:
         self.attempt += 1
         self._steps, self._failed, self._parts = {}, {}, {}
         return self.attempt
+
+    def take_stock(self, there: Iterable[str]) -> list[str]:
+        """Return the checkpoints to delete before another attempt: those not needed, and those that the last attempt left unfinished.
+
+        A trial that goes on from its record takes up the latest whole checkpoints that an earlier driver left.
+
+        Args:
+            there: paths of all checkpoints in the trial's folder.
+        """
+        paths = {Path(path).name: path for path in there}
+        if self._recalled and self.checkpoint is not None:
+            latest = [paths[name] for name in reversed(newest(paths, Path(self.checkpoint.path).name, self.keep_latest))]
+            self._stored = dict.fromkeys([*(path for path in self._stored if path not in latest), *latest])
+            self._recalled = False
+        return [path for path in paths.values() if path not in self.kept]
 
     def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
         """Book a rank's news; False if they are of an attempt or a trial that is over.
@@ -101,12 +123,14 @@ class Book:
         if self.best is None or self._badness(new) <= self._badness(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
+        self._stored.pop(new.path, None)  # a loop that began anew writes a step once more
         self._stored[new.path] = None
 
     @property
     def kept(self) -> set[str]:
-        """The checkpoints that a retry, the export or a driver that takes up the sweep from its record may need."""
-        return self._named | {c.path for c in (self.checkpoint, self.best) if c}
+        """The checkpoints that a retry, the export or a driver that takes up the sweep from its record may need, and the latest."""
+        latest = list(self._stored)[-self.keep_latest :]
+        return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
         """The checkpoints that nobody needs any more, each named once."""

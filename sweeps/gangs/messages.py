@@ -27,6 +27,7 @@ class Job:
         keep_last: the model that counts is the last step's, whatever the metric says.
         retry_on: what a trial is tried again for: `lost`, and names of exception classes.
         tracking: MLflow's tracking URI, where each trial has a run; None if trials have none.
+        keep_latest: checkpoints that a running trial keeps beside its best, at least 1.
     """
 
     sweep: str
@@ -43,6 +44,7 @@ class Job:
     keep_last: bool = False
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # it may hold a password
+    keep_latest: int = 1
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import time
 import traceback
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from sweeps.checkpoints import remove
 from sweeps.gangs.booking import Book
 from sweeps.gangs.fits import Fits
 from sweeps.gangs.keeping import keep, room_of
@@ -102,7 +102,8 @@ class _Pool:
 
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Set a trial going, or going on; its checkpoints go to `folder`."""
-        book = Book(trial.shape.workers, None if self.job.keep_last else self.job.metric, self.job.goal == "minimize")
+        metric = None if self.job.keep_last else self.job.metric
+        book = Book(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
         run = self.runs[trial.id] = Run(trial, folder, book)
         if past is not None:
             book.recall(past)
@@ -288,7 +289,7 @@ class _Pool:
 
     def _clear(self, run: Run) -> None:
         for path in run.book.drop():
-            self.threads.submit(shutil.rmtree, path, ignore_errors=True)
+            self.threads.submit(remove, Path(path))
 
     # ---- one trial's way
 
@@ -345,7 +346,9 @@ class _Pool:
         attempt, workers = run.book.begin(), gang.shape.workers
         run.resumed = asyncio.get_running_loop().create_future()
         if attempt > 1:
-            await asyncio.get_running_loop().run_in_executor(self.threads, _tidy, run.folder, run.book)
+            loop = asyncio.get_running_loop()
+            there = await loop.run_in_executor(self.threads, _checkpoints, run.folder)
+            await loop.run_in_executor(self.threads, _delete, run.book.take_stock(there))
         key = prepared["key"]
         data = None if key in dict(gang.kept) else Data(prepared["shards"][workers], prepared["check"])  # which its ranks have already
         gang.kept = keep(gang.kept, key, prepared["bytes"], room_of(self.leases.cluster, gang.shape))
@@ -400,11 +403,14 @@ class _Pool:
         return False
 
 
-def _tidy(folder: str, book: Book) -> None:
-    """Before another attempt: delete checkpoints that the last one left unfinished."""
-    for path in Path(folder).glob("checkpoint_*"):
-        if str(path) not in book.kept:
-            shutil.rmtree(path, ignore_errors=True)
+def _checkpoints(folder: str) -> list[str]:
+    """Return the paths of all checkpoints in a trial's folder."""
+    return [str(path) for path in Path(folder).glob("checkpoint_*")]
+
+
+def _delete(paths: list[str]) -> None:
+    for path in paths:
+        remove(Path(path))
 
 
 _remote: Any = ray.remote  # Ray's types know no `max_concurrency`

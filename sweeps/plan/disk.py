@@ -18,8 +18,8 @@ from sweeps.plan.chains import values
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
 
-# A trial keeps its latest checkpoint and its best.
-KEPT = 2
+# While a trial runs, it has its latest checkpoint and its best, whatever `checkpoints.per_trial` says.
+LEAST = 2
 # The literal of a trainer's module that says how large a checkpoint can be; see `bytes_of`.
 FORMULA = "CHECKPOINT_BYTES"
 # Of so many parameters with a condition every combination is tried.
@@ -52,7 +52,7 @@ class Disk:
     """What a sweep's folder will take.
 
     Attributes:
-        checkpoints: how many there are at most: the latest and the best of each trial.
+        checkpoints: how many there are at most: the best and the latest of each trial.
         each: bytes of one at most, by the trainer's own formula; None if the trainer has none, or the data would have to be read for it.
         assumed: what the formula took for granted, in a few words; None for nothing.
         free: bytes free where the folder will be; None if nobody looked.
@@ -82,7 +82,7 @@ def disk(space: Space, table: Table | None, free: int | None) -> Disk:
         table: what is known of the data; None for no more than the space file tells.
         free: bytes free where the sweep's folder will be.
     """
-    count = KEPT * space.limits.max_trials * space.repeats.count
+    count = max(LEAST, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
     formula = refs.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
     if not isinstance(formula, str):
         return Disk(count, None, None, free)

@@ -232,7 +232,8 @@ def _round(number: int) -> int:
 def _disk(plan: Plan) -> list[str]:
     disk = plan.disk
     trials = plan.trials + plan.repeats[1]
-    kept = f"the latest and the best of {trials} trial{'s' * (trials > 1)}"
+    latest = max(plan.space.checkpoints.per_trial - 1, 1)
+    kept = f"the {'latest' if latest == 1 else f'{latest} latest'} and the best of {trials} trial{'s' * (trials > 1)}"
     if disk.total is None or disk.each is None:
         told = [f"at most {disk.checkpoints} checkpoints, {kept}; of what size, the first will show"]
     else:

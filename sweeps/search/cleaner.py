@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.checkpoints import remove, sizes
 from sweeps.search.repeats import Configurations
 from sweeps.search.retention import Held, Rule, droppable, standing
 from sweeps.space.keys import Repeats
@@ -40,36 +39,6 @@ class Freed:
     def to_json(self) -> dict[str, Any]:
         """As it stands in `result.json`."""
         return asdict(self)
-
-
-def sizes(folder: Path) -> dict[str, int]:
-    """The bytes of each checkpoint in a trial's folder, by name; others may be writing and deleting there."""
-    found = {}
-    for path in sorted(folder.glob("checkpoint_*")):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if path.is_dir():
-                found[path.name] = sum(_size(file) for file in path.rglob("*"))
-    return found
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size if file.is_file() else 0
-    except FileNotFoundError:
-        return 0
-
-
-def remove(path: Path) -> bool:
-    """Delete a checkpoint; False if it cannot be. Under its name it is there whole or not at all, also for who looks meanwhile."""
-    gone = path.with_name(f"{path.name}.gone")
-    try:
-        path.rename(gone)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    shutil.rmtree(gone, ignore_errors=True)
-    return not gone.exists()
 
 
 class Cleaner:

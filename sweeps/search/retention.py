@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.checkpoints import newest, step_of
 from sweeps.search import rules
 from sweeps.search.repeats import Configurations, settled
 from sweeps.trial import State
@@ -34,7 +35,7 @@ class Rule:
     """What is kept.
 
     Attributes:
-        per_trial: 1, a trial that ended keeps its best checkpoint; 2, its latest too.
+        per_trial: checkpoints that a trial that ended keeps: its best, and its `per_trial` - 1 latest.
         top: so many of the trials that ended keep any; None for all.
         max_disk: bytes for all trials together; None for no bound.
     """
@@ -107,7 +108,9 @@ def droppable(held: Iterable[Held], ranked: Sequence[int], needed: Collection[in
         total -= left[number].pop(name)
 
     for h in ended:
-        wanted = {h.best} if rule.per_trial == 1 and h.best is not None else {h.best, h.latest}
+        # A trial without a best checkpoint keeps its latest.
+        latest = newest(h.files, h.latest, max(rule.per_trial - 1, int(h.best is None)))
+        wanted = {h.best, *latest}
         for name in sorted(set(h.files) - wanted):
             drop(h.number, name)
     kept = {*ranked[: rule.top], *needed} if rule.top is not None else {h.number for h in ended}
@@ -118,7 +121,7 @@ def droppable(held: Iterable[Held], ranked: Sequence[int], needed: Collection[in
     if rule.max_disk is not None:
         for h in ended:
             spared = h.best if h.number in needed else None
-            for name in sorted(left[h.number], key=lambda n: (n == h.best, n)):
+            for name in sorted(left[h.number], key=lambda n: (n == h.best, step_of(n), n)):
                 if name != spared and total > rule.max_disk:
                     drop(h.number, name)
     return gone

@@ -21,6 +21,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+from sweeps.checkpoints import newest
 from sweeps.resources import costs
 from sweeps.search import record, rules, storage, takeover, trials
 from sweeps.search.agenda import Agenda
@@ -295,12 +296,17 @@ class Ledger:
         return result
 
     def checkpoints(self) -> dict[str, set[str]]:
-        """The names of the checkpoints on record of each trial that has ended, by the trial's id."""
-        return {
-            t.user_attrs["begun"]["id"]: record.checkpoints_of(t)
-            for t in self.study.get_trials(deepcopy=False)
-            if t.state.is_finished() and "begun" in t.user_attrs
-        }
+        """Return the names of the checkpoints that each ended trial keeps: those on record, and the latest. By the trial's id."""
+        ended = (t for t in self.study.get_trials(deepcopy=False) if t.state.is_finished() and "begun" in t.user_attrs)
+        return {t.user_attrs["begun"]["id"]: record.checkpoints_of(t) | self._latest(t) for t in ended}
+
+    def _latest(self, t: Any) -> set[str]:
+        """Return the names of a trial's latest checkpoints, as far as `checkpoints.per_trial` asks for more than the record names."""
+        count, told = self.space.checkpoints.per_trial - 1, record.so_far(t).get("checkpoint")
+        if count < 2 or not told:
+            return set()
+        folder = self.folder / "trials" / t.user_attrs["begun"]["id"]
+        return set(newest((p.name for p in folder.glob("checkpoint_*")), Path(told["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:
         """The latest checkpoint on record of a trial; that of its best step is its result's."""

@@ -258,12 +258,12 @@ class Checkpoints:
     """Which checkpoints are kept of trials that have ended; see `sweeps.search.retention.Rule`.
 
     Attributes:
-        per_trial: 1, a trial's best; 2, its latest too.
+        per_trial: checkpoints of a trial: its best, and its `per_trial` - 1 latest.
         top: so many trials keep any; None for all.
         max_disk: bytes for all trials together; None for no bound.
     """
 
-    per_trial: Annotated[int, BeforeValidator(values.one_or_two)] = 2
+    per_trial: AtLeast1 = 2
     top: AtLeast1 | None = None
     max_disk: Annotated[int | None, BeforeValidator(values.size)] = None
 

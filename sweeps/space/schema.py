@@ -36,7 +36,6 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
     ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},
     ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
     ("data", "rows"): _SHARE,
-    ("checkpoints", "per_trial"): {"enum": [1, 2]},
     ("checkpoints", "max_disk"): {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"},
 }
 

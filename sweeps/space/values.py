@@ -109,9 +109,3 @@ def causes(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and _CLASS.fullmatch(name) for name in value):
         raise ValueError("must be a list of `lost` and names of exception classes, such as [lost, ConnectionError]")
     return tuple(value)
-
-
-def one_or_two(value: Any) -> int:
-    if isinstance(value, bool) or value not in (1, 2) or not isinstance(value, int):
-        raise ValueError("must be 1 (a trial's best) or 2 (its latest too)")
-    return value

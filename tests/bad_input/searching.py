@@ -90,11 +90,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line("no GPU-hours", "limits: {max_trials: 4, max_gpu_hours: 0}", "4:40: limits.max_gpu_hours: must be a number above 0, got 0"),
     ),
     "Checkpoints": (
-        line(
-            "three of a trial",
-            "checkpoints: {per_trial: 3}",
-            "6:26: checkpoints.per_trial: must be 1 (a trial's best) or 2 (its latest too), got 3",
-        ),
+        line("none of a trial", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be at least 1, got 0"),
         line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be at least 1, got 0"),
         line(
             "a size without a unit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import ray
 
-from sweeps.trial import State
+from sweeps.gangs.messages import Past
+from sweeps.trial import Checkpoint, State
 from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until
 
@@ -53,6 +56,45 @@ def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean
         (tmp_path / "go").touch()
         last = trial(len(rounds), {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
         assert driving.run(last)[0] is State.COMPLETE, "the gang that took over serves on"
+    finally:
+        driving.close()
+
+
+def checkpoints_in(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("checkpoint_")) for path in folder.glob("checkpoint_*"))
+
+
+@pytest.mark.parametrize("count, left", [(2, [4, 5]), (4, [2, 3, 4, 5])])
+def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, count, left):
+    """Of `held` the newest checkpoint is the best one, too."""
+    driving = Driving(replace(job("tests.user_loops:held", "none"), keep_latest=count), tmp_path)
+    try:
+        t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, 1, "none")
+        driving.start(t)
+        wait_until(lambda: (tmp_path / "test-0000.two").exists(), 60, "the trial to hold after two reports")
+        wait_until(lambda: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+        assert checkpoints_in(tmp_path / t.id) == [1, 2]
+        os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
+        progress, _ = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        wait_until(lambda: checkpoints_in(tmp_path / t.id) == left, 20, "older checkpoints to be deleted")
+    finally:
+        driving.close()
+
+
+def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tmp_path):
+    """The record names the checkpoint of step 2; that of step 3 is half written."""
+    driving = Driving(replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path)
+    try:
+        t = trial(0, {"x": 0.0}, 1, "none")
+        saved = [Checkpoint(str(tmp_path / t.id / f"checkpoint_{step:06d}"), step, step) for step in (1, 2, 3)]
+        for c in saved:
+            Path(c.path).mkdir(parents=True)
+            Path(c.path, "state.json" if c.step < 3 else "half").write_text(json.dumps({"step": c.step, "loss": 1 / c.step}))
+        ray.get(driving.pool.start.remote(t, str(tmp_path / t.id), Past(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])))
+        progress, reports = driving.finish(t)
+        assert progress.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], progress.error
+        assert checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5] and not Path(saved[2].path, "half").exists()
     finally:
         driving.close()
 

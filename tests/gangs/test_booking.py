@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import News
+from sweeps.gangs.messages import News, Past
 from sweeps.trial import Checkpoint, Report, State
 
 
@@ -123,3 +123,47 @@ def test_the_first_end_counts_and_nothing_after_it():
     book.finish(State.FAIL, "late")
     assert (book.state, book.error) == (State.PRUNED, None)
     assert not book.take(attempt, News(0, 1, (report(1),)))
+
+
+def reported(book: Book, attempt: int, losses: dict[int, float]) -> None:
+    """Rank 0 of one reports these losses by step, each with a checkpoint."""
+    for step, loss in losses.items():
+        book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
+
+
+def test_the_newest_checkpoints_are_kept_beside_the_best():
+    book = Book(1, "loss", True, keep_latest=2)
+    reported(book, book.begin(), {1: 0.5, 2: 0.1, 3: 0.4, 4: 0.3, 5: 0.2})
+    assert book.kept == {saved(step).path for step in (2, 4, 5)}
+    assert set(book.drop()) == {saved(1).path, saved(3).path}
+
+
+def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
+    book = Book(2, "loss", True, keep_latest=3)
+    first = book.begin()
+    for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
+        book.take(first, News(0, step, (report(step, loss),), (saved(step),)))
+        book.take(first, News(1, min(step, 3), (), (saved(min(step, 3), 1),)))
+    there = [saved(step).path for step in (1, 2, 3, 4)]
+    book.begin()
+    assert book.checkpoint == saved(3)
+    assert book.take_stock(there) == [saved(4).path], "rank 1 has not written its part of it"
+    assert book.kept == set(there[:3])
+
+
+@given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(0, 3))
+def test_a_resume_takes_up_the_newest_whole_checkpoints_of_an_earlier_driver(keep, latest, best, more):
+    """The record names two checkpoints, the folder may hold more; what is newer than the record's may be half written."""
+    best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
+    half_deleted = f"{saved(1).path}.gone"
+    book = Book(1, "loss", True, keep_latest=keep)
+    book.recall(Past(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
+    attempt = book.begin()
+    gone = set(book.take_stock([*there, half_deleted]))
+    newest = set(range(max(1, latest - keep + 1), latest + 1))
+    assert {*there, half_deleted} - gone == {saved(step).path for step in newest | {best}}
+    reported(book, attempt, {latest + 1: 2.0})
+    on_record = {saved(step).path for step in (latest, best)}
+    expected = {saved(step).path for step in range(max(1, latest - keep + 2), latest + 2)}
+    assert book.kept == on_record | expected
+    assert not set(book.drop()) & book.kept

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from sweeps.data import toys
 from sweeps.plan.disk import SHIPPED, Disk, Table, bytes_of, disk, free_at, largest
 from sweeps.plan.text import size
+from sweeps.space.keys import Checkpoints
 
 FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 
@@ -25,6 +27,12 @@ def test_the_formula_of_a_trainer_is_read_and_reckoned_at_the_largest(make, trai
     assert told == Disk(12, 1000 + 3 * 8 * 7 * 3, None, None)
     assert told.total == 12 * told.each and not told.short
     assert disk(space, Table(features=7), None).assumed == "two classes at most"
+
+
+def test_every_checkpoint_that_a_trial_keeps_is_counted(make, trainer):
+    for kept, count in ((1, 2), (2, 2), (5, 5)):  # while a trial runs, it has two at least
+        space = replace(make("params: {depth: 3}", trials=6, trainer=trainer), checkpoints=Checkpoints(kept))
+        assert disk(space, Table(features=7), None).checkpoints == 6 * count
 
 
 def test_what_cannot_be_known_is_not_told(make, trainer):

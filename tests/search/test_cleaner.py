@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
+from sweeps import checkpoints
+from sweeps.checkpoints import remove, sizes
+from sweeps.cleaning import clean
 from sweeps.conductor import Conductor
+from sweeps.folder import save_space
 from sweeps.gangs.messages import Progress
+from sweeps.leftovers import tidy
 from sweeps.search import cleaner
-from sweeps.search.cleaner import Cleaner, remove, sizes
+from sweeps.search.cleaner import Cleaner
 from sweeps.search.retention import Rule
 from sweeps.search.study import Ledger
 from sweeps.space.keys import Repeats
@@ -138,12 +143,52 @@ def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tm
 
 def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = Path(save(tmp_path, 0, 1).path)
-    monkeypatch.setattr(cleaner.shutil, "rmtree", lambda *args, **how: None)  # as if the driver died before it came to it
+    monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *args, **how: None)  # as if the driver died before it came to it
     assert not remove(path) and not path.exists()
     monkeypatch.undo()
     left = path.with_name(path.name + ".gone")
     assert sizes(path.parent) == {left.name: 1000} and remove(left) and not list(path.parent.iterdir())
     assert remove(path), "somebody else was quicker"
+
+
+def saves(going: Conductor, losses: list[float], end: bool = True) -> str:
+    """A trial with a checkpoint of each of its steps."""
+    name = going.begin()
+    assert name is not None
+    saved = [save(going.folder, int(name), step) for step in range(1, len(losses) + 1)]
+    best = min(saved, key=lambda c: losses[c.step - 1])
+    reports = tuple(Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1))
+    going.hear(name, Progress(reports, saved[-1], best))
+    if end:
+        going.hear(name, Progress(state=State.COMPLETE, best=best))
+    return name
+
+
+@pytest.mark.parametrize(("per_trial", "left"), [(1, [2]), (2, [2, 6]), (3, [2, 5, 6]), (4, [2, 4, 5, 6])])
+def test_a_trial_that_ended_keeps_its_best_checkpoint_and_its_latest(make_space, tmp_path, per_trial, left):
+    """`per_trial: N` is the best and the N - 1 latest; the next driver of the sweep leaves them there."""
+    space = make_space(BODY, scheduler=NONE, extra=f"checkpoints: {{per_trial: {per_trial}, top: 9}}")
+    going = driver(space, tmp_path)
+    saves(going, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
+    save(tmp_path, 0, 7)  # a rank died while it wrote this one
+    going.close()
+    assert there(tmp_path) == {"0000": left}
+    save(tmp_path, 0, 7)
+    tidy(tmp_path, Ledger(tmp_path, space).checkpoints())
+    assert there(tmp_path) == {"0000": left}
+
+
+def test_gc_keeps_as_many_as_it_is_asked_for(make_space, tmp_path):
+    space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 9}")
+    save_space(tmp_path, space, 1.0)
+    going = driver(space, tmp_path)
+    saves(going, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
+    saves(going, [0.5, 0.4, 0.3, 0.25], end=False)  # a resume goes on with this one
+    going.close()
+    assert clean(tmp_path, Rule(4)).checkpoints == 2
+    assert there(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
+    assert clean(tmp_path, Rule(4)).checkpoints == 0
+    assert clean(tmp_path, Rule(1)).checkpoints == 3 and there(tmp_path)["0000"] == [2]
 
 
 @pytest.mark.parametrize("extra", ["", "checkpoints:", "checkpoints: {per_trial: 2}"])

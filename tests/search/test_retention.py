@@ -21,7 +21,7 @@ def sweeps(draw):
     return held, ranked, set(ranked[: draw(st.integers(min(1, len(ranked)), len(ranked)))])
 
 
-RULES = st.builds(Rule, st.sampled_from([1, 2]), st.none() | st.integers(0, 4), st.none() | st.integers(0, 400))
+RULES = st.builds(Rule, st.integers(1, 5), st.none() | st.integers(0, 4), st.none() | st.integers(0, 400))
 
 
 def left_of(held, gone):
@@ -47,9 +47,14 @@ def test_the_rule_is_kept(sweep, rule):
     left = left_of(held, droppable(held, ranked, needed, rule))
     ended = [h for h in held if h.ended]
     for h in ended:
-        assert set(left[h.number]) <= {h.best, h.latest}
-        if rule.per_trial == 1 and h.best is not None:
-            assert set(left[h.number]) <= {h.best}
+        others = set(left[h.number]) - {h.best}
+        assert len(others) <= max(rule.per_trial - 1, int(h.best is None)), "beside its best, the latest"
+        if h.latest is None:
+            assert not others
+        else:
+            assert all(name <= h.latest for name in others), "what is newer than the latest whole one is not whole"
+            if rule.top is None and rule.max_disk is None:
+                assert others >= {n for n in h.files if min(others, default="~") < n <= h.latest} - {h.best}
     if rule.top is not None:
         assert {h.number for h in ended if left[h.number]} <= {*ranked[: rule.top], *needed}
     if rule.max_disk is not None and sum(sum(files.values()) for files in left.values()) > rule.max_disk:
