@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import json
@@ -13,6 +14,8 @@ from typing import Any
 from sweeps import space as space_file
 from sweeps.errors import InputError, Problem
 from sweeps.leftovers import write
+from sweeps.lock import driven
+from sweeps.shell import quoted, typed
 from sweeps.space import Space
 
 # Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
@@ -21,6 +24,9 @@ ORIGIN = "origin.json"
 RESULT = "result.json"
 # Which trials of a sweep that is driven do not train yet, and the stage of each, by id.
 STAGES = "stages.json"
+# The winner's bundle, and the file that every bundle has.
+BUNDLE = "bundle"
+MANIFEST = "manifest.json"
 # What a folder's name has behind the sweep's.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -107,6 +113,40 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
 def _algorithm(origin: dict[str, Any]) -> str:
     """Return the search algorithm of a sweep that has begun; before 2026-11-23 the default was `tpe`, and was not kept."""
     return origin.get("algorithm", "tpe")
+
+
+def bundle_of(folder: Path) -> Path:
+    """Return the bundle of a sweep's winner, which the sweep wrote at its end. Runs no user code.
+
+    Raises:
+        InputError: the sweep has no bundle; why, and what to do.
+    """
+    bundle = folder / BUNDLE
+    if bundle.is_dir():
+        return bundle
+    export = f"{typed('sweeps')} export {quoted(folder)}"
+    exported = sorted(manifest.parent for manifest in folder.glob(f"exports/*/{MANIFEST}"))
+    origin, result = saved_origin(folder), {}
+    with contextlib.suppress(OSError, ValueError):
+        result = json.loads((folder / RESULT).read_text())
+    no_load = False
+    with contextlib.suppress(InputError):  # the space of another version, perhaps
+        no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
+    if driven(folder):
+        why = "the sweep is running, and writes its bundle when it ends; wait for it, or stop it with Ctrl-C"
+    elif no_load:
+        why = "the sweep has no bundle, as its trainer has no `load`; add `trainer.load` to the space file and run it again"
+    elif exported:
+        why = f"the sweep has no bundle of its own; name one of its exports, as {quoted(exported[0])}"
+    elif result.get("front"):
+        why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
+    elif result and not result.get("best") and result.get("reason") != "interrupted":
+        show = f"{typed('sweeps')} show {quoted(folder)}"
+        why = f"the sweep failed and has no winner; `{show}` says why, `{export} --trial ID` takes a trial that left a checkpoint"
+    else:
+        how = "ended without a bundle" if result else "was interrupted or killed before it wrote its bundle"
+        why = f"the sweep {how}; `{export}` writes one and prints its folder"
+    raise InputError(Problem(str(folder), why))
 
 
 def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:

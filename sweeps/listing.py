@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps import folder as sweep_folder
 from sweeps.errors import InputError, Problem, nearest, no_trial
 from sweeps.folder import ORIGIN, RESULT, STAGES, STAMP
 from sweeps.result import here, plain
@@ -177,6 +178,24 @@ def find(sweep: str | Path, root: Path) -> Path:
 def _newest(folders: Iterable[Path]) -> Path:
     """The sweep's folder that began last."""
     return max(folders, key=lambda folder: (_json(folder / ORIGIN) or {}).get("began", 0)).resolve()
+
+
+def bundle_of(bundle: str | Path, root: Path) -> Path:
+    """Return the folder of the bundle that a user names: by its path, or by its sweep, see `find`. It may be no bundle, or a broken one.
+
+    Raises:
+        InputError: no such sweep, or the sweep has no bundle.
+    """
+    path = Path(bundle)
+    if (path / ORIGIN).is_file():
+        return sweep_folder.bundle_of(path)
+    if path.exists() or len(path.parts) > 1:  # whoever loads it says what is wrong with it
+        return path
+    try:
+        folder = find(bundle, root)
+    except InputError as e:
+        raise InputError(Problem(p.place, p.text.replace("no such sweep", "no such bundle or sweep", 1)) for p in e.problems) from None
+    return sweep_folder.bundle_of(folder)
 
 
 def trial_of(study: Any, trial_id: str) -> Any:

@@ -7,6 +7,7 @@ import math
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -227,6 +228,22 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
         listing.sweeps_in(tmp_path / "absent")
     with pytest.raises(InputError, match="there are none"):
         listing.find("latest", tmp_path / "absent")
+
+
+def test_a_bundle_is_found_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
+    folder = made(tmp_path / "root", "made-1", 1.0)
+    (folder / "bundle").mkdir()
+    (folder / "exports" / "0000").mkdir(parents=True)
+    for name in (folder, "made-1", "made", "latest"):
+        assert listing.bundle_of(name, tmp_path / "root") == folder / "bundle"
+    monkeypatch.chdir(tmp_path / "root")
+    # what is there is taken as it is, a bundle or not, and a path is no name of a sweep
+    for path in ("made-1/exports/0000", folder / "bundle", tmp_path, "made-1/absent"):
+        assert listing.bundle_of(path, tmp_path / "root") == Path(path)
+    made(tmp_path / "root", "made-2", 2.0)
+    for name in ("absent", "latest"):  # no such sweep; one that has no bundle
+        with pytest.raises(InputError):
+            listing.bundle_of(name, tmp_path / "root")
 
 
 def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import contextlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ from sweeps.data import stored
 from sweeps.data.columns import Column
 from sweeps.data.fitted import Fitted
 from sweeps.errors import BundleError, InputError, Problem, SweepsError
+
+T = TypeVar("T")
 
 
 class Bundle:
@@ -50,6 +52,22 @@ class Bundle:
             return _untouched(self._answered(rows), rows.index)
         return answers(self.manifest, self.model_output(rows), rows.index)
 
+    def transform(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Prepare raw rows as the model gets them.
+
+        Args:
+            rows: n rows of the raw features by name, in any order; further columns are ignored.
+
+        Returns:
+            n rows with the index of `rows`: the features after the fitted preprocessor, in the order of training. Without a preprocessor
+            the raw features, in the order and the dtypes of training.
+
+        Raises:
+            InputError: as `predict`.
+        """
+        raw = columns.conform(rows, self.manifest.columns) if self.manifest.columns else rows
+        return self._of_rows(raw, self._prepared).set_axis(rows.index, axis=0)
+
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
         """The model's own output for raw rows: shape (n,) or (n, k).
 
@@ -62,30 +80,44 @@ class Bundle:
         if raw.empty:  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
-        try:
-            return np.asarray(self._answered(raw))
-        except InputError as e:
-            if (found := self._found(raw, e)) is None:
-                raise
-            raise found from e
+        return np.asarray(self._of_rows(raw, self._answered))
+
+    def _prepared(self, raw: pd.DataFrame) -> pd.DataFrame:
+        with _refusing("the preprocessor cannot prepare"):
+            return raw if self._fitted is None else self._fitted.transform(raw)
 
     def _answered(self, raw: pd.DataFrame) -> Any:
         with _refusing():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _of_each(self._model.predict(prepared), len(raw))
 
-    def _found(self, raw: pd.DataFrame, refused: InputError) -> InputError | None:
-        """The value that is refused, if one is: of the first row with which the model does not answer, the column without which it does."""
+    def _of_rows(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], T]) -> T:
+        """Return what `work` makes of rows; where it refuses them, name the value.
+
+        Raises:
+            InputError: as `predict`.
+        """
+        try:
+            return work(raw)
+        except InputError as e:
+            if (found := self._found(raw, work, e)) is None:
+                raise
+            raise found from e
+
+    def _found(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
+        """The value that is refused, if one is: of the first row with which `work` fails, the column without which it does not."""
+        if raw.empty:
+            return None
 
         def fails(rows: pd.DataFrame) -> bool:
             try:
-                self._answered(rows)
+                work(rows)
             except Exception:  # what else it may raise of rows that nobody sent is nobody's
                 return True
             return False
 
         row = bisect.bisect_left(range(1, len(raw)), True, key=lambda n: fails(raw.iloc[:n]))
-        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace("answer these", "answer it")
+        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these: ", " it: ", 1)
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
                 return InputError(columns.Wrong.at(column.name, rule, row, one[column.name].iloc[0]))
@@ -126,7 +158,7 @@ def _of_each(output: Any, rows: int) -> Any:
 
 
 @contextlib.contextmanager
-def _refusing() -> Iterator[None]:
+def _refusing(what: str = "the model cannot answer") -> Iterator[None]:
     """What preprocessor and model, which may be a user's, raise of rows as the rows' fault: a process that serves others goes on."""
     try:
         yield
@@ -134,7 +166,7 @@ def _refusing() -> Iterator[None]:
         raise
     except Exception as e:
         said = next((line for line in str(e).splitlines() if line.strip()), "")
-        raise InputError(Problem("rows", f"the model cannot answer these: {type(e).__name__}: {said}".rstrip(": "))) from e
+        raise InputError(Problem("rows", f"{what} these: {type(e).__name__}: {said}".rstrip(": "))) from e
 
 
 def _untouched(output: Any, index: pd.Index) -> pd.DataFrame:
@@ -166,13 +198,20 @@ def _column(values: list[Any], kind: str) -> Any:
 def load_bundle(path: str | Path) -> Bundle:
     """Load a bundle, with the code that it carries, once every file of it is seen to be the one that was exported.
 
+    Args:
+        path: the bundle's folder; or the folder of a sweep, for the bundle of its winner.
+
     Raises:
-        InputError: there is no bundle at `path`.
+        InputError: there is no bundle at `path`; of a sweep, why it has none.
         BundleError: a file is missing, changed or one too many; or it cannot be loaded.
     """
     path = Path(path).resolve()
     if not path.is_dir():
         raise InputError(Problem(str(path), "there is no such folder"))
+    if not (path / seal.MANIFEST).is_file() and (path / "origin.json").is_file():
+        from sweeps.folder import bundle_of  # here, as a bundle goes without it
+
+        path = bundle_of(path)
     if not (path / seal.MANIFEST).is_file():
         raise InputError(Problem(str(path), f"not a bundle: it has no {seal.MANIFEST}"))
     try:

@@ -38,7 +38,7 @@ def predict_file(
     """Predict every row of a CSV or Parquet file.
 
     Args:
-        bundle: the bundle's folder.
+        bundle: the bundle's folder, or a sweep's.
         source: raw rows with a header, a path or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`); columns that the model
             does not use, such as the label, are ignored.
         target: where to write, a path or a URI, CSV or Parquet by its suffix; put in its place in one step, or not at all. A stream gets
@@ -70,7 +70,7 @@ def predict_file(
         raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
     loaded = load_bundle(bundle)
     if workers > 1:
-        parts = _counted(_spread(bundle, loaded, source, kind, workers), on_progress)
+        parts = _counted(_spread(loaded.path, loaded, source, kind, workers), on_progress)
     else:
         pieces = _located(_rows(system, path, kind, loaded.manifest), source)
         parts = _counted(predicted(loaded, pieces), on_progress)

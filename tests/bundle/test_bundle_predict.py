@@ -43,6 +43,37 @@ def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
     assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
 
 
+def test_transform_gives_the_features_that_the_model_gets(bundle):
+    path, kept = bundle
+    loaded = load_bundle(path)
+    rows = kept["raw"].assign(sold="no")[["sold", "garden", "city", "area", "rooms"]]
+    rows.index = pd.Index(list("fedcba"), name="house")
+    expected = kept["fitted"].transform(kept["raw"])
+    prepared = loaded.transform(rows)
+    pd.testing.assert_frame_equal(prepared, expected.set_axis(rows.index, axis=0))
+    np.testing.assert_array_equal(loaded._model.predict(prepared), kept["expected"])
+    assert rows.columns[0] == "sold" and loaded.transform(rows.iloc[[3, 1]]).index.tolist() == ["c", "e"]
+    assert list(loaded.transform(rows.iloc[:0]).columns) == list(expected.columns)
+
+
+def test_transform_refuses_rows_as_predict_does(bundle):
+    path, kept = bundle
+    loaded = load_bundle(path)
+    with pytest.raises(InputError, match="`city`, `area`"):
+        loaded.transform(kept["raw"][["rooms", "garden"]])
+    with pytest.raises(InputError, match=r"`rooms`.*'many'"):
+        loaded.transform(kept["raw"].astype({"rooms": object}).replace({"rooms": {3: "many"}}))
+
+
+def test_transform_without_a_preprocessor_gives_the_raw_features(tmp_path, monkeypatch):
+    kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
+    raw = kept["raw"][["rooms", "area"]]
+    (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
+    path = export(tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None})
+    text = raw.astype(str)[["area", "rooms"]].set_axis([7, 7, 8, 9, 10, 11], axis=0)
+    pd.testing.assert_frame_equal(load_bundle(path).transform(text), raw.set_axis(text.index, axis=0))
+
+
 def test_the_rows_are_not_written_over(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
