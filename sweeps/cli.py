@@ -11,10 +11,14 @@ from typing import Any
 
 import click
 
-from sweeps import __version__
+import sweeps
+from sweeps import __version__, distribution
 from sweeps.errors import BundleError, Interrupted, SweepsError
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
+
+if not hasattr(sweeps, "SweepsError"):
+    sys.exit(f"sweeps: `sweeps/__init__.py` is that of another package named `sweeps`: {distribution.WAY_OUT}")
 
 
 class _Group(click.Group):
@@ -274,13 +278,18 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet to write, a path or a URI.  [default: CSV on stdout]")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that predict a Parquet file, through Ray.")
-def predict(bundle: Path, source: str, output: str | None, workers: int) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI. One worker needs no Ray."""
+@click.option("--dir", "root", **ROOT)
+def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
+    """Predict with BUNDLE, a bundle's folder or a sweep, from the raw rows of INPUT, a CSV or Parquet file or its URI.
+
+    A sweep is a folder, a name in the root or its beginning, or `latest`: the bundle of its winner. One worker needs no Ray.
+    """
     from sweeps.bundle import predict_file
+    from sweeps.listing import bundle_of
     from sweeps.terminal.counting import counting
 
     with counting(sys.stderr if output else None) as told:
-        predict_file(bundle, source, output or sys.stdout.buffer, told, workers)
+        predict_file(bundle_of(bundle, root), source, output or sys.stdout.buffer, told, workers)
     if output is not None:
         click.echo(f"wrote {output}", err=True)
 
@@ -293,8 +302,16 @@ def predict(bundle: Path, source: str, output: str | None, workers: int) -> None
 @click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request; likewise.")
 @click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this one alone]")
 @click.option("--address", default=None, help="A Ray cluster's address, for the replicas; by default a Ray of their own.")
-def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, replicas: int | None, address: str | None) -> None:
-    """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict. Needs no Ray, unless by several replicas or on a cluster."""
+@click.option("--dir", "root", **ROOT)
+def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, replicas: int | None, address: str | None, root: Path) -> None:
+    """Serve BUNDLE, a bundle's folder or a sweep, over HTTP until Ctrl-C: POST rows to /predict.
+
+    A sweep is a folder, a name in the root or its beginning, or `latest`: the bundle of its winner. Needs no Ray, unless by several
+    replicas or on a cluster.
+    """
+    from sweeps.listing import bundle_of
+
+    bundle = bundle_of(bundle, root)
 
     def say(line: str) -> None:
         click.echo(line, err=True)

@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("sweeps", "ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
+from sweeps import __version__
+
+PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
 # A list with an entry for each driver that the sweep has had.
 KEPT = "provenance.json"
 # A diff is cut here, in bytes: it is to tell what was edited, not to carry data.
@@ -82,7 +84,7 @@ def of_last(sweep: Path) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that decide a result, where installed."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "sweeps": __version__}
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -9,11 +9,17 @@ from pathlib import Path
 
 
 def typed(name: str) -> str:
-    """How a command of this environment is typed: by its name where the shell finds it, else by its path."""
+    """Return how a command of this environment is typed: by its name where the shell finds it, else by its path, else as a module."""
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
-    return short(beside) if beside.exists() else name
+    return quoted(beside) if beside.exists() else f"{_python()} -m {name}"
+
+
+def _python() -> str:
+    """How this interpreter is typed."""
+    here = Path(sys.executable)
+    return here.name if shutil.which(here.name) == str(here) else quoted(here)
 
 
 def quoted(path: Path) -> str:

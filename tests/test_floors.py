@@ -15,6 +15,7 @@ ROOT = Path(sweeps.__file__).parent
 FLOORS = {
     "errors": 0,
     "refs": 0,
+    "distribution": 0,
     "checkpoints": 0,
     "space": 1,
     "trial": 1,
@@ -54,7 +55,9 @@ FLOORS = {
     "exporting": 5,
     "rerunning": 5,
     "refitting": 5,
+    "sweep": 5,
     "cli": 6,
+    "__main__": 7,
     "__init__": 7,
 }
 # Rooms of one floor that one of them may enter.

@@ -13,6 +13,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from tests.commands import REPO, command
+from tests.serving.slow import post
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz"
 
@@ -60,6 +61,30 @@ def test_export_writes_a_bundle_that_predicts(old, tmp_path):
     for bundle in (old / "bundle", tmp_path / "new"):
         answered("predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv")
         assert (pd.read_csv(tmp_path / "out.csv")["prediction"] == 0).mean() > 0.8
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_predict_and_serve_take_a_sweep_for_the_bundle_of_its_winner(old, tmp_path):
+    rows = load_wine(as_frame=True).data.head(20)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    said = set()
+    for sweep in (("latest", "--dir", old.parent), (old.name, "--dir", old.parent), (old,), (old / "bundle",)):
+        said.add(answered("predict", sweep[0], tmp_path / "rows.csv", *sweep[1:]))
+    assert len(said) == 1 and len(said.pop().splitlines()) == 21
+    process = command("serve", "latest", "--dir", old.parent, "--port", 0)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(f"serving {old / 'bundle'} at http://"), line
+    body = json.dumps(rows.to_dict("records")).encode()
+    assert [row["prediction"] for row in post(line.split(" at ")[1].split()[0], body)].count(0) > 16
+    process.terminate()
+    assert process.wait(30) == 0
+    (old / "bundle").rename(tmp_path / "elsewhere")
+    for verb, *rest in (("predict", tmp_path / "rows.csv"), ("serve",)):
+        process = command(verb, old, *rest)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (2, "") and err.count("\n") == 1 and "sweeps export" in err, err
 
 
 @pytest.mark.integration

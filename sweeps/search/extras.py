@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
+from sweeps.distribution import install
 from sweeps.errors import Problem
 
 # The package that an algorithm needs, which is also the extra of ours that installs it.
@@ -15,5 +16,5 @@ def missing(algorithm: str) -> list[Problem]:
     package = NEEDED.get(algorithm)
     if package is None or importlib.util.find_spec(package) is not None:
         return []
-    text = f"{algorithm} needs the package `{package}`, which is not installed: pip install 'sweeps[{package}]'"
+    text = f"{algorithm} needs the package `{package}`, which is not installed: {install(package)}"
     return [Problem("search.algorithm", text)]

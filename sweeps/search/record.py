@@ -333,6 +333,23 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
     return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
 
 
+def copied(folder: Path) -> Any:
+    """Return Optuna's study of a sweep's folder, copied into memory so that nobody writes to the record; None if no study was begun.
+
+    Raises:
+        InputError: it lies in a database that cannot be reached.
+    """
+    if (study := _study(folder)) is None:
+        return None
+    import optuna
+
+    copy = optuna.create_study(study_name=study.study_name, directions=study.directions)
+    for key, value in study.user_attrs.items():
+        copy.set_user_attr(key, value)
+    copy.add_trials(study.get_trials(deepcopy=False))
+    return copy
+
+
 def _study(folder: Path) -> Any:
     """The study of a sweep's folder, to be read; None if there is none yet."""
     journal, place = (folder / storage.JOURNAL).resolve(), storage.place_of(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sweeps.distribution import install
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, without_password
 
@@ -38,7 +39,7 @@ def check(url: str) -> None:
     if not there or scheme not in SCHEMES:
         raise InputError(Problem("--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"))
     if importlib.util.find_spec("psycopg2") is None:
-        raise InputError(Problem("--storage", "PostgreSQL needs a driver that is not installed: pip install 'sweeps[postgresql]'"))
+        raise InputError(Problem("--storage", f"PostgreSQL needs a driver that is not installed: {install('postgresql')}"))
 
 
 def named(url: str, sweep: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from sweeps import chatter, cluster
 from sweeps.bundle import load_bundle, seal
+from sweeps.distribution import install
 from sweeps.errors import BundleError, InputError, Problem
 from sweeps.serving.server import DRAIN_SECONDS, listening, url_of
 
@@ -73,7 +74,7 @@ def serve(
 
         from sweeps.serving.app import require_columns
     except ImportError as e:
-        raise InputError(Problem("--replicas", f"needs the package `{e.name}`: pip install 'sweeps[serve]'")) from None
+        raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     folder = bundle.resolve()
     require_columns(load_bundle(folder))  # what is wrong with it is said here, before anything is started

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from sweeps.distribution import install
 from sweeps.errors import InputError, Problem
 
 # How long what is in flight may take once the server is told to end.
@@ -32,7 +33,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], max_by
 
         from sweeps.serving.app import make_app
     except ImportError as e:
-        raise InputError(Problem("serve", f"needs the package `{e.name}`: pip install 'sweeps[serve]'")) from None
+        raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
     from sweeps.bundle import load_bundle
 
     app = make_app(load_bundle(bundle), max_bytes, max_rows)

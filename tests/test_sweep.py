@@ -1,0 +1,243 @@
+"""`sweeps.open`: what Python sees of a sweep, while it runs and afterwards, wherever its folder lies."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+import sweeps
+from sweeps.errors import InputError
+from sweeps.folder import save_space
+from sweeps.lock import FolderLock
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
+from sweeps.space import load
+from sweeps.trial import Report, State
+from tests.test_listing import ended, made
+from tests.test_old_sweep import ARCHIVE
+
+CONDITIONAL = """\
+name: branches
+trainer: xgboost
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: OBJECTIVE
+scheduler: {name: none}
+limits: {max_trials: 20}
+space:
+  params:
+    booster: {choice: [gbtree, dart]}
+    flag: {choice: [true, false], when: {params.booster: dart}}
+    depth: {randint: [1, 9], when: {params.booster: dart}}
+    rate: {uniform: [0, 1], when: {params.booster: dart}}
+    layers: {choice: [[8], [8, 4], none]}
+"""
+ONE = "{metric: loss, goal: minimize}"
+TWO = "[{metric: loss, goal: minimize}, {metric: auc, goal: maximize}]"
+
+
+def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Ledger]:
+    """A sweep's folder with conditional dimensions, of trials that are all complete."""
+    folder = root / "branches-1"
+    folder.mkdir(parents=True)
+    (root / "branches.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", objective))
+    space = load(root / "branches.yaml")
+    save_space(folder, space, 1.0)
+    ledger = Ledger(folder, space)
+    for n in range(trials):
+        trial = ledger.next()
+        assert trial is not None
+        ledger.record(trial.number, (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),), None, None, 1, 0.5)
+        ledger.finish(trial.number, State.COMPLETE)
+    return folder, ledger
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A sweep's folder that an earlier version wrote, elsewhere than where it was written."""
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(tmp_path / "root", filter="data")
+    (folder,) = (tmp_path / "root").iterdir()
+    return folder
+
+
+def test_trials_has_a_row_for_each_trial(tmp_path):
+    trials = sweeps.open(made(tmp_path)).trials
+    assert list(trials.columns[:3]) == ["number", "state", "value"] and trials.columns[-1] == "seconds"
+    assert set(trials.columns[3:-1]) == {"preprocessor", "params.eta", "params.nested.depth"}
+    assert trials["number"].tolist() == trials.index.tolist() == [0, 1, 2, 3]
+    assert trials["state"].tolist() == ["COMPLETE", "PRUNED", "FAIL", "INTERRUPTED"]
+    np.testing.assert_array_equal(trials["value"], [0.25, 0.75, math.nan, math.nan])
+    assert trials["seconds"].tolist()[:3] == [1.25] * 3
+    assert trials["params.eta"].dtype == "float64" and trials["params.nested.depth"].dtype == "Int64"
+    assert set(trials["preprocessor"]) == {"StandardScaler", "MinMaxScaler"}
+
+
+def test_a_dimension_is_missing_where_it_is_inactive(tmp_path):
+    folder, _ = branches(tmp_path, ONE)
+    trials = sweeps.open(folder).trials
+    inactive = trials["params.booster"] == "gbtree"
+    assert 0 < inactive.sum() < 20
+    for name, dtype in {"params.depth": "Int64", "params.rate": "float64", "params.flag": "boolean"}.items():
+        assert trials[name].dtype == dtype and (trials[name].isna() == inactive).all(), name
+    assert trials.query("`params.depth` > 4")["params.booster"].eq("dart").all()
+    assert trials["params.layers"].notna().all() and trials["params.layers"].map(str).nunique() == 3
+
+
+def test_several_objectives_have_a_column_each_and_no_best(tmp_path):
+    folder, _ = branches(tmp_path, TWO, 3)
+    opened = sweeps.open(folder)
+    assert list(opened.trials.columns[:4]) == ["number", "state", "value.loss", "value.auc"]
+    assert opened.trials["value.auc"].tolist() == [0.5, 0.51, 0.52] and opened.best is None
+    assert opened.study is not None and len(opened.study.best_trials) == 3
+
+
+def test_best_is_the_best_trial(tmp_path):
+    folder, ledger = branches(tmp_path, ONE, 3)
+    best = sweeps.open(folder).best
+    assert best is not None and (best.number, best.id, best.value) == (0, "0000", 1.0)
+    assert best.params == ledger.trial(0).params
+    row = sweeps.open(folder).trials.loc[best.number].dropna()
+    assert best.dimensions == {name: row[name] for name in row.index if name.startswith("params.")}
+
+
+def test_curves_are_long_and_of_all_trials_or_of_one(tmp_path):
+    opened = sweeps.open(made(tmp_path))
+    curves = opened.curves()
+    assert list(curves.columns) == ["trial", "step", "value"]
+    assert curves.drop(columns="value").values.tolist() == [[0, 1], [0, 2], [0, 3], [1, 1], [2, 1]]
+    np.testing.assert_array_equal(curves["value"], [0.5, 0.25, 0.3, 0.75, math.nan])
+    for one in (0, "0", "0000", "best"):
+        pd.testing.assert_frame_equal(opened.curves(one), curves[:3])
+    assert opened.curves(3).empty
+    with pytest.raises(InputError, match="9"):
+        opened.curves(9)
+
+
+def test_the_study_is_a_copy(tmp_path):
+    folder = made(tmp_path)
+    before = (folder / JOURNAL).read_bytes()
+    study = sweeps.open(folder).study
+    assert isinstance(study, optuna.Study) and study.best_trial.number == 0 and len(study.trials) == 4
+    assert study.trials_dataframe()["number"].tolist() == [0, 1, 2, 3]
+    study.enqueue_trial({"params.eta": 0.5})
+    study.tell(study.ask(), 0.0)
+    study.set_user_attr("mine", 1)
+    assert (folder / JOURNAL).read_bytes() == before
+    again = sweeps.open(folder).study
+    assert again is not None and len(again.trials) == 4 and "mine" not in again.user_attrs
+
+
+def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
+    folder, ledger = branches(tmp_path, ONE, 2)
+    lock = FolderLock(folder)
+    try:
+        opened = sweeps.open(folder)
+        assert len(opened.trials) == 2
+        trial = ledger.next()
+        assert trial is not None
+        assert opened.trials["state"].tolist() == ["COMPLETE", "COMPLETE", "RUNNING"]
+        ledger.record(trial.number, (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5)
+        assert opened.curves(trial.number)["value"].tolist() == [0.5]
+        ledger.finish(trial.number, State.COMPLETE)
+        best = opened.best
+        assert best is not None and best.number == trial.number and opened.trials["state"].tolist() == ["COMPLETE"] * 3
+        with (folder / JOURNAL).open("ab") as journal:
+            journal.write(b'{"op_code": 5, "half')  # the driver is in the middle of a record
+        assert len(opened.trials) == 3
+        with pytest.raises(InputError, match="running"):
+            opened.bundle  # noqa: B018
+    finally:
+        lock.release()
+    assert sweeps.open(folder).trials["state"].tolist() == ["COMPLETE"] * 3
+
+
+def test_a_sweep_that_has_begun_no_trial_is_empty(tmp_path):
+    folder = tmp_path / "made-1"
+    folder.mkdir()
+    (tmp_path / "made.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", ONE))
+    save_space(folder, load(tmp_path / "made.yaml"), 5.0)
+    opened = sweeps.open(folder)
+    assert list(opened.trials.columns) == ["number", "state", "value", "seconds"] and opened.trials.empty and opened.curves().empty
+    assert opened.best is None and opened.study is None
+
+
+def test_a_sweep_is_found_as_by_the_commands(tmp_path, monkeypatch):
+    root = tmp_path / "sweeps-runs"
+    one, two = made(root, "made-1", 1.0), made(root, "other-2", 2.0)
+    monkeypatch.chdir(tmp_path)
+    for name, folder in ((one, one), (str(one), one), ("made-1", one), ("oth", two), ("latest", two)):
+        assert sweeps.open(name).folder == folder.resolve()
+    assert sweeps.open("made", dir="sweeps-runs").name == "made-1"
+    with pytest.raises(InputError, match="absent"):
+        sweeps.open("absent", dir=root)
+
+
+def test_an_old_folder_that_was_moved_is_opened(old):
+    opened = sweeps.open("latest", dir=old.parent)
+    assert opened.trials["state"].tolist() == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
+    assert opened.trials["params.eta"].between(0, 1).all()
+    best = opened.best
+    assert best is not None and best.number == 2 and best.value == pytest.approx(0.364294, rel=1e-5)
+    assert opened.curves("best")["value"].min() == best.value
+    assert opened.study is not None and opened.study.best_trial.number == 2
+
+
+def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
+    """A module beside the space file that cannot be imported is no reason to see nothing."""
+    (tmp_path / "mine.py").write_text("raise SystemExit('imported')\ndef train(config): ...\ndef load(folder): ...\n")
+    text = CONDITIONAL.replace("OBJECTIVE", ONE).replace("trainer: xgboost", 'trainer: {loop: "mine:train", load: "mine:load"}')
+    monkeypatch.setattr(f"{__name__}.CONDITIONAL", text)
+    folder, _ = branches(tmp_path, ONE, 2)
+    opened = sweeps.open(folder)
+    assert len(opened.trials) == 2 and opened.best and opened.study and len(opened.curves()) == 2
+    with pytest.raises(InputError, match="export"):
+        opened.bundle  # noqa: B018
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+def test_the_bundle_is_the_winners(old):
+    opened = sweeps.open(old)
+    rows = load_wine(as_frame=True).data.head(10)
+    assert (opened.bundle.predict(rows)["prediction"] == 0).mean() > 0.8
+    assert opened.bundle.path == old / "bundle" and opened.bundle is opened.bundle
+    assert sweeps.load_bundle(old).path == old / "bundle"
+
+
+LOOP = 'trainer: {loop: "tests.user_loops:plain"}'
+WITHOUT_A_BUNDLE = [
+    pytest.param({}, "trainer: xgboost", None, "export", id="killed"),
+    pytest.param({"best": None}, "trainer: xgboost", None, "show", id="failed"),
+    pytest.param({"best": None, "front": ({"trial": "0000"},)}, "trainer: xgboost", None, "--trial ID", id="several objectives"),
+    pytest.param({"bundle": None}, LOOP, "checkpoint", "trainer.load", id="no load"),
+    pytest.param({"bundle": None}, "trainer: xgboost", "exports/0001", "exports/0001", id="exported"),
+]
+
+
+@pytest.mark.parametrize(("result", "trainer", "there", "said"), WITHOUT_A_BUNDLE)
+def test_a_sweep_without_a_bundle_says_what_to_do(tmp_path, monkeypatch, result, trainer, there, said):
+    monkeypatch.setattr("tests.test_listing.SPACE", made.__globals__["SPACE"].replace("trainer: xgboost", trainer))
+    folder = made(tmp_path)
+    if result:
+        ended(folder, **result)
+    if there is not None:
+        (folder / there).mkdir(parents=True)
+        (folder / there / "manifest.json").touch()
+    for load_it in (lambda: sweeps.load_bundle(folder), lambda: sweeps.open(folder).bundle):
+        with pytest.raises(InputError) as e:
+            load_it()
+        (problem,) = e.value.problems
+        assert problem.place == str(folder) and said in problem.text and "\n" not in problem.text
+    (folder / "bundle").mkdir()
+    with pytest.raises(InputError, match="manifest"):
+        sweeps.load_bundle(folder)
+    shutil.rmtree(folder / "bundle")
