@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -76,13 +77,8 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     # A folder of the user's may be called `sweeps` as well; our own modules are always those of this installation.
     folders = [str(Path(__file__).parents[1])] if parts[0] == ours else [*map(str, roots), *sys.path]
     for root in folders:
-        base = Path(root or ".").joinpath(*parts)
-        for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
-            if candidate.is_file():
-                return candidate
-        compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
-        if compiled:
-            return compiled[0]
+        if (found := _below(Path(root or "."), parts)) is not None:
+            return found
     try:  # editable installs and zipped packages answer only through their finders
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
@@ -95,6 +91,34 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     if spec and spec.origin and len(parts) == 1:
         return Path(spec.origin)
     return None
+
+
+def _below(root: Path, parts: list[str]) -> Path | None:
+    """The file of a module below a folder; None if it is not there."""
+    base = root.joinpath(*parts)
+    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if candidate.is_file():
+            return candidate
+    compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
+    return compiled[0] if compiled else None
+
+
+def _absent(module: str, roots: Iterable[Path]) -> str:
+    """Say that there is no such module, which folders were searched, and how to add a `src` folder that holds it."""
+    folders = list(dict.fromkeys(root.absolute() for root in roots))
+    searched = f" in {', '.join(map(_shown, folders))} or among the installed packages" if folders else ""
+    text = f"no module `{module}`{searched}"
+    for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
+        if _below(folder, module.split(".")) is not None:
+            more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
+            return f"{text}; it is in {_shown(folder)}, which is searched after `export PYTHONPATH={folder}{more}`"
+    return text
+
+
+def _shown(folder: Path) -> str:
+    """A folder as a user would type it from the working directory."""
+    here = Path.cwd()
+    return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
 
 
 @functools.lru_cache(maxsize=64)
@@ -148,9 +172,10 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
         module, attr = parse(ref)
     except RefError as e:
         return str(e)
+    roots = tuple(roots)
     path = source_of(module, roots)
     if path is None:
-        return f"`{ref}`: no module `{module}`"
+        return f"`{ref}`: {_absent(module, roots)}"
     known = _names(path)
     first = attr.split(".")[0]
     if known is not None and first not in known[0]:

@@ -84,3 +84,26 @@ def test_problems_are_lines_and_survive_a_process():
     error = InputError([Problem("a.yaml:1:2", "x: wrong"), Problem("a.yaml:3:4", "y: wrong")])
     assert str(pickle.loads(pickle.dumps(error))) == "a.yaml:1:2: x: wrong\na.yaml:3:4: y: wrong"
     assert nearest("chioce", ["choice", "grid"]) == "did you mean `choice`?"
+
+
+def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, monkeypatch):
+    spaces = tmp_path / "spaces"
+    spaces.mkdir()
+    monkeypatch.chdir(tmp_path)
+    said = refs.problem("pkg_in_src.loop:train", [spaces, tmp_path])
+    assert "no module `pkg_in_src.loop`" in said and "./spaces/" in said and " ./ " in said and "PYTHONPATH" not in said
+
+
+@pytest.mark.parametrize("beside", ["spaces", "."])
+def test_a_module_below_src_is_told_with_the_way_to_add_it(tmp_path, monkeypatch, beside):
+    (tmp_path / "spaces").mkdir()
+    (tmp_path / "src" / "pkg_in_src").mkdir(parents=True)
+    (tmp_path / "src" / "pkg_in_src" / "loop.py").write_text("def train(config): ...\n")
+    monkeypatch.chdir(tmp_path / beside)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    said = refs.problem("pkg_in_src.loop:train", [tmp_path / beside])
+    assert "no module `pkg_in_src.loop`" in said and f"`export PYTHONPATH={tmp_path / 'src'}`" in said
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in refs.problem("pkg_in_src.loop:train", [tmp_path / beside])
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    assert refs.problem("pkg_in_src.loop:train", [tmp_path / beside]) is None

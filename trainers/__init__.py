@@ -5,6 +5,7 @@ A trainer `NAME.py` is these things:
     BACKEND                 the process group its ranks need: "torch", "xgboost", "lightgbm" or "none"; read without an import
     train_func(config)      the loop; `config` is the trial's `params`, all else it asks of Ray Train and `sweeps.trial.current()`
     READS_NUMBERS           optional: True refuses a chain that leaves other columns, before a trial is begun; read without an import
+    NEEDS_LABEL             optional: True refuses a space without `data.label`; read without an import
     CHECKPOINT_BYTES        optional: how large a checkpoint can be, as arithmetic in a text; read without an import
     RESUME_FILES            optional: names of a checkpoint's files that only going on with the training needs; a bundle leaves them out
     load(folder)            the model of a checkpoint: an object with `predict(DataFrame) -> array`

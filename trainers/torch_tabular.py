@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BACKEND = "torch"
 READS_NUMBERS = True  # a chain that leaves text is refused before a trial is begun
+NEEDS_LABEL = True  # a space without `data.label` is refused
 # Bytes of a checkpoint at most: the best weights, the latest, and two moments of each; see trainers/xgboost.py.
 CHECKPOINT_BYTES = (
     "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 BACKEND = "xgboost"
 READS_NUMBERS = True  # a chain that leaves text is refused before a trial is begun
+NEEDS_LABEL = True  # a space without `data.label` is refused
 # Bytes of a checkpoint at most: two models of full trees. `sweeps plan` reckons it without importing this file; the names are those of
 # `params`, each at its largest and 0 if absent, and max_t, rows, features, outputs (the classes if more than two, else 1).
 CHECKPOINT_BYTES = (

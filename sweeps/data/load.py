@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.data.rules import align, check_columns, label_of, markers
+from sweeps.data.rules import align, check_columns, label_of, labelled, markers
 from sweeps.data.sources import read
 from sweeps.data.tables import fingerprint
 from sweeps.errors import InputError, Problem
@@ -30,6 +30,7 @@ class Splits:
         classes: the label's original values by code, sorted; None for a regression.
         features: every column but the label, and but a column whose values say which split a row is in.
         fingerprint: SHA-256 over names, types, values and the split of every row.
+        notes: what the user should know of them.
     """
 
     train: pa.Table
@@ -40,6 +41,7 @@ class Splits:
     classes: tuple[Any, ...] | None
     features: tuple[str, ...]
     fingerprint: str
+    notes: tuple[str, ...] = ()
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -63,6 +65,12 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         raise InputError(problems)
     parts = align(parts)
     task, classes = None, None
+    notes: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    if spec.label is not None and spec.drop_missing_label:
+        parts, missing = labelled(spec.label, parts)
+        extra = (f"without a label: {missing}",)
+        notes = _left_out(missing)
     if spec.label is not None:
         task, classes = label_of(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode(part, spec.label, classes) for key, part in parts.items()}
@@ -82,8 +90,18 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         task=task,
         classes=classes,
         features=tuple(name for name in train.column_names if name != spec.label),
-        fingerprint=fingerprint({key: parts.get(key) for key in ("train", "valid", "test")}, (str(spec.label), str(task), repr(classes))),
+        fingerprint=fingerprint(
+            {key: parts.get(key) for key in ("train", "valid", "test")}, (str(spec.label), str(task), repr(classes), *extra)
+        ),
+        notes=notes,
     )
+
+
+def _left_out(missing: Mapping[str, int]) -> tuple[str, ...]:
+    """A line that says how many rows have no label; none if all have one."""
+    some = [f"{count} of data.{key}" for key, count in missing.items() if count]
+    total = sum(missing.values())
+    return (f"data.drop_missing_label left out {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
 
 
 def joined(splits: Splits) -> Splits:

@@ -219,6 +219,8 @@ def _read(spec: DataSpec, known: Mapping[str, Seen], most: int) -> tuple[tuple[s
     if not wanted or size > most:
         return None, 0
     tables = rules.align({key: read_columns(files, wanted) for key, files in parts.items()})
+    if spec.label is not None and spec.drop_missing_label:
+        tables, _ = rules.labelled(spec.label, tables)
     problems, label = rules.check_markers(spec, tables["train"]), None
     if spec.label is not None:
         try:

@@ -204,7 +204,7 @@ class _Keeper:
             rows={name: table.num_rows for name, table in parts.items() if table is not None},
             check=s.valid.slice(0, CHECK_ROWS).select(list(s.features)).to_pandas(),
             test=test,
-            notes=lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
+            notes=s.notes + lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
         )
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:

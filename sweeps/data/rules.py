@@ -13,6 +13,9 @@ from sweeps.errors import InputError, Problem, nearest
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
+# How to leave out the rows that `label_of` refuses
+DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
+
 # An integer label with more distinct values than this is a number, not a class, unless `data.task` says otherwise
 _MOST_INTEGER_CLASSES = 20
 
@@ -120,12 +123,40 @@ def _spoken(kind: pa.DataType | None) -> str:
     return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
 
 
+def labelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """The rows that have a label, and how many have none, by source.
+
+    A column of integers is read as floats where a value is missing; here it becomes integers again, so that they can be classes.
+
+    Raises:
+        InputError: no row of a source has a label.
+    """
+    missing = {key: part.column(label).null_count for key, part in parts.items()}
+    if gone := [key for key, part in parts.items() if missing[key] == part.num_rows]:
+        raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in gone])
+    kept = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
+    columns = {key: part.column(label) for key, part in kept.items()}
+    if any(missing.values()) and all(_is_whole(column) for column in columns.values()):
+        at = {key: part.column_names.index(label) for key, part in kept.items()}
+        kept = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in kept.items()}
+    return kept, missing
+
+
+def _is_whole(column: pa.ChunkedArray) -> bool:
+    """Whether a column of floats holds integers alone, all of which a float holds exactly."""
+    if not pa.types.is_floating(column.type):
+        return False
+    whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
+    return bool(pc.all(whole).as_py())
+
+
 def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
     """The task and, for a classification, the sorted classes over all sources."""
     for key, column in columns.items():
         if column.null_count:
             missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
-            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; remove those rows first"))
+            way = f"remove those rows, or leave them out with {DROP_MISSING_LABEL}"
+            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; {way}"))
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)

@@ -27,7 +27,7 @@ import ray.data
 import ray.train
 
 from sweeps import refs, trial
-from sweeps.gangs import isolation, loop_mlflow, output, seam
+from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam
 from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.gangs.seeds import seeded
 from sweeps.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
@@ -155,6 +155,11 @@ class TrialSession:
         if name not in opened:
             opened[name] = seam.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
         return opened[name]
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        """The shards that the worker has read, by name."""
+        return self._store.opened
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
         """Copy a reported checkpoint into the trial's folder; ranks that each report one meet in the same folder.
@@ -334,7 +339,9 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     except BaseException as e:  # a loop's own kinds of exception are no death of its process
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
-            return Ended(session.rank, State.FAIL, trace(e), refused=refused, retry=refused is None and worth_a_retry(e, job.retry_on))
+            lines = [trace(e), missing_values.explain(e, session.opened, order.trial.preprocessor)]
+            error = "\n".join(line for line in lines if line)
+            return Ended(session.rank, State.FAIL, error, refused=refused, retry=refused is None and worth_a_retry(e, job.retry_on))
     finally:
         trial.set_current(None)
     # A loop may swallow the stop and come to its end, or to grief, all the same.

@@ -133,7 +133,7 @@ class Shard(DataIteratorImpl):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise LazyData(f"{name}: {REFUSAL}: {INSTEAD}")
+            raise LazyData(f"{name}: {REFUSAL}: {_instead(name)}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -148,6 +148,12 @@ class LazyData(RuntimeError, AttributeError):
 TASKS = ("split", "split_at_indices", "split_proportionately", "train_test_split", "to_arrow_refs", "to_numpy_refs", "to_pandas_refs")
 REFUSAL = "shards are ready to be read; a transformation of a Ray Dataset inside a loop would wait for CPUs that the trials hold"
 INSTEAD = "put it into `space.preprocessor`, or transform what `to_pandas()` or a batch gives"
+SHUFFLE = "pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_batches` of the shard, which shuffles as it reads"
+
+
+def _instead(what: str) -> str:
+    """What a loop can do in place of a transformation."""
+    return SHUFFLE if "shuffle" in what.lower() else INSTEAD
 
 
 def read_data_where_it_lies() -> None:
@@ -161,7 +167,7 @@ def read_data_where_it_lies() -> None:
 
     def refused(what: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise LazyData(f"{what}: {REFUSAL}: {INSTEAD}")
+            raise LazyData(f"{what}: {REFUSAL}: {_instead(what)}")
 
         return refuse
 

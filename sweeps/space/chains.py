@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import Any
 
 from sweeps import refs
-from sweeps.errors import nearest
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, WORDS, Step
+from sweeps.space.suggestions import known, suggest
 from sweeps.space.templates import Chain, Template
 from sweeps.space.tunable import BAD, Tunable
 
@@ -42,7 +42,7 @@ class Chains(Tunable):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
             return self.wrong(node, path, f"a step is a name or `{{Name: {{...}}}}`, got {node.show()}")
-        if kind := self.domain(node, path):
+        if kind := self.domain(node, path, "options"):
             dim = self.branches(node, path, kind, self.chain)
             return Chain((dim,)) if isinstance(dim, Dimension) else BAD
         names = [key for key in node.value if key != "when"]
@@ -66,7 +66,7 @@ class Chains(Tunable):
         elif name == "Chain":
             self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
         elif name not in RAY_STEPS:
-            self.problems.add(mark, path, f"unknown step `{name}` (any but Ray Data's: module:attr); {nearest(name, RAY_STEPS)}")
+            self.problems.add(mark, path, f"unknown step `{name}` (any but Ray Data's: module:attr); {suggest('step', name, RAY_STEPS)}")
         # of an unknown step nobody knows the parameters
         return BAD if len(self.problems) > before else self._arguments(mark, name, args, where)
 
@@ -93,7 +93,7 @@ class Chains(Tunable):
             elif key == "columns":
                 columns = self._columns(child, at)
             elif allowed is not None and key not in allowed:
-                self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {nearest(key, ('columns', *allowed))}")
+                self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}")
             else:
                 params[key] = self.anything(child, at)
                 self._words(name, key, child, params[key], at)
@@ -117,11 +117,12 @@ class Chains(Tunable):
         given = [option.value for option in value.options] if isinstance(value, Dimension) else [value]
         for word in given:
             if value is not BAD and word not in words:
-                self.wrong(node, path, f"{name} takes {', '.join(words)}, got {word}")
+                hint = known(f"{name}.{key}", word)
+                self.wrong(node, path, f"{name} takes {', '.join(words)}, got {word}" + (f"; {hint}" if hint else ""))
 
     def _columns(self, node: Node, path: str) -> Template:
         """A selector: a word or a pattern, or names and patterns; or a dimension of selectors."""
-        if node.is_map and (kind := self.domain(node, path)):
+        if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):
             return node.value
@@ -130,7 +131,7 @@ class Chains(Tunable):
         return self.wrong(node, path, f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}")
 
     def _column(self, node: Node, path: str) -> Template:
-        if node.is_map and (kind := self.domain(node, path)):
+        if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._column)
         if isinstance(node.value, str) and node.value:
             return node.value

@@ -9,10 +9,11 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sweeps.errors import Problem, nearest
+from sweeps.errors import Problem
 from sweeps.space.domains import DOMAINS
 from sweeps.space.keys import REQUIRED
 from sweeps.space.nodes import Mark, Node, meant
+from sweeps.space.suggestions import known, suggest
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
     given: dict[str, Any] = {}
     for key, child in (node.value or {}).items():
         if key not in names:
-            problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {nearest(str(key), names)}")
+            problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest(path.split('.')[0], key, names)}")
         elif child.value is not None:
             given[key] = child.plain()
     try:
@@ -99,8 +100,9 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
     kind = error["type"]
     if kind == "literal_error":
         valid = re.findall(r"'([^']*)'", ctx["expected"])
-        hint = nearest(str(child.value), valid)
-        hint = f"; {hint}" if hint.startswith("did") else ""
+        place = f"{path.split('.')[0]}.{key}"
+        hint = suggest(place, child.value, valid)
+        hint = f"; {hint}" if hint.startswith("did") or known(place, child.value) else ""
         text = f"must be {', '.join(valid[:-1])} or {valid[-1]}, {got}{hint}"
     elif kind.startswith("int_"):
         text = f"must be an integer, {got}{meant(child.value)}"
@@ -108,6 +110,8 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
         text = f"must be at least {ctx['ge']}, {got}"
     elif kind == "less_than":
         text = f"must be below {ctx['lt']}, {got}"
+    elif kind.startswith("bool_"):
+        text = f"must be true or false, {got}{meant(child.value, boolean=True)}"
     elif kind == "string_type":
         text = f"must be text, {got}" + ("" if child.is_map or child.is_list else "; quote it")
     elif kind == "tuple_type":
@@ -116,6 +120,8 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
         text = "must not be empty"
     else:
         text = f"{ctx['error'] if kind == 'value_error' else error['msg']}, {got}"
+    if where in ("data.train", "data.rows") and child.is_list and child.value:
+        text += f"; to try each, write {{choice: {child.show()}}}"
     problems.add(child.mark, where, text)
 
 

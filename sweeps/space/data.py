@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sweeps import refs
 from sweeps.errors import nearest
@@ -77,24 +77,29 @@ class DataSection:
             where = node.value["drop"]
             dropped = where.value[keys.drop.index(keys.label)] if keys.label in keys.drop else where
             self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
-        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows)
+        if keys.drop_missing_label and keys.label is None:
+            self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`, the column that it looks at")
+        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows, keys.drop_missing_label)
         if "train" in tuned and whole(tuned["train"]):
             spec = variant_of(spec, fill({"train": tuned["train"]}, any_key))
         return spec, tuned
 
     # ---- what is tuned
 
+    # What a domain gives at each key that may be tuned.
+    _VALUES: ClassVar[Mapping[str, str]] = {"data.train": "options", "data.drop": "options", "data.rows": "floats"}
+
     def _is_tuned(self, node: Node, path: str) -> bool:
         if node.is_list:
             return any(self._is_tuned(child, path) for child in node.value)
-        return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path) is not None)
+        return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path, self._VALUES[path]) is not None)
 
     def _train(self, node: Node, path: str) -> Template:
         """One of several sources."""
         if called := self._call(node, path):
             self._source(called[0], path, called[0].value)
             return {called[0].value: called[1]}
-        if node.is_map and (kind := self.reader.domain(node, path)):
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
             dim = self.reader.branches(node, path, kind, self._train)
             if isinstance(dim, Dimension) and dim.when:
                 self.problems.add(node.keys["when"], path, "is always needed, so it cannot have a `when`")
@@ -106,14 +111,14 @@ class DataSection:
 
     def _drop(self, node: Node, path: str) -> Template:
         """A list of columns, or one of several such lists; a column in it may be one of several."""
-        if node.is_map and (kind := self.reader.domain(node, path)):
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._drop)
         if not node.is_list:
             return self.reader.wrong(node, path, f"must be a list of columns, got {node.show()}")
         return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
 
     def _column(self, node: Node, path: str) -> Template:
-        if node.is_map and (kind := self.reader.domain(node, path)):
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._column)
         if isinstance(node.value, str) and node.value:
             return node.value
@@ -121,7 +126,7 @@ class DataSection:
 
     def _rows(self, node: Node, path: str) -> Template:
         """A part of the train rows, or a dimension of such."""
-        kind = self.reader.domain(node, path) if node.is_map else None
+        kind = self.reader.domain(node, path, "floats") if node.is_map else None
         if kind in (*BRANCHING, BROKEN):
             return self.reader.branches(node, path, str(kind), self._rows)
         if kind:

@@ -73,18 +73,6 @@ RULES: dict[str, Rule] = {
 }
 BRANCHING = ("grid", "choice")
 DOMAINS = (*BRANCHING, *RULES)
-# What people write who come from elsewhere, and which no edit distance would find.
-ALIASES = {
-    "grid_search": "grid",
-    "categorical": "choice",
-    "values": "choice",
-    "normal": "randn",
-    "qnormal": "qrandn",
-    "int": "randint",
-    "int_uniform": "randint",
-    "log_uniform": "loguniform",
-    "reverse_loguniform": "loguniform",
-}
 
 
 @dataclass(frozen=True)

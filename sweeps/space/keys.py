@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from sweeps.space import values
 from sweeps.space.conditions import COMPARISONS
@@ -77,6 +77,7 @@ class DataSpec:
         drop: columns that are no features.
         args: the keyword arguments of a function in `train`.
         rows: the part of the train split that is trained on.
+        drop_missing_label: leave out the rows that have no label, in place of refusing them.
     """
 
     train: str
@@ -88,6 +89,7 @@ class DataSpec:
     drop: tuple[str, ...] = ()
     args: dict[str, Any] = field(default_factory=dict)
     rows: float = 1.0
+    drop_missing_label: bool = False
 
     @property
     def given(self) -> bool:
@@ -293,6 +295,7 @@ class DataKeys:
     task: Task | None = None
     drop: tuple[Text, ...] = ()
     rows: Annotated[float, BeforeValidator(values.share)] = 1.0
+    drop_missing_label: StrictBool = False
 
 
 @dataclass(frozen=True)

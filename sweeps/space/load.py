@@ -6,12 +6,12 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from sweeps import refs
-from sweeps.errors import InputError, nearest
+from sweeps.errors import InputError
 from sweeps.space import walks
 from sweeps.space.algorithm import AUTO, Choice, choose
 from sweeps.space.checks import Problems, check, note_domains
@@ -19,6 +19,8 @@ from sweeps.space.data import DataSection, whole
 from sweeps.space.domains import DOMAINS, Dimension
 from sweeps.space.keys import (
     Backend,
+    Checkpoints,
+    DataKeys,
     DataSpec,
     Limits,
     LoopKeys,
@@ -33,6 +35,7 @@ from sweeps.space.searching import Searching
 from sweeps.space.sections import Reader
 from sweeps.space.spec import Space
 from sweeps.space.steps import Step
+from sweeps.space.suggestions import SKLEARN_LOOP, known, suggest
 from sweeps.space.templates import Template, children, dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
@@ -40,6 +43,9 @@ TOP = ("name", "trainer", "data", "objective", "constraints", "search", "schedul
 
 # Of the data of a sweep: each is looked at before it runs.
 MAX_VARIANTS = 1_000
+
+# Libraries of models with `fit`, which people name in place of a loop.
+ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
@@ -51,7 +57,8 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
         path: the file; problems name it as it is given here.
         overrides: `key.path=YAML value`, applied in order before anything is checked.
         base: what relative paths and the user's modules are looked up from; the file's folder if not given.
-        algorithm: what `search.algorithm: auto` stands for, of a sweep that has begun; chosen by the space if not given.
+        algorithm: what `search.algorithm: auto` stands for, of a sweep that has begun; chosen by the space if not given. Rules that are
+            younger than such a sweep are not held against its file.
 
     Raises:
         InputError: with every problem of the file and the overrides, in the order of their places.
@@ -127,6 +134,7 @@ class _Loader:
 
     def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
         self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm
+        self.begun = algorithm is not None
         self.roots = (folder, Path.cwd())
 
     def at(self, section: str) -> Mark:
@@ -141,10 +149,10 @@ class _Loader:
             if key == "when":
                 self.problems.add(self.root.keys[key], "when", "stands beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
             elif key not in TOP:
-                self.problems.add(self.root.keys[key], str(key), f"unknown key; {nearest(str(key), TOP)}")
+                self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
         name = self.name(path)
         trainer = self.trainer()
-        reader = Reader(self.problems, self.roots)
+        reader = Reader(self.problems, self.roots, self.begun)
         data, tuned = self.data(reader)
         said = Searching(self.root, self.at, self.problems)
         objectives, constraints = said.objectives(), said.constraints()
@@ -153,6 +161,11 @@ class _Loader:
         said.together(objectives, search, scheduler, repeats, limits)
         if scheduler and scheduler.population and limits and not limits.max_trials:
             limits = replace(limits, max_trials=scheduler.population)
+        if self.node("space").value in (None, {}) and not tuned and not self.begun:
+            text = "is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
+            self.problems.add(self.at("space"), "space", text)
+        if trainer is not None:
+            self.labelled(trainer.loop.partition(":")[0], trainer.name or trainer.loop)
         before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
         if data is not None and not data.given and _has_step(sections.get("preprocessor")):
@@ -249,7 +262,7 @@ class _Loader:
         else:
             keys = check(LoopKeys, node, "trainer", at, self.problems)
             for key in ("loop", "load"):
-                if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := refs.problem(ref, self.roots)):
+                if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._fault(ref, key)):
                     self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
             return TrainerSpec(None, keys.loop, keys.backend, keys.load) if keys else None
         return None
@@ -263,9 +276,11 @@ class _Loader:
     def _named(self, node: Node, name: str) -> TrainerSpec | None:
         module = f"sweeps.trainers.{name}"
         if ":" in name:
-            self.problems.add(node.mark, "trainer", f"a reference needs its backend: {{loop: {node.show()}, backend: torch}}")
+            mapping = f"a loop of your own is named in a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
+            fault = self._fault(name, "loop")
+            self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
         elif not name.isidentifier() or name.startswith("_") or refs.source_of(module) is None:
-            text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {nearest(name, _trainers())}"
+            text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {suggest('trainer.name', name, _trainers())}"
             self.problems.add(node.mark, "trainer", text)
         else:
             backend = refs.literal(module, "BACKEND")
@@ -274,6 +289,18 @@ class _Loader:
             text = f"{refs.source_of(module)} must say BACKEND = one of {', '.join(get_args(Backend))}, as a literal"
             self.problems.add(node.mark, "trainer", text)
         return None
+
+    def _fault(self, ref: str, key: str) -> str | None:
+        """What is wrong with `trainer.loop` or `trainer.load`."""
+        if key == "loop" and not self.begun and self._is_estimator(ref):
+            return f"`{ref}` is no training loop; {SKLEARN_LOOP}"
+        return refs.problem(ref, self.roots)
+
+    def _is_estimator(self, ref: str) -> bool:
+        """Whether a reference is into an installed library of models, none of which is a training loop."""
+        package = ref.partition(":")[0].split(".")[0]
+        path = refs.source_of(package, self.roots) if package in ESTIMATORS else None
+        return path is not None and bool({"site-packages", "dist-packages"} & set(path.parts))
 
     def slips(self, module: str) -> None:
         """Refuse a name under `params` that is nearly one which the trainer's `PARAMETERS` has, a literal: the trainer may not notice."""
@@ -286,6 +313,13 @@ class _Loader:
             close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
             if name not in known and close:
                 self.problems.add(mark, f"params.{name}", f"is no parameter of {module.rpartition('.')[2]}; did you mean `{close[0]}`?")
+
+    def labelled(self, module: str, trainer: str) -> None:
+        """Refuse data without a label for a trainer whose module says `NEEDS_LABEL = True`."""
+        node = self.node("data")
+        named = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
+        if not named and (node.is_map or node.value is None) and not self.begun and refs.literal(module, "NEEDS_LABEL", self.roots) is True:
+            self.problems.add(self.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
 
     def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
         """The search with its initial points."""
@@ -329,6 +363,18 @@ def _has_step(template: Template) -> bool:
     """Whether any chain of a template has a step."""
     inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
     return isinstance(template, Step) or any(map(_has_step, inside))
+
+
+# Sections whose keys somebody may write at the top of the file.
+_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "scheduler": Scheduler, "limits": Limits, "checkpoints": Checkpoints}
+
+
+def _hint(key: str) -> str:
+    """The tail of a message about an unknown key at the top of the file."""
+    homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
+    if known("file", key) is None and len(homes) == 1:
+        return f"it is a key of `{homes[0]}`"
+    return suggest("file", key, TOP)
 
 
 def _trainers() -> list[str]:

@@ -101,7 +101,7 @@ def _typed(hint: Any) -> Schema:
         return {"type": "array", "items": _typed(arguments[0])}
     if arguments:  # X | None
         return _typed(next(a for a in arguments if a is not type(None)))
-    return {int: {"type": "integer"}, str: {"type": "string"}, float: {"type": "number"}}.get(hint, {})
+    return {bool: {"type": "boolean"}, int: {"type": "integer"}, str: {"type": "string"}, float: {"type": "number"}}.get(hint, {})
 
 
 def _bounds(rule: Any) -> Schema:

@@ -183,11 +183,7 @@ class Searching:
         if "name" not in given:
             self.problems.add(at, "scheduler.name", f"is required beside other keys: {_or(SCHEDULERS)}")
             return found
-        for key in given:
-            if key != "name" and key not in SCHEDULERS[found.name]:
-                whose = [name for name, keys in SCHEDULERS.items() if key in keys]
-                text = f"is a key of {' and '.join(whose)}, not of {found.name}, which takes {', '.join(SCHEDULERS[found.name])}"
-                self.problems.add(node.keys[key], f"scheduler.{key}", text)
+        self._strangers(node, given, found.name)
         for key, why in NEEDED.get(found.name, {}).items():
             if key not in given:
                 self.problems.add(at, f"scheduler.{key}", f"is required by {found.name}: {why}")
@@ -196,6 +192,20 @@ class Searching:
             if key in given and found.max_t is not None and value > found.max_t:
                 self.problems.add(given[key].mark, f"scheduler.{key}", f"must be at most max_t, {found.max_t}, got {value}")
         return replace(found, **{key: value for key, value in DEFAULTS.get(found.name, {}).items() if key not in given})
+
+    def _strangers(self, node: Node, given: Mapping[str, Node], name: str) -> None:
+        """Note the keys of other schedulers: one by one, or together at the `--set` that named this scheduler."""
+        others = [key for key in given if key != "name" and key not in SCHEDULERS[name]]
+        named = given["name"].mark
+        if others and not named.line and all(given[key].mark.source != named.source for key in others):
+            kept = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in ("name", *others))
+            text = f"{name} does not take {', '.join(others)}; to drop them, replace the section: "
+            self.problems.add(named, "scheduler", f"{text}--set 'scheduler={{name: {name}{kept}}}'")
+            return
+        for key in others:
+            whose = [other for other, keys in SCHEDULERS.items() if key in keys]
+            text = f"is a key of {' and '.join(whose)}, not of {name}, which takes {', '.join(SCHEDULERS[name])}"
+            self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     def repeats(self) -> Repeats | None:
         """A number, or a mapping."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sweeps.errors import nearest
 from sweeps.space.chains import Chains
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.nodes import Node, meant
+from sweeps.space.suggestions import suggest
 from sweeps.space.templates import Template
 from sweeps.space.tunable import BROKEN, Read
 
@@ -39,7 +39,9 @@ class Reader(Chains):
             elif key == "data":
                 self.problems.add(mark, "space.data", "data stands at the top of the file; its train, drop and rows may be tuned there")
             elif key not in read:
-                self.problems.add(mark, f"space.{key}", f"unknown section; {nearest(str(key), SECTIONS)}")
+                hint = suggest("space", key, SECTIONS)
+                hint += "; a parameter of the loop stands under `params`" if hint.startswith("valid") else ""
+                self.problems.add(mark, f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = read[key](child, key)
         return sections
@@ -75,7 +77,7 @@ class Reader(Chains):
             if key in read:
                 template[key] = read[key](child, f"{path}.{key}")
             elif key != "when":
-                self.problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {nearest(str(key), SCALING)}")
+                self.problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest('scaling', key, SCALING)}")
         return template
 
     def _resources(self, node: Node, path: str) -> Template:
@@ -98,7 +100,7 @@ class Reader(Chains):
 
     def _checked(self, node: Node, path: str, test: Callable[[Any], str | None], low: int | None) -> Template:
         """A scalar that passes `test`, or a dimension of such; ranges of integers from `low`, None for no ranges."""
-        kind = self.domain(node, path) if node.is_map else None
+        kind = self.domain(node, path, "options" if low is None else "integers") if node.is_map else None
         if kind in (*BRANCHING, BROKEN):
             return self.branches(node, path, str(kind), partial(self._checked, test=test, low=low))
         if kind and (low is None or not RULES[kind].integer):
@@ -110,7 +112,8 @@ class Reader(Chains):
                 return self.wrong(node, path, f"must be at least {low}, got {node.show()}")
             return dim
         if text := test(node.plain()):
-            return self.wrong(node, path, f"{text}, got {node.show()}{meant(node.value, boolean=low is None)}")
+            each = f"; to try each, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
+            return self.wrong(node, path, f"{text}, got {node.show()}{meant(node.value, boolean=low is None)}{each}")
         return node.value
 
 

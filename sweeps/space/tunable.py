@@ -11,9 +11,11 @@ from typing import Any
 
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import ABSENT, Term
-from sweeps.space.domains import ALIASES, BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
+from sweeps.space.foreign import in_our_words
 from sweeps.space.labels import canon, keys_of
 from sweeps.space.nodes import Node
+from sweeps.space.suggestions import known
 from sweeps.space.templates import Template
 from sweeps.space.when import Whens
 
@@ -34,11 +36,12 @@ class Tunable:
     Attributes:
         problems: where to note.
         roots: folders that references are looked up from.
+        begun: the file is of a sweep that has begun: rules that came later are not held against it.
         dimensions: those read so far, in the order of the file; only meaningful without problems.
     """
 
-    def __init__(self, problems: Problems, roots: tuple[Path, ...]):
-        self.problems, self.roots = problems, roots
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool = False):
+        self.problems, self.roots, self.begun = problems, roots, begun
         self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
         self.whens = Whens(problems)
@@ -50,12 +53,18 @@ class Tunable:
     def anything(self, node: Node, path: str) -> Template:
         """Any YAML, with dimensions anywhere in it."""
         if node.is_map:
-            if kind := self.domain(node, path):
-                return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self.anything)
+            if kind := self.domain(node, path, "anything"):
+                return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
             return self.mapping(node, path)
         if node.is_list:
             return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return node.value
+
+    def _option(self, node: Node, path: str) -> Template:
+        """One of several values. Here a mapping that another tool takes for a distribution is a constant."""
+        if node.is_map and self.domain(node, path) is None and in_our_words(node):
+            return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
+        return self.anything(node, path)
 
     def mapping(self, node: Node, path: str) -> Template:
         template = {}
@@ -64,8 +73,15 @@ class Tunable:
                 template[key] = self.anything(child, f"{path}.{key}")
         return template
 
-    def domain(self, node: Node, path: str) -> str | None:
-        """The domain that a mapping is; None if it is a constant; BROKEN, with a problem noted, if it is nearly a domain."""
+    def domain(self, node: Node, path: str, values: str = "") -> str | None:
+        """The domain that a mapping is; None if it is a constant; BROKEN, with a problem noted, if it is nearly a domain.
+
+        Args:
+            node: the mapping.
+            path: its dotted key.
+            values: "anything", "integers", "floats" or "options": what a domain gives here, and another tool's distribution is refused.
+                "" where a mapping has keys of its own, which may be `min` and `max`.
+        """
         names = [key for key in node.value if key != "when"]
         found = [key for key in names if key in DOMAINS]
         if found and len(names) == 1:
@@ -81,9 +97,14 @@ class Tunable:
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0]
             close = difflib.get_close_matches(name.lower(), DOMAINS, n=1, cutoff=0.8)
-            if meant := ALIASES.get(name.lower(), close[0] if close else None):
+            if meant := known("domain", name) or (close[0] if close else None):
                 self.problems.add(node.keys[name], path, f"unknown domain `{name}`; did you mean `{meant}`?")
                 return BROKEN
+        if values and not self.begun and (instead := in_our_words(node, values)):
+            constant = shown if len(shown := node.show()) < 60 else "{...}"
+            keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
+            self.problems.add(node.mark, path, f"{shown} is no domain: {instead}{keep}")
+            return BROKEN
         if "when" in node.value:
             self.stray(node, path)
         return None

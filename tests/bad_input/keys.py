@@ -6,7 +6,7 @@ from tests.bad_input import Case, line, params, short, top, whole, without
 
 SEVERAL = """\
 trainer: xgbost
-data: {train: rows.csv, valid: 2}
+data: {train: rows.csv, valid: 2, label: y}
 objective: {metric: m, goal: min}
 limits: {max_trials: 0}
 space: {params: {eta: {uniform: [1, 0]}}}
@@ -33,10 +33,26 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:42: data.valid: must be a fraction such as 0.2, a path, {column: split, value: valid}, {time: "
             "col, last: 0.2} or {group: col, part: 0.2}, got {colum: split, value: valid}",
         ),
+        without(
+            "no space",
+            "space",
+            "1:1: space: is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+        ),
+        line(
+            "an empty space",
+            "space: {}",
+            "5:1: space: is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+        ),
+        line(
+            "no label for a trainer that needs one",
+            "data: {train: rows.csv, valid: 0.25}",
+            "2:1: data.label: is required by `xgboost`; give the column to predict",
+        ),
         without("no trainer", "trainer", "1:1: trainer: is required: one of torch_tabular, xgboost, or {loop: module:attr, backend: ...}"),
         without(
             "no data",
             "data",
+            "1:1: data.label: is required by `xgboost`; give the column to predict",
             "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function",
             "1:1: data.valid: is required; give a fraction such as 0.2, a path, {column: split, value: valid}, "
             "{time: col, last: 0.2} or {group: col, part: 0.2}",
@@ -88,7 +104,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             SEVERAL,
             "1:10: trainer: unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?",
             "2:32: data.valid: a fraction must be above 0 and below 1, got 2",
-            "3:30: objective.goal: must be minimize or maximize, got min",
+            "3:30: objective.goal: must be minimize or maximize, got min; did you mean `minimize`?",
             "4:22: limits.max_trials: must be at least 1, got 0",
             "5:24: params.eta: uniform needs lower < upper, got [1, 0]",
         ),
@@ -142,8 +158,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         params(
             "a condition of a constant",
-            "booster: {choice: [gbtree, dart]}, eta: {value: 0.1, when: {params.booster: dart}}",
-            "5:71: params.eta: `when` stands beside a domain; a constant has none, but may be a choice of one option: "
+            "booster: {choice: [gbtree, dart]}, eta: {rate: 0.1, when: {params.booster: dart}}",
+            "5:70: params.eta: `when` stands beside a domain; a constant has none, but may be a choice of one option: "
             "{choice: [...], when: {...}}",
         ),
         line(

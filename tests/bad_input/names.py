@@ -70,7 +70,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a Python reference without its module",
             'data: {train: "rows:load", label: y, valid: 0.25}',
-            "2:15: data.train: `rows:load`: no module `rows`",
+            "2:15: data.train: `rows:load`: no module `rows` in ./ or among the installed packages",
         ),
         line("the label dropped", "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}", "2:55: data.drop: `y` is the label"),
         line(
@@ -81,9 +81,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a loop without its backend",
             "trainer: my_mod:train",
-            "1:10: trainer: a reference needs its backend: {loop: my_mod:train, backend: torch}",
+            "1:10: trainer: a loop of your own is named in a mapping: {loop: my_mod:train}, with `backend: torch` if its ranks need one",
         ),
-        line("no such module", "trainer: {loop: my_mod:train}", "1:17: trainer.loop: `my_mod:train`: no module `my_mod`"),
+        line(
+            "an estimator of scikit-learn for a trainer",
+            'trainer: "sklearn.ensemble:RandomForestClassifier"',
+            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as README.md "
+            'shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}',
+        ),
+        line(
+            "an estimator of scikit-learn for a loop",
+            'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as README.md "
+            'shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}',
+        ),
+        line(
+            "no such module",
+            "trainer: {loop: my_mod:train}",
+            "1:17: trainer.loop: `my_mod:train`: no module `my_mod` in ./ or among the installed packages",
+        ),
         line(
             "no such function in it",
             "trainer: {loop: marks:trian}",
@@ -113,7 +129,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown word for a step",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
-            "5:50: preprocessor.SimpleImputer.strategy: SimpleImputer takes mean, most_frequent, constant, got median",
+            "5:50: preprocessor.SimpleImputer.strategy: SimpleImputer takes mean, most_frequent, constant, got median; "
+            'scikit-learn has it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(
             "no such step of scikit-learn",
@@ -129,12 +146,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown scheduler",
             "scheduler: {name: bohb, max_t: 9}",
-            "6:19: scheduler.name: must be none, asha, hyperband, median or pbt, got bohb",
+            "6:19: scheduler.name: must be none, asha, hyperband, median or pbt, got bohb; did you mean `hyperband`?",
         ),
         line(
             "unknown algorithm",
             "search: {algorithm: hyperopt}",
-            "6:21: search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+            "6:21: search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt; did you mean `tpe`?",
         ),
         line(
             "unknown goal",
@@ -143,12 +160,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line(
             "unknown task",
-            "data: {train: rows.csv, valid: 0.25, task: multi}",
+            "data: {train: rows.csv, valid: 0.25, task: multi, label: y}",
             "2:44: data.task: must be binary, multiclass or regression, got multi; did you mean `multiclass`?",
         ),
         line(
             "unknown set of scikit-learn",
-            'data: {train: "sklearn:irs", valid: 0.25}',
+            'data: {train: "sklearn:irs", valid: 0.25, label: y}',
             "2:15: data.train: scikit-learn's `irs` is not known; did you mean `iris`?",
         ),
         line(

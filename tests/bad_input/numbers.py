@@ -180,15 +180,19 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line("half a seed", "search: {seed: 0.5}", "6:16: search.seed: must be an integer, got 0.5"),
         line("a seed that is too large", "search: {seed: 4294967296}", "6:16: search.seed: must be below 4294967296, got 4294967296"),
         line("negative seed", "search: {seed: -1}", "6:16: search.seed: must be at least 0, got -1"),
-        line("a fraction of 1", "data: {train: rows.csv, valid: 1.0}", "2:32: data.valid: a fraction must be above 0 and below 1, got 1.0"),
+        line(
+            "a fraction of 1",
+            "data: {train: rows.csv, valid: 1.0, label: y}",
+            "2:32: data.valid: a fraction must be above 0 and below 1, got 1.0",
+        ),
         line(
             "a fraction in quotes",
-            "data: {train: rows.csv, valid: '0.2'}",
+            "data: {train: rows.csv, valid: '0.2', label: y}",
             "2:32: data.valid: '0.2' is text; a fraction is written without quotes",
         ),
         line(
             "fractions that leave nothing",
-            "data: {train: rows.csv, valid: 0.6, test: 0.4}",
+            "data: {train: rows.csv, valid: 0.6, test: 0.4, label: y}",
             "2:43: data.test: valid and test leave no rows to train on: 0.6 + 0.4 is not below 1",
         ),
     ),

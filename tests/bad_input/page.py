@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bad_input import ROWS, Case, keys, names, numbers, rows, searching, texts, top
+from tests.bad_input import ROWS, Case, keys, names, numbers, other_tools, rows, searching, texts, top
 
 FILE = Path(__file__).parents[2] / "docs" / "bad_input.md"
 COMMAND = "python -m tests.bad_input.page"
-TABLE: dict[str, tuple[Case, ...]] = {**keys.TABLE, **searching.TABLE, **names.TABLE, **numbers.TABLE, **texts.TABLE, **rows.TABLE}
+TABLE: dict[str, tuple[Case, ...]] = {
+    **keys.TABLE,
+    **searching.TABLE,
+    **names.TABLE,
+    **other_tools.TABLE,
+    **numbers.TABLE,
+    **texts.TABLE,
+    **rows.TABLE,
+}
 
 # Known at a trial's first report alone.
 METRIC = "the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"

@@ -196,7 +196,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a label with missing values",
             "bad.csv",
             ROWS.replace("yes", ""),
-            "2:31: data.label: `y` has 4 missing values in data.train; remove those rows first",
+            "2:31: data.label: `y` has 4 missing values in data.train; "
+            "remove those rows, or leave them out with `data.drop_missing_label: true`",
         ),
         data(
             "a label of text for a regression",

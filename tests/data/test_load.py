@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -282,7 +283,7 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
         "    return pd.DataFrame({'x': range(n), 'y': [of, *sorted(more)] * (n // (1 + len(more)))})\n"
     )
     (tmp_path / "space.yaml").write_text(
-        "trainer: xgboost\nobjective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\n"
+        "trainer: xgboost\nobjective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\nspace: {params: {}}\n"
         'data: {train: {"own_rows:rows": {n: 40, of: c, d: 1}}, label: y, valid: {"own_rows:rows": {n: 20, of: c, d: 2}}}\n'
     )
     spec = load(tmp_path / "space.yaml").data
@@ -292,3 +293,59 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
     for args, said in (("{m: 1}", "TypeError"), ("{n: {grid: [1, 2]}}", "a grid under data"), ("{a-b: 1}", "must be a name of Python")):
         with pytest.raises(InputError, match=said):
             load_splits(load(tmp_path / "space.yaml", [f'data.train={{"own_rows:rows": {args}}}']).data)
+
+
+class TestRowsWithoutALabel:
+    """`data.drop_missing_label: true`."""
+
+    ROWS = "{'x': range(12), 'y': ['no', 'yes', None, 'no', 'yes', 'no', 'yes', None, 'no', 'yes', 'no', 'yes']}"
+
+    def loaded(self, module, tmp_path, rows: str = ROWS, **changes):
+        made = spec(module(f"def load():\n    return pd.DataFrame({rows})"), tmp_path, label="y", **changes)
+        return load_splits(replace(made, drop_missing_label=True))
+
+    def test_they_are_refused_with_the_key_that_leaves_them_out(self, module, tmp_path):
+        with pytest.raises(InputError, match=r"data.label: .*2 missing values.*`data.drop_missing_label: true`"):
+            frame_of(module, tmp_path, self.ROWS, label="y")
+
+    def test_they_are_left_out_and_counted(self, module, tmp_path):
+        found = self.loaded(module, tmp_path)
+        assert (found.task, found.classes) == ("binary", ("no", "yes"))
+        assert sorted(v for part in (found.train, found.valid) for v in part.column("x").to_pylist()) == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11]
+        assert found.train.column("y").null_count == found.valid.column("y").null_count == 0
+        (note,) = found.notes
+        assert "data.drop_missing_label" in note and "2 of data.train" in note
+
+    def test_the_fingerprint_says_how_many(self, module, tmp_path):
+        whole = "{'x': [0, 1, 3, 4], 'y': ['no', 'yes', 'no', 'yes']}"
+        more = "{'x': [0, 1, 2, 3, 4], 'y': ['no', 'yes', None, 'no', 'yes']}"
+        given = frame_of(module, tmp_path, whole, label="y")
+        one, two = self.loaded(module, tmp_path, whole), self.loaded(module, tmp_path, more)
+        assert one.notes == given.notes == () and one.train.equals(two.train) and one.train.equals(given.train)
+        assert len({given.fingerprint, one.fingerprint, two.fingerprint}) == 3
+
+    @pytest.mark.parametrize(
+        ("values", "task", "classes"),
+        [
+            ([0, 1, None, 2, 1, 0, 2, 1], "multiclass", (0, 1, 2)),
+            ([0, 1, None, 1, 0, 0, 1, 1], "binary", (0, 1)),
+            ([0.5, 1, None, 2, 1, 0, 2, 1], "regression", None),
+        ],
+    )
+    def test_integers_beside_missing_ones_stay_classes(self, module, tmp_path, values, task, classes):
+        found = self.loaded(module, tmp_path, f"{{'x': range(8), 'y': {values}}}")
+        assert (found.task, found.classes) == (task, classes)
+
+    def test_in_sources_of_their_own(self, module, tmp_path):
+        ref = module("def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, 1.0] * 3)[hole:]})")
+
+        def loaded(train: int, valid: int, test: int):
+            others = {key: rule("path", path=ref, args={"hole": hole}) for key, hole in (("valid", valid), ("test", test))}
+            return load_splits(replace(spec(ref, tmp_path, label="y", **others), args={"hole": train}, drop_missing_label=True))
+
+        found = loaded(1, 2, 3)
+        assert [part.num_rows for part in (found.train, found.valid, found.test)] == [5, 4, 3]
+        (note,) = found.notes
+        assert all(piece in note for piece in ("1 of data.train", "2 of data.valid", "3 of data.test"))
+        with pytest.raises(InputError, match=r"data.label: .*no value in data.valid"):
+            loaded(1, 6, 3)

@@ -34,7 +34,8 @@ def space(tmp_path, monkeypatch) -> Loaded:
     (tmp_path / "rows.csv").write_text(ROWS)
 
     def do(data: str = "{train: rows.csv, label: y, valid: 0.25}", *overrides: str, **changes: str) -> Space:
-        (tmp_path / "space.yaml").write_text(top(data=data, **changes))
+        trainer = {} if "label:" in data else {"trainer": "{loop: json:load}"}  # ours need a label
+        (tmp_path / "space.yaml").write_text(top(data=data, **trainer, **changes))
         return load("space.yaml", overrides)
 
     return do
@@ -362,3 +363,16 @@ def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, mon
         assert theirs <= mine, case.name
         count += 1
     assert count > 30
+
+
+def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
+    (tmp_path / "holes.csv").write_text(ROWS.replace("0,a,no", "0,a,"))
+    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25}"))
+    assert "data.label: " in found and "`data.drop_missing_label: true`" in found
+    look.look(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n"))
+    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    assert "data.label: " in found and "one class" in found
+    (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n").replace("yes\n", "\n"))
+    (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    assert "data.label: " in found and "no value in data.train" in found

@@ -97,6 +97,12 @@ def reads(config):
     rows = len(shard.materialize().to_pandas())
     assert shard.materialize().count() == rows == sum(len(batch["y"]) for batch in shard.iter_batches(batch_size=100))
     assert shard is ray.train.get_dataset_shard("train")
+    shuffled = shard.iter_batches(batch_size=100, local_shuffle_buffer_size=1000, local_shuffle_seed=0)
+    order = [value for batch in shuffled for value in batch["y"].tolist()]
+    plain = [value for batch in shard.iter_batches(batch_size=100) for value in batch["y"].tolist()]
+    assert order != plain and sorted(order) == sorted(plain)
+    by_torch = shard.iter_torch_batches(batch_size=100, local_shuffle_buffer_size=1000)
+    assert sum(len(batch["y"]) for batch in by_torch) == rows
     ray.train.report({"loss": float(rows)})
 
 
@@ -130,6 +136,12 @@ def transforms_lazily(config):
     for task in (lambda: shard.train_test_split(0.5), lambda: shard.split(2), shard.to_pandas_refs):
         with contextlib.suppress(LazyData):
             raise AssertionError(task())
+    try:
+        shard.random_shuffle().materialize()
+    except RuntimeError as e:
+        assert "local_shuffle_buffer_size" in str(e)
+    else:
+        raise AssertionError("random_shuffle was not refused")
     ray.train.report({"loss": float(shard.map_batches(lambda batch: batch).count())})
 
 

@@ -58,6 +58,8 @@ def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
     shard = seam.Shard(SimpleNamespace())
     with pytest.raises(seam.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
         shard.map_batches(len)
+    with pytest.raises(seam.LazyData, match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`"):
+        shard.random_shuffle()
     with pytest.raises(AttributeError, match="'Shard' object has no attribute 'nothing'"):
         shard.nothing  # noqa: B018
     assert not hasattr(shard, "map") and shard.materialize() is not None

@@ -12,7 +12,7 @@ from sweeps.space import Space, load
 
 HEAD = """\
 trainer: xgboost
-data: {train: d.csv, valid: 0.2}
+data: {train: d.csv, valid: 0.2, label: y}
 objective: {metric: valid-logloss, goal: minimize}
 """
 

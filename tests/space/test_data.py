@@ -12,7 +12,8 @@ from sweeps.space.spec import references
 HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
 
 
-def data(text: str, space: str = "{}") -> str:
+def data(text: str, space: str = "{params: {}}") -> str:
+    text = text if "label:" in text else text.removesuffix("}") + ", label: y}"
     return f"{HEAD}data: {text}\nspace: {space}\n"
 
 
@@ -114,7 +115,7 @@ def test_data_comes_before_everything_that_rests_on_it(write) -> None:
     text = (
         "space: {params: {a: {choice: [1], when: {data.rows: '< 0.5'}}}}\n"
         + HEAD
-        + "data: {train: d.csv, valid: 0.2, rows: {uniform: [0.1, 1]}}\n"
+        + "data: {train: d.csv, valid: 0.2, label: y, rows: {uniform: [0.1, 1]}}\n"
     )
     space = load(write(text))
     rng = random.Random(0)
@@ -128,7 +129,7 @@ def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
     return f"trainer: {trainer}\nobjective: {{metric: m, goal: minimize}}\nlimits: {{max_trials: 12}}\n{rest}"
 
 
-@pytest.mark.parametrize("rest", ["", "space: {params: {x: {uniform: [0, 1]}}}", "space: {preprocessor: none}"])
+@pytest.mark.parametrize("rest", ["space: {params: {}}", "space: {params: {x: {uniform: [0, 1]}}}", "space: {preprocessor: none}"])
 def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
     space = load(write(own(rest)))
     assert not space.data.given and space.variants == (space.data,) and space.data.base == space.path.parent
@@ -139,9 +140,9 @@ def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
 @pytest.mark.parametrize(
     ("text", "places"),
     [
-        (own(trainer="xgboost"), ["1:1: data.train", "1:1: data.valid"]),
-        (own("data:\n"), ["4:1: data.train", "4:1: data.valid"]),
-        (own("data: {train: d.csv}"), ["4:1: data.valid"]),
+        (own("space: {params: {}}", "xgboost"), ["1:1: data.label", "1:1: data.train", "1:1: data.valid"]),
+        (own("data:\nspace: {params: {}}"), ["4:1: data.train", "4:1: data.valid"]),
+        (own("data: {train: d.csv}\nspace: {params: {}}"), ["4:1: data.valid"]),
         (own("space: {preprocessor: StandardScaler}"), ["4:9: preprocessor"]),
         (own("space: {preprocessor: {choice: [none, StandardScaler]}}"), ["4:9: preprocessor"]),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,12 +38,13 @@ space:
 
 def top(**changes: str | None) -> str:
     """A valid file with some top-level keys set to other YAML, or left out."""
-    keys = {"trainer": "xgboost", "data": "{train: d.csv, valid: 0.2}", "objective": "{metric: m, goal: minimize}"} | changes
+    keys = {"trainer": "xgboost", "data": "{train: d.csv, valid: 0.2, label: y}", "objective": "{metric: m, goal: minimize}"} | changes
+    keys = keys if "space" in keys else keys | {"space": "{params: {}}"}
     return "".join(f"{key}: {value}\n" for key, value in keys.items() if value is not None)
 
 
 def data(rest: str) -> str:
-    return top(data="{train: d.csv, " + rest + "}")
+    return top(data="{train: d.csv, " + rest + ("}" if re.search(r"\blabel:", rest) else ", label: y}"))
 
 
 def test_everything_as_written(write) -> None:
@@ -74,7 +76,7 @@ def test_everything_as_written(write) -> None:
 
 
 def test_defaults(write) -> None:
-    space = load(write(HEAD))
+    space = load(write(HEAD + "space: {params: {}}\n"))
     assert space.name == "space"
     assert space.trainer == TrainerSpec("xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load")
     assert space.search == Search("grid", 0)

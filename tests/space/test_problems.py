@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.errors import InputError
+from sweeps.space import load
 from tests.space.conftest import HEAD
 from tests.space.test_load import data, top
 
@@ -21,7 +23,7 @@ BAD_TOP = [
     (top(trainer="xgbost"), "1:10", "unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?"),
     (top(trainer="../x"), "1:10", "unknown trainer ../x"),
     (top(trainer="__init__"), "1:10", "unknown trainer __init__"),
-    (top(trainer="my_mod:train"), "1:10", "a reference needs its backend: {loop: my_mod:train, backend: torch}"),
+    (top(trainer="my_mod:train"), "1:10", "trainer: a loop of your own is named in a mapping: {loop: my_mod:train}"),
     (top(trainer="3"), "1:10", "trainer: must be a name or a mapping"),
     (top(trainer="{loop: no_mod:train}"), "1:17", "trainer.loop: `no_mod:train`: no module `no_mod`"),
     (top(trainer="{loop: json:lod}"), "1:17", "trainer.loop: `json:lod`: `json` has no `lod`; did you mean `load`?"),
@@ -31,12 +33,12 @@ BAD_TOP = [
     (top(trainer="{backend: torch}"), "1:1", "trainer.loop: is required; give a reference"),
     (top(trainer="{grid: [xgboost]}"), "1:11", "trainer: a grid under trainer; only what stands under `space:` is tuned"),
     (top(data="d.csv"), "2:7", "data: must be a mapping with keys train, valid"),
-    (top(data="{train: d.csv}"), "2:1", "data.valid: is required; give a fraction such as 0.2, a path, {column"),
-    (top(data="{valid: 0.2}"), "2:1", "data.train: is required; give a path, a glob"),
-    (top(data="{train: 3, valid: 0.2}"), "2:15", "data.train: must be text, got 3; quote it"),
-    (top(data="{train: '', valid: 0.2}"), "2:15", "data.train: must not be empty"),
-    (top(data="{train: sklearn:irs, valid: 0.2}"), "2:15", "scikit-learn's `irs` is not known; did you mean `iris`?"),
-    (top(data="{train: json:lod, valid: 0.2}"), "2:15", "data.train: `json:lod`"),
+    (top(data="{train: d.csv, label: y}"), "2:1", "data.valid: is required; give a fraction such as 0.2, a path, {column"),
+    (top(data="{valid: 0.2, label: y}"), "2:1", "data.train: is required; give a path, a glob"),
+    (top(data="{train: 3, valid: 0.2, label: y}"), "2:15", "data.train: must be text, got 3; quote it"),
+    (top(data="{train: '', valid: 0.2, label: y}"), "2:15", "data.train: must not be empty"),
+    (top(data="{train: sklearn:irs, valid: 0.2, label: y}"), "2:15", "scikit-learn's `irs` is not known; did you mean `iris`?"),
+    (top(data="{train: json:lod, valid: 0.2, label: y}"), "2:15", "data.train: `json:lod`"),
     (top(data="{train: a, valid: 0.2, label: {grid: [a, b]}}"), "2:38", "data.label: a grid under data"),
     (data("valid: 1.5"), "2:29", "data.valid: a fraction must be above 0 and below 1, got 1.5"),
     (data("valid: 0"), "2:29", "above 0 and below 1, got 0"),
@@ -205,4 +207,66 @@ def test_all_problems_at_once_in_the_order_of_the_file(lines) -> None:
     assert [line.split(": ")[0] for line in found] == [
         *("1:10", "2:15", "2:35", "2:38", "3:1", "3:19", "4:33", "4:63", "5:1", "8:27", "9:13"),
         *("10:18", "10:40", "11:26", "11:29", "--set limits.max_trials=0", "--set search.sed=1"),
+    ]
+
+
+NO_LOOP = ("sklearn.ensemble:RandomForestClassifier", "xgboost:XGBClassifier")
+
+
+@pytest.mark.parametrize("ref", NO_LOOP)
+@pytest.mark.parametrize(("trainer", "place"), [('"{}"', "1:10: trainer: "), ('{{loop: "{}", backend: torch}}', "1:17: trainer.loop: ")])
+def test_an_estimator_is_no_loop(lines, ref: str, trainer: str, place: str) -> None:
+    (found,) = lines(top(trainer=trainer.format(ref)))
+    assert found.startswith(place) and f"`{ref}`" in found and '{loop: "forest:train_func"}' in found and "README.md" in found
+
+
+def test_a_module_of_the_users_may_have_a_librarys_name(write) -> None:
+    path = write(top(trainer="{loop: catboost:train}"))
+    Path("catboost.py").write_text("def train(config): ...\n")
+    assert load(path).trainer.loop == "catboost:train"
+
+
+def test_a_space_is_required(lines, write) -> None:
+    for space, place in ((None, "1:1"), ("", "4:1"), ("{}", "4:1")):
+        (found,) = lines(top(space=space))
+        assert found.startswith(f"{place}: space: ")
+        assert not load(write(top(space=space)), algorithm="tpe").dimensions
+    assert load(write(top(data="{train: {grid: [a.csv, b.csv]}, valid: 0.2, label: y}", space=None))).dimensions
+
+
+def test_a_trainer_may_need_a_label(lines, write) -> None:
+    unlabelled = "{train: d.csv, valid: 0.2}"
+    for trainer in ("xgboost", "torch_tabular"):
+        (found,) = lines(top(trainer=trainer, data=unlabelled))
+        assert found.startswith("2:1: data.label: ") and f"`{trainer}`" in found
+    path = write(top(trainer="{loop: own_loop:train}", data=unlabelled))
+    Path("own_loop.py").write_text("raise SystemExit('imported')\ndef train(config): ...\n")
+    assert load(path).data.label is None
+    path = write(top(trainer="{loop: needy_loop:train}", data=unlabelled))
+    Path("needy_loop.py").write_text("raise SystemExit('imported')\nNEEDS_LABEL = True\ndef train(config): ...\n")
+    with pytest.raises(InputError) as e:
+        load(path)
+    assert [p.text.partition(":")[0] for p in e.value.problems] == ["data.label"]
+    assert load(path, algorithm="tpe").data.label is None
+
+
+def test_rows_without_a_label_are_left_out_only_beside_a_label(lines) -> None:
+    (found,) = lines(top(trainer="{loop: json:load}", data="{train: d.csv, valid: 0.2, drop_missing_label: true}"))
+    assert found.startswith("2:34: data.drop_missing_label: ") and "`data.label`" in found
+    (found,) = lines(data("valid: 0.2, drop_missing_label: yes"))
+    assert found.startswith("2:54: data.drop_missing_label: must be true or false, got yes")
+
+
+ASHA = "{name: asha, max_t: 9, grace_period: 2, reduction_factor: 3}"
+
+
+def test_another_scheduler_by_set_names_the_keys_to_drop_and_a_command_that_works(lines, write) -> None:
+    (found,) = lines(top(scheduler=ASHA), "scheduler.name=none")
+    assert found.startswith("--set scheduler.name=none: scheduler: ") and "grace_period, reduction_factor" in found
+    override = found.partition("--set '")[2].removesuffix("'")
+    scheduler = load(write(top(scheduler=ASHA)), [override]).scheduler
+    assert (scheduler.name, scheduler.max_t) == ("none", 9)
+    assert [line.split(": ")[1] for line in lines(top(scheduler="{name: none, grace_period: 2, brackets: 2}"))] == [
+        "scheduler.grace_period",
+        "scheduler.brackets",
     ]

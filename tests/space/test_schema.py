@@ -16,7 +16,7 @@ from tests.commands import REPO
 
 jsonschema = pytest.importorskip("jsonschema")
 SPACES = sorted((REPO / "search_spaces").rglob("*.yaml"))
-GOOD = {"trainer": "xgboost", "data": {"train": "d.csv", "valid": 0.2}, "objective": {"metric": "m", "goal": "minimize"}}
+GOOD = {"trainer": "xgboost", "data": {"train": "d.csv", "valid": 0.2, "label": "y"}, "objective": {"metric": "m", "goal": "minimize"}}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from sweeps.space.yaml12 import parse
 
 HEAD = {
     "trainer": "xgboost",
-    "data": "{train: d.csv, valid: 0.2}",
+    "data": "{train: d.csv, valid: 0.2, label: y}",
     "objective": "{metric: m, goal: minimize}",
     "limits": "{max_trials: 20}",
     "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, drop: {uniform: [0, 1], when: {params.booster: dart}}}}",

@@ -198,7 +198,7 @@ BAD = [
 
 @pytest.mark.parametrize(("when", "piece"), BAD, ids=[when for when, _ in BAD])
 def test_one_clear_line(lines, when: str, piece: str) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     if when == "a: 1":
         when = "'a: 1'"
         piece = piece.replace("got a: 1", "got 'a: 1'")
@@ -226,19 +226,19 @@ MORE = [
 
 @pytest.mark.parametrize(("params", "piece"), MORE, ids=[piece for _, piece in MORE])
 def test_one_clear_line_more(lines, params: str, piece: str) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     (found,) = lines(f"{head}space:\n  params: {{{params}}}\n")
     assert found.startswith("6:") and piece in found
 
 
 def test_a_required_parameter_has_no_condition(lines) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     steps = "preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: {power: {choice: [1], when: {preprocessor.0: none}}}]"
     assert "power: is required by PowerTransformer, so it cannot have a `when`" in lines(f"{head}space: {{{steps}}}\n")[0]
 
 
 def test_a_faulty_dimension_is_told_once(lines) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     (found,) = lines(f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> 0'}}}}}}}}\n")
     assert "params.a: uniform needs lower < upper" in found
 

@@ -15,6 +15,7 @@ from sweeps.errors import InputError
 from sweeps.space import load
 from sweeps.space.nodes import scalar
 from sweeps.space.yaml12 import MAX_DEPTH, parse
+from tests.space.conftest import HEAD
 
 
 @pytest.mark.parametrize(
@@ -138,8 +139,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def test_crlf_and_byte_order_mark(write) -> None:
-    text = "\ufefftrainer: xgboost\r\ndata: {train: d.csv, valid: 0.2}\r\nobjective: {metric: m, goal: minimize}\r\n"
-    assert load(write(text)).objective.metric == "m"
+    text = "\ufeff" + f"{HEAD}space: {{params: {{}}}}\n".replace("\n", "\r\n")
+    assert load(write(text)).objective.metric == "valid-logloss"
 
 
 @given(st.binary(max_size=200))

@@ -1,0 +1,133 @@
+"""Bad input: what users of other tools write, answered in our words."""
+
+from __future__ import annotations
+
+from tests.bad_input import Case, line, params, top
+
+TABLE: dict[str, tuple[Case, ...]] = {
+    "Distributions of other tools": (
+        params(
+            "W&B's bounds, of integers",
+            "depth: {min: 1, max: 8}",
+            "5:25: params.depth: {min: 1, max: 8} is no domain: write {randint: [1, 9]} for integers, or {uniform: [1, 8]}; "
+            "to keep it as a constant, write {grid: [{min: 1, max: 8}]}",
+        ),
+        params(
+            "W&B's bounds, of numbers",
+            "eta: {min: 0.0, max: 0.3}",
+            "5:23: params.eta: {min: 0.0, max: 0.3} is no domain: write {uniform: [0.0, 0.3]}; "
+            "to keep it as a constant, write {grid: [{min: 0.0, max: 0.3}]}",
+        ),
+        params(
+            "W&B's values",
+            "booster: {values: [gbtree, dart]}",
+            "5:27: params.booster: {values: [gbtree, dart]} is no domain: write {choice: [gbtree, dart]}; "
+            "to keep it as a constant, write {grid: [{values: [gbtree, dart]}]}",
+        ),
+        params(
+            "W&B's value",
+            "eta: {value: 0.1}",
+            "5:23: params.eta: {value: 0.1} is no domain: write the value itself: 0.1; "
+            "to keep it as a constant, write {grid: [{value: 0.1}]}",
+        ),
+        params(
+            "W&B's distribution",
+            "eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3}",
+            "5:23: params.eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3} is no domain: write {loguniform: [1e-3, 0.3]}; "
+            "to keep it as a constant, write {grid: [{distribution: log_uniform_values, min: 1e-3, max: 0.3}]}",
+        ),
+        params(
+            "Ray Tune's function of other values",
+            "eta: {sample_from: by_depth}",
+            "5:23: params.eta: {sample_from: by_depth} is no domain: a value cannot be a function of others; give it a `when`, or "
+            "compute it in the loop; to keep it as a constant, write {grid: [{sample_from: by_depth}]}",
+        ),
+        params(
+            "bounds as Optuna calls them",
+            "eta: {type: float, low: 1e-3, high: 0.3, log: true}",
+            "5:23: params.eta: {type: float, low: 1e-3, high: 0.3, log: true} is no domain: write {loguniform: [1e-3, 0.3]}; "
+            "to keep it as a constant, write {grid: [{type: float, low: 1e-3, high: 0.3, log: true}]}",
+        ),
+        params(
+            "Katib's feasible space",
+            'eta: {feasibleSpace: {min: "0.01", max: "0.3"}}',
+            "5:23: params.eta: {feasibleSpace: {min: '0.01', max: '0.3'}} is no domain: write {uniform: [0.01, 0.3]}; "
+            "to keep it as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: '0.3'}}]}",
+        ),
+        line(
+            "bounds for workers",
+            "space: {scaling: {num_workers: {min: 1, max: 2}}}",
+            "5:32: scaling.num_workers: {min: 1, max: 2} is no domain: write {randint: [1, 3]}",
+        ),
+    ),
+    "Words of other tools": (
+        line(
+            "a list of workers to try",
+            "space: {scaling: {num_workers: [1, 2]}}",
+            "5:32: scaling.num_workers: must be an integer of at least 1, got [1, 2]; to try each, write {choice: [1, 2]}",
+        ),
+        line(
+            "a scaler",
+            "space: {preprocessor: Scaler}",
+            "5:23: preprocessor: unknown step `Scaler` (any but Ray Data's: module:attr); did you mean `StandardScaler`?",
+        ),
+        line(
+            "a function as a step of scikit-learn",
+            "space: {preprocessor: FunctionTransformer}",
+            "5:23: preprocessor: unknown step `FunctionTransformer` (any but Ray Data's: module:attr); "
+            "write the function itself, as `module:function`",
+        ),
+        line(
+            "a step that is not needed",
+            "space: {preprocessor: Repartitioner}",
+            "5:23: preprocessor: unknown step `Repartitioner` (any but Ray Data's: module:attr); "
+            "it is not needed: each worker gets an equal part of the rows",
+        ),
+        line(
+            "what Ray Data's encoder does not take",
+            "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
+            "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's leaves an unseen category "
+            'missing; scikit-learn\'s takes it: {"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, '
+            "unknown_value: -1, encoded_missing_value: -2}}",
+        ),
+        line(
+            "a framework for a trainer",
+            "trainer: lightgbm",
+            "1:10: trainer: unknown trainer lightgbm (your own: {loop: module:attr}); write a loop, as README.md shows under "
+            '"Your own trainer", and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
+        ),
+        line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
+        line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; it is a key of `limits`"),
+        line(
+            "a metric outside the objective",
+            "metric: valid-logloss",
+            "6:1: metric: unknown key; it stands under `objective`: {metric: valid-logloss, goal: minimize}",
+        ),
+        line(
+            "a parameter outside params",
+            "space: {eta: 0.1}",
+            "5:9: space.eta: unknown section; valid: preprocessor, scaling, params; a parameter of the loop stands under `params`",
+        ),
+        line(
+            "Optuna's goal",
+            "objective: {metric: valid-logloss, direction: minimize}",
+            "3:1: objective.goal: is required; give minimize or maximize",
+            "3:36: objective.direction: unknown key; did you mean `goal`?",
+        ),
+        line(
+            "W&B's method",
+            "search: {algorithm: bayes}",
+            "6:21: search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got bayes; did you mean `gp`?",
+        ),
+        Case(
+            "a scheduler beside another one's keys",
+            "scheduler: {name: asha, max_t: 9, grace_period: 2}; sweeps validate space.yaml --set scheduler.name=none",
+            (
+                "--set scheduler.name=none: scheduler: none does not take grace_period; to drop them, replace the section: "
+                "--set 'scheduler={name: none, max_t: 9}'",
+            ),
+            top(scheduler="{name: asha, max_t: 9, grace_period: 2}"),
+            args=("space.yaml", "--set", "scheduler.name=none"),
+        ),
+    ),
+}

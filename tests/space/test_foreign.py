@@ -1,0 +1,131 @@
+"""Mappings that other tools take for a distribution are refused with our domain; every domain that is suggested is accepted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.space import load
+from sweeps.space.foreign import in_our_words
+from sweeps.space.yaml12 import parse
+from tests.space.conftest import HEAD
+
+WRITTEN = {
+    "{min: 0.0, max: 1}": "{uniform: [0.0, 1]}",
+    "{min: 1, max: 8}": "{randint: [1, 9]}",
+    "{min: 0, max: 1, q: 0.25}": "{quniform: [0, 1, 0.25]}",
+    "{min: 2, max: 8, step: 2}": "{qrandint: [2, 8, 2]}",
+    "{values: [a, b]}": "{choice: [a, b]}",
+    "{value: 3}": "3",
+    "{distribution: log_uniform_values, min: 1e-4, max: 0.1}": "{loguniform: [1e-4, 0.1]}",
+    "{distribution: log_uniform, min: -2, max: 0}": "{loguniform: [0.135335, 1]}",
+    "{distribution: q_uniform, min: 0, max: 1, q: 0.1}": "{quniform: [0, 1, 0.1]}",
+    "{distribution: int_uniform, min: 1, max: 4}": "{randint: [1, 5]}",
+    "{distribution: normal, mu: 1, sigma: 2}": "{randn: [1, 2]}",
+    "{distribution: categorical, values: [1, 2]}": "{choice: [1, 2]}",
+    "{distribution: constant, value: x}": "x",
+    "{lower: 0.5, upper: 2}": "{uniform: [0.5, 2]}",
+    "{type: float, low: 1e-5, high: 0.1, log: true}": "{loguniform: [1e-5, 0.1]}",
+    "{type: int, low: 1, high: 1024, log: true}": "{lograndint: [1, 1025]}",
+    "{type: categorical, choices: [relu, tanh]}": "{choice: [relu, tanh]}",
+    '{name: lr, parameterType: double, feasibleSpace: {min: "0.01", max: "0.03"}}': "{uniform: [0.01, 0.03]}",
+    "{name: opt, parameterType: categorical, feasibleSpace: {list: [sgd, adam]}}": "{choice: [sgd, adam]}",
+    "{name: lr, type: range, bounds: [1e-6, 0.4], log_scale: true}": "{loguniform: [1e-6, 0.4]}",
+    "{_type: loguniform, _value: [1e-4, 0.1]}": "{loguniform: [1e-4, 0.1]}",
+    "{_type: choice, _value: [1, 2]}": "{choice: [1, 2]}",
+    "{type: log, minval: -4, maxval: 0, base: 10}": "{loguniform: [0.0001, 1]}",
+}
+# Ordinary values of a loop.
+CONSTANTS = (
+    *("{type: adam, lr: 0.1}", "{type: adam}", "{name: adam}", "{value: 3, other: 4}", "{min: 1}", "{min: a, max: b}", "{step: 3}"),
+    *("{mean: 0, std: 1}", "{type: linear, min: 0, max: 1}", "{distribution: poisson, link: log}", "{scale: 2, shift: 1}", "{}"),
+    *("{type: float}", "{low: 1}", "{options: [a]}", "{list: [a]}", "{log: true}", "{min: 0, max: 1, clip: true}", "{1: 2}"),
+)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), WRITTEN.items())
+def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours: str) -> None:
+    assert ours in str(in_our_words(parse(theirs, "")))
+    with pytest.raises(InputError) as e:
+        space(f"params: {{x: {theirs}}}")
+    (problem,) = e.value.problems
+    assert problem.place == "space.yaml:6:15" and problem.text.startswith("params.x: ") and ours in problem.text
+    space(f"params: {{x: {ours}}}")
+    assert space(f"params: {{x: {{grid: [{theirs}]}}}}").sections["params"]["x"].options[0].value == parse(theirs, "").plain()
+
+
+def test_integers_may_mean_either() -> None:
+    text = in_our_words(parse("{min: 0, max: 1}", ""))
+    assert text is not None and re.findall(r"\{.*?\}", text) == ["{randint: [0, 2]}", "{uniform: [0, 1]}"]
+
+
+@pytest.mark.parametrize("theirs", ["{min: 3, max: 1}", "{min: 0, max: 1, log: true}", "{distribution: log_uniform, min: 0, max: 9999}"])
+def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
+    assert "[lower, upper]" in str(in_our_words(parse(theirs, "")))
+
+
+@pytest.mark.parametrize(
+    "theirs", ["{sample_from: f}", "{distribution: log_normal, mu: 0, sigma: 1}", "{distribution: inv_log_uniform, min: 0, max: 1}"]
+)
+def test_what_has_no_domain_of_ours_is_refused_too(space, theirs: str) -> None:
+    with pytest.raises(InputError) as e:
+        space(f"params: {{x: {theirs}}}")
+    assert [p.text.startswith("params.x: ") for p in e.value.problems] == [True]
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_an_ordinary_mapping_is_a_constant(space, constant: str) -> None:
+    assert space(f"params: {{x: {constant}}}").sections["params"]["x"] == parse(constant, "").plain()
+
+
+def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
+    found = space("params: {min: 0, max: 1, values: [1], value: 3}\npreprocessor: {'json:load': {min: 0, max: 1}}")
+    assert found.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
+
+
+def test_a_condition_is_kept(space) -> None:
+    head = "params:\n  a: {choice: [x, y]}\n"
+    for theirs, ours in (
+        ("{value: 3, when: {params.a: x}}", "{choice: [3]}"),
+        ("{min: 0.5, max: 1, when: {params.a: x}}", "{uniform: [0.5, 1]}"),
+    ):
+        with pytest.raises(InputError) as e:
+            space(f"{head}  b: {theirs}")
+        (problem,) = e.value.problems
+        assert problem.text.startswith("params.b: ") and ours in problem.text and "`when`" in problem.text
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "ours"),
+    [
+        ("scaling: {num_workers: {min: 1, max: 2}}", "scaling.num_workers", "{randint: [1, 3]}"),
+        ("scaling: {use_gpu: {values: [true, false]}}", "scaling.use_gpu", "{choice: [true, false]}"),
+        ("preprocessor: {values: [none, StandardScaler]}", "preprocessor", "{choice: [none, StandardScaler]}"),
+        ("preprocessor: {SimpleImputer: {strategy: {values: [mean]}}}", "preprocessor.SimpleImputer.strategy", "{choice: [mean]}"),
+        ("params: {a: {b: {min: 0.5, max: 1}}}", "params.a.b", "{uniform: [0.5, 1]}"),
+        ("params: {a: {grid: [{b: {min: 0.5, max: 1}}]}}", "params.a.grid.0.b", "{uniform: [0.5, 1]}"),
+        ("params: {a: [{min: 0.5, max: 1}]}", "params.a.0", "{uniform: [0.5, 1]}"),
+    ],
+)
+def test_wherever_a_domain_may_stand(space, section: str, key: str, ours: str) -> None:
+    with pytest.raises(InputError) as e:
+        space(section)
+    (problem,) = e.value.problems
+    assert problem.text.startswith(f"{key}: ") and ours in problem.text
+
+
+def test_under_data(lines) -> None:
+    head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\nspace: {params: {}}\n"
+    (found,) = lines(head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n")
+    assert "data.rows: " in found and "{uniform: [0.1, 1]}" in found
+    (found,) = lines(head + "data: {train: {values: [a.csv, b.csv]}, label: y, valid: 0.2}\n")
+    assert "data.train: " in found and "{choice: [a.csv, b.csv]}" in found
+
+
+def test_a_sweep_that_has_begun_keeps_its_file(write) -> None:
+    path = write(f"{HEAD}space: {{params: {{x: {{min: 0, max: 1}}}}}}\n")
+    with pytest.raises(InputError):
+        load(path)
+    assert load(path, algorithm="tpe").sections["params"] == {"x": {"min": 0, "max": 1}}

@@ -1,0 +1,127 @@
+"""The table of suggestions by meaning: each of its words is not ours, and what it says to write is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import get_args, get_type_hints
+
+import pytest
+
+from sweeps import refs
+from sweeps.space import keys
+from sweeps.space.domains import DOMAINS
+from sweeps.space.load import TOP, _trainers
+from sweeps.space.sections import SCALING, SECTIONS
+from sweeps.space.steps import RAY_STEPS, WORDS
+from sweeps.space.suggestions import MEANT, plain, suggest
+
+MODELS = {
+    "trainer": keys.LoopKeys,
+    "data": keys.DataKeys,
+    "objective": keys.Objective,
+    "search": keys.Search,
+    "scheduler": keys.Scheduler,
+    "limits": keys.Limits,
+    "checkpoints": keys.Checkpoints,
+}
+FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()}
+VALID = {
+    **FIELDS,
+    **{step: RAY_STEPS[step] for step in MEANT if step in RAY_STEPS},
+    "file": TOP,
+    "space": SECTIONS,
+    "scaling": SCALING,
+    "step": (*RAY_STEPS, "none"),
+    "domain": DOMAINS,
+    "trainer.name": tuple(_trainers()),
+    "SimpleImputer.strategy": WORDS["SimpleImputer", "strategy"],
+    "objective.goal": get_args(get_type_hints(keys.Objective)["goal"]),
+    "search.algorithm": get_args(get_type_hints(keys.Search)["algorithm"]),
+    "scheduler.name": get_args(get_type_hints(keys.Scheduler)["name"]),
+}
+ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in MEANT.items() for name, word in words.items()]
+
+
+@pytest.mark.parametrize(("place", "name", "word"), ENTRIES)
+def test_every_suggestion_leads_to_something_that_is_there(place: str, name: str, word: str) -> None:
+    valid = VALID[place]
+    assert name not in valid, "it is a word of ours"
+    if " " not in word:
+        assert word in valid
+    for ref in re.findall(r"sklearn[\w.]*:\w+", word):
+        assert refs.problem(ref) is None
+    for section, inside in re.findall(r"`(\w+): \{(\w+)", word):
+        known = (
+            FIELDS.get(section)
+            or {"space": SECTIONS, "scaling": SCALING, "resources_per_worker": ("CPU", "GPU"), "options": ("n_startup_trials",)}[section]
+        )
+        assert inside in known
+    for step in re.findall(r"`([A-Z]\w+)`", word):
+        assert step in RAY_STEPS
+
+
+def test_no_word_is_there_twice() -> None:
+    for words in MEANT.values():
+        names = [plain(name) for name in words]
+        assert len(names) == len(set(names))
+
+
+def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
+    assert "`StandardScaler`" in suggest("step", "scaler", RAY_STEPS) == suggest("step", "Scaler", RAY_STEPS)
+    assert "`StandardScaler`" in suggest("step", "standard_scaler", RAY_STEPS)
+    assert "`StandardScaler`" in suggest("step", "StandardScalr", RAY_STEPS)
+    assert suggest("nowhere", "zzz", ["a", "b"]) == "valid: a, b"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "key", "word"),
+    [
+        ("space: {preprocessor: Scaler}", "4:23", "preprocessor", "StandardScaler"),
+        ("space: {preprocessor: FunctionTransformer}", "4:23", "preprocessor", "module:function"),
+        ("space: {preprocessor: Repartitioner}", "4:23", "preprocessor", "not needed"),
+        (
+            "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
+            "4:41",
+            "preprocessor.OrdinalEncoder.unknown_value",
+            "use_encoded_value",
+        ),
+        (
+            "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
+            "4:50",
+            "preprocessor.SimpleImputer.strategy",
+            "sklearn.impute:SimpleImputer",
+        ),
+        ("space: {scaling: {num_workers: [1, 2]}}", "4:32", "scaling.num_workers", "{choice: [1, 2]}"),
+        ("space: {scaling: {use_gpu: [true, false]}}", "4:28", "scaling.use_gpu", "{choice: [true, false]}"),
+        ("space: {scaling: {num_gpus: 1}}", "4:19", "scaling.num_gpus", "resources_per_worker"),
+        ("space: {lr: 0.1}", "4:9", "space.lr", "params"),
+        ("space: {params: {}}\nn_trials: 3", "5:1", "n_trials", "limits: {max_trials"),
+        ("space: {params: {}}\nmetric: loss", "5:1", "metric", "objective"),
+        ("space: {params: {}}\nmax_trials: 3", "5:1", "max_trials", "limits"),
+        ("space: {params: {}}\npruner: median", "5:1", "pruner", "scheduler"),
+        ("space: {params: {}}\nearly_stopping: 3", "5:1", "early_stopping", "asha"),
+        ("space: {params: {}}\nsearch: {sampler: tpe}", "5:10", "search.sampler", "algorithm"),
+        ("space: {params: {}}\nsearch: {algorithm: bayes}", "5:21", "search.algorithm", "gp"),
+        ("space: {params: {}}\nscheduler: {name: ASHAScheduler}", "5:19", "scheduler.name", "asha"),
+        ("space: {params: {}}\nlimits: {num_samples: 3}", "5:10", "limits.num_samples", "max_trials"),
+    ],
+)
+def test_a_word_of_another_tool_is_answered_by_its_meaning(lines, text: str, place: str, key: str, word: str) -> None:
+    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\n"
+    (found,) = lines(f"{head}{text}\n")
+    assert found.startswith(f"{place}: {key}: ") and word in found
+
+
+def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
+    body = "data: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: min}\nspace: {params: {}}\n"
+    trainer, goal = lines(f"trainer: lightgbm\n{body}")
+    assert trainer.startswith("1:10: trainer: ") and "backend: lightgbm" in trainer
+    assert goal.startswith("3:30: objective.goal: ") and "`minimize`" in goal
+
+
+def test_sources_and_rows_to_try(lines) -> None:
+    head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nspace: {params: {}}\n"
+    train, rows = lines(head + "data: {train: [a.csv, b.csv], valid: 0.2, label: y, rows: [0.1, 1]}\n")
+    assert "data.train: " in train and "{choice: [a.csv, b.csv]}" in train
+    assert "data.rows: " in rows and "{choice: [0.1, 1]}" in rows
