@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-long test-browser soak screenshots bench bench-serving lint format clean
+.PHONY: run test test-unit test-long test-frameworks test-browser soak screenshots bench bench-serving lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
-UNIT := not integration and not faults and not browser and not long
+UNIT := not integration and not faults and not browser and not long and not frameworks
 FIRST := tests/test_run.py tests/test_quickstart.py tests/faults tests/gangs/test_seam.py  # the longest
 
 test: $(READY)  ## under ten minutes; what starts processes waits much, so two files at a time
@@ -18,6 +19,9 @@ test: $(READY)  ## under ten minutes; what starts processes waits much, so two f
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile
+
+test-frameworks: $(FRAMEWORKS)  ## LightGBM, Keras, Lightning and Transformers: a documented loop of each; some minutes
+	$(BIN)/python -m pytest -m frameworks tests/frameworks
 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser
@@ -52,6 +56,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
+
+$(FRAMEWORKS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[frameworks]"
+	touch $(FRAMEWORKS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

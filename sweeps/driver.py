@@ -402,6 +402,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         sweep=space.name,
         loop=space.trainer.loop,
         backend=space.trainer.backend,
+        reuse=space.trainer.reuse,
         roots=roots,
         metric=judge.metric,
         goal="minimize" if judge.minimize else "maximize",

@@ -118,6 +118,11 @@ class Book:
             self._keep(parts[min(parts)])
         return True
 
+    def behind(self) -> dict[int, int]:
+        """The ranks that the newest checkpoint waits for, with its step."""
+        step = max(self._parts, default=0)
+        return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
+
     def _keep(self, new: Checkpoint) -> None:
         """Make `new` the trial's checkpoint."""
         if self.best is None or self._badness(new) <= self._badness(self.best):

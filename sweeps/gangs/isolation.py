@@ -118,7 +118,7 @@ def apart() -> Iterator[Left]:
         yield left
     finally:
         left.threads = strays.left(running)
-        left.broken = _stand_as(standing) or _closed(streams) or strays.of_the_user(left.threads)
+        left.broken = _stand_as(standing) or _closed(streams) or _tensorflow_cluster() or strays.of_the_user(left.threads)
         sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
         with contextlib.suppress(RecursionError):  # it is deeper in than that
             sys.setrecursionlimit(bounds[0])
@@ -173,6 +173,14 @@ def _closed(streams: Iterable[Any]) -> str | None:
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
     found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
     return f"its loop closed {' and '.join(found)}" if found else None
+
+
+def _tensorflow_cluster() -> str | None:
+    """Why TensorFlow cannot join the cluster of the next trial: a process cannot leave the one that it is in."""
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    if getattr(context, "_server_def", None) is None and getattr(context, "_collective_ops_server_def", None) is None:
+        return None
+    return "its loop has TensorFlow in a cluster, which a process cannot leave"
 
 
 def settle() -> None:

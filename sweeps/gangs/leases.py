@@ -42,6 +42,7 @@ class Gang:
         self.handles: dict[int, Any] = {}
         self.up: set[int] = set()  # ranks that have said hello
         self.ended: list[Ended] = []  # how the ranks ended the latest order
+        self.exchanged: dict[tuple[int, int], Any] = {}  # what ranks tell each other, by order and rank
         self.gone: BaseException | None = None  # why; `Closed` if it was meant to go
         self.changed = asyncio.Condition()
         self.closed = asyncio.Event()
@@ -68,6 +69,7 @@ class Gang:
         """Give its ranks the next order."""
         async with self.changed:
             self.ended = []
+            self.exchanged = {key: value for key, value in self.exchanged.items() if key[0] >= len(self.orders)}
             self.orders.append(order)
             self.changed.notify_all()
 

@@ -28,6 +28,7 @@ class Job:
         retry_on: what a trial is tried again for: `lost`, and names of exception classes.
         tracking: MLflow's tracking URI, where each trial has a run; None if trials have none.
         keep_latest: checkpoints that a running trial keeps beside its best, at least 1.
+        reuse: "never" closes a gang after each trial.
     """
 
     sweep: str
@@ -45,6 +46,7 @@ class Job:
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # it may hold a password
     keep_latest: int = 1
+    reuse: str = "auto"
 
 
 @dataclass(frozen=True)

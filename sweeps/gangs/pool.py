@@ -234,6 +234,16 @@ class _Pool:
             run.began, run.stage = time.monotonic(), Stage.TRAINING  # not before: the gang may still have been starting
         return order
 
+    async def exchange(self, gang_id: str, rank: int, index: int, value: Any) -> list[Any]:
+        """Wait until every rank of a gang has given a value for the order of this index; return all values, by rank."""
+        gang = self.leases.gangs[gang_id]
+        async with gang.changed:
+            gang.exchanged[index, rank] = value
+            gang.changed.notify_all()
+            ranks = [(index, r) for r in range(gang.shape.workers)]
+            await gang.changed.wait_for(lambda: gang.exchanged.keys() >= set(ranks))
+            return [gang.exchanged[key] for key in ranks]
+
     async def imported(self, trial_id: str, attempt: int) -> None:
         """The user's module is imported, by a gang that is new: from here on time is the trial's."""
         run = self.runs.get(trial_id)
@@ -251,7 +261,10 @@ class _Pool:
 
     async def tell(self, gang_id: str, trial_id: str, attempt: int, news: News) -> None:
         """Take a rank's news."""
-        self._book(trial_id, attempt, news)
+        if (run := self._book(trial_id, attempt, news)) is not None and news.checkpoints and (gang := self.leases.gangs.get(gang_id)):
+            for rank, step in run.book.behind().items():
+                if rank in gang.handles:
+                    gang.handles[rank].__ray_call__.remote(_hurry, trial_id, step)
 
     async def at_rung(self, gang_id: str, trial_id: str, attempt: int, news: News) -> bool:
         """The verdict at a rung, the same for every rank: whether to go on. The driver is asked when rank 0 has come."""
@@ -373,8 +386,9 @@ class _Pool:
         if failed and await self.fits.caused(failed):
             raise RayActorError
         failed.sort(key=lambda e: not e.retry)  # a peer of the rank that raised such an exception may raise another for its sake
-        if broken := next((e.broken for e in gang.ended if e.broken), None):
-            log.info("%s is closed: %s", gang.id, broken)
+        broken = next((e.broken for e in gang.ended if e.broken), None)
+        if broken or self.job.reuse == "never":
+            log.info("%s is closed: %s", gang.id, broken or "trainer.reuse: never")
             await self.leases.close(gang)
         else:
             self.leases.release(gang)
@@ -411,6 +425,13 @@ def _checkpoints(folder: str) -> list[str]:
 def _delete(paths: list[str]) -> None:
     for path in paths:
         remove(Path(path))
+
+
+def _hurry(actor: Any, trial_id: str, step: int) -> None:
+    """Run in a rank's process: have it tell the pool at once when it has come to a step."""
+    from sweeps.gangs import rank  # not in the pool's process, which starts faster without Ray Data
+
+    rank.hurry(trial_id, step)
 
 
 _remote: Any = ray.remote  # Ray's types know no `max_concurrency`

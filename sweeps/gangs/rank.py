@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import ray.data
 import ray.train
 
 from sweeps import refs, trial
-from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam
+from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam, train_run
 from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.gangs.seeds import seeded
 from sweeps.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
@@ -67,6 +67,7 @@ class TrialSession:
         self.reports = 0  # made in this attempt
         self._lock = threading.Lock()
         self._booked = self._known = 0  # steps taken, and told
+        self._wanted: int | None = None  # the pool waits for the news of this step
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if order.checkpoint else False
@@ -93,11 +94,12 @@ class TrialSession:
         self.step += 1
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
-        numbers = numeric(metrics)
+        flat = flattened(metrics)
+        numbers = numeric(flat)
         if self.rank == 0 and (metric := self.job.metric) is not None and metric not in numbers:
-            if metric in metrics:
-                raise ValueError(f"the objective's metric `{metric}` must be a number, got {metrics[metric]!r} at step {self.step}")
-            named = ", ".join(sorted(map(str, metrics))) or "nothing"
+            if metric in flat:
+                raise ValueError(f"the objective's metric `{metric}` must be a number, got {flat[metric]!r} at step {self.step}")
+            named = ", ".join(sorted(flat)) or "nothing"
             said = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {named}"
             raise (MetricMissing if self.step == 1 else ValueError)(said)
         with self._lock:
@@ -106,6 +108,9 @@ class TrialSession:
                 self._checkpoints.append(saved)
             if self.rank == 0:
                 self._reports.append(Report(self.step, numbers, time.time()))
+            due = saved is not None or (self._wanted is not None and self._wanted <= self.step)
+        if due:
+            self._send()
         if self.job.max_t is not None and self.step >= self.job.max_t:
             self._stop()
         if self.step in self.job.rungs and not self._tell(self.pool.at_rung):
@@ -122,14 +127,34 @@ class TrialSession:
 
     def _tell(self, method: Any, *more: Any) -> Any:
         """Tell the pool all it has not acknowledged yet, and wait for its answer."""
-        with self._lock:
-            news = News(self.rank, self._booked, tuple(self._reports), tuple(self._checkpoints))
+        news = self._news()
         answer = ray.get(method.remote(self.gang, self.order.trial.id, self.order.attempt, news, *more))
+        self._acknowledged(news)
+        return answer
+
+    def _send(self) -> None:
+        """Send the pool what `_tell` would, without waiting: what it does not acknowledge goes with the next news."""
+        news = self._news()
+        sent = self.pool.tell.remote(self.gang, self.order.trial.id, self.order.attempt, news)
+        sent.future().add_done_callback(lambda answer: self._acknowledged(news) if answer.exception() is None else None)
+
+    def _news(self) -> News:
         with self._lock:
-            self._known = news.step
+            return News(self.rank, self._booked, tuple(self._reports), tuple(self._checkpoints))
+
+    def _acknowledged(self, news: News) -> None:
+        with self._lock:
+            self._known = max(self._known, news.step)
             self._reports = [r for r in self._reports if r.step > news.step]
             self._checkpoints = [c for c in self._checkpoints if c.step > news.step]
-        return answer
+
+    def hurry(self, step: int) -> None:
+        """Tell the pool the news of a step at once, now or when the loop comes to it: a checkpoint of another rank waits for them."""
+        with self._lock:
+            self._wanted = step
+            due = self._booked >= step
+        if due:
+            self._send()
 
     def tell(self) -> None:
         """Tell the pool what is new, if anything is."""
@@ -196,6 +221,24 @@ class Teller(threading.Thread):
             seen = session
 
 
+_teller: Teller | None = None
+
+
+def hurry(trial_id: str, step: int) -> None:
+    """Have the rank in this process tell the pool the news of a trial's step at once."""
+    session = _teller.session if _teller is not None else None
+    if session is not None and session.order.trial.id == trial_id:
+        session.hurry(step)
+
+
+def flattened(metrics: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
+    """The metrics without nesting: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
+    flat: dict[str, Any] = {}
+    for name, value in metrics.items():
+        flat |= flattened(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+    return flat
+
+
 def numeric(metrics: dict[str, Any]) -> dict[str, float]:
     """The metrics that are numbers, as floats; NumPy's and one-element tensors' too."""
     kept = {}
@@ -237,17 +280,24 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     seam.read_data_where_it_lies()
     seam.keep_ray()
     loop_mlflow.watch()
-    teller = Teller()
+    global _teller
+    teller = _teller = Teller()
     teller.start()
     if job.loop.startswith("sweeps.trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
         with contextlib.suppress(Exception):
             refs.resolve(job.loop)
+    elif not distributed and job.backend != "none":  # `ray.train.torch` is there in a larger gang though no loop has imported it
+        train_run.trainer_class(job.backend)
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
         isolation.destroy_groups(groups)
         if alone:
             groups = isolation.group_of_one(gpu=bool(ray.get_gpu_ids()))
+        if job.backend == "lightgbm":
+            with seam.free_address() as own:
+                addresses = ray.get(pool.exchange.remote(gang, rank, index, own))
+            seam.renew_lightgbm_network(rank, addresses)
         for key in stores.keys() - set(order.keep):  # the same on every rank
             del stores[key]
         if (store := stores.get(order.data_key)) is None:
@@ -333,7 +383,7 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
             ray.train.get_context()  # its first call in a process draws from `random`: a gang's first trial would have other numbers
             logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, session.rank))
             with logs, seeded(order.trial.seed, current.threads):
-                loop(dict(order.trial.params)) if takes_config(loop) else loop()
+                _take(session, loop(dict(order.trial.params)) if takes_config(loop) else loop())
     except Stopped:
         pass
     except BaseException as e:  # a loop's own kinds of exception are no death of its process
@@ -351,6 +401,24 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
 def worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
     """Whether one of the names is that of the error's class or of one of its bases, with or without their module."""
     return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
+
+
+def _take(session: TrialSession, returned: Any) -> None:
+    """Report what a loop yields or returns, as Ray Tune does: each dict that it yields, or one that it returns.
+
+    Everything else that a loop returns is ignored. So is a dict without the objective's metric after reports: Ray Train's loops may
+    return what they like.
+    """
+    if inspect.isgenerator(returned):
+        with contextlib.closing(returned):
+            for metrics in filter(None, returned):
+                if not isinstance(metrics, Mapping):
+                    raise TypeError(f"the loop yielded {metrics!r}; a loop yields dicts of metrics, such as {{'loss': 0.5}}")
+                session.report(dict(metrics), None)
+    elif isinstance(returned, Mapping) and returned:
+        silent = not session.reports and session.order.checkpoint is None
+        if silent or session.job.metric is None or session.job.metric in numeric(flattened(returned)):
+            session.report(dict(returned), None)
 
 
 def takes_config(loop: Any) -> bool:

@@ -2,26 +2,32 @@
 
 `ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context`, imported by name or not, all go through one object,
 `TrainFnUtils` ("This class can be patched if new user APIs behaviors is wanted"). Around each trial we put our own subclass in its
-place. Private all the same (ray/train/v2/_internal/execution/train_fn_utils.py), hence in this file alone, with
-tests/gangs/test_seam.py to say what broke when Ray changes. So are the executor of Ray Data, which is asked to refuse what
-would hang, and its statistics.
+place. `ray.tune.report` and the rest of Tune's functions, and the older `ray.air.session`, all go through another object, the
+session of Ray Train's first version; each trial has one of those too. Both are private all the same
+(ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py), hence in this file alone, with
+tests/gangs/test_seam.py to say what broke when Ray changes. So are the network parameters of Ray's LightGBM backend, and the
+executor of Ray Data, which is asked to refuse what would hang, and its statistics.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import socket
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import ray
 import ray.data
 import ray.train
+from ray._common.network_utils import build_address, is_ipv6
 from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 from ray.data._internal.execution.operators.limit_operator import LimitOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 from ray.data._internal.iterator.iterator_impl import DataIteratorImpl
 from ray.data._internal.stats import _StatsManager
+from ray.train._internal import session as first_version
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.train_fn_utils import (
     DistributedTrainFnUtils,
@@ -122,6 +128,44 @@ class _DistributedUtils(_TrialUtils, DistributedTrainFnUtils):
         return context
 
 
+class TuneSession:
+    """A trial as Tune's functions and callbacks and `ray.air.session` see it.
+
+    Has what `ray.train._internal.session` reads of its `_TrainSession`. `world_rank` is a number, though a Tune function has none:
+    without it `ray.train.report` would be refused, which a loop may call as well.
+    """
+
+    metadata = None
+
+    def __init__(self, session: Session, context: Any):
+        self._session, self._context = session, context
+        self.experiment_name = self.trial_name = self.trial_id = self.run_id = session.name
+        self.trial_dir = session.folder
+        self.world_rank, self.world_size = context.get_world_rank(), context.get_world_size()
+        self.local_rank, self.local_world_size = context.get_local_rank(), context.get_local_world_size()
+        self.node_rank = context.get_node_rank()
+
+    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None) -> None:
+        self._session.report(metrics, checkpoint)
+
+    @property
+    def loaded_checkpoint(self) -> ray.train.Checkpoint | None:
+        return self._session.checkpoint()
+
+    def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
+        return self._session.shard(dataset_name or ray.train.TRAIN_DATASET_KEY)
+
+    @property
+    def storage(self) -> StorageContext:
+        return self._context.get_storage()
+
+    @property
+    def trial_resources(self) -> Any:
+        from ray.tune import PlacementGroupFactory
+
+        return PlacementGroupFactory([ray.get_runtime_context().get_assigned_resources()] * self.world_size)
+
+
 class Shard(DataIteratorImpl):
     """What `get_dataset_shard` gives of a Ray Dataset in memory: it is read where it lies.
 
@@ -194,7 +238,7 @@ def keep_ray() -> None:
 
 @contextlib.contextmanager
 def in_place(session: Session, distributed: bool) -> Iterator[None]:
-    """While this lasts, `ray.train`'s functions in this process speak to `session`.
+    """While this lasts, the functions of `ray.train`, `ray.tune` and `ray.air.session` in this process speak to `session`.
 
     Args:
         session: the trial at hand.
@@ -207,10 +251,41 @@ def in_place(session: Session, distributed: bool) -> Iterator[None]:
     utils: Any = _DistributedUtils() if distributed else _LocalUtils(experiment_name=session.name)
     utils.session = session
     set_train_fn_utils(utils)
+    place: Any = first_version
+    older, place._session = place._session, TuneSession(session, utils.get_context())
     try:
         yield
     finally:
+        place._session = older
         set_train_fn_utils(outer)
+
+
+@contextlib.contextmanager
+def free_address() -> Iterator[tuple[str, int]]:
+    """This node's address and a port of it that nobody else is given while this lasts."""
+    node = ray.util.get_node_ip_address()
+    with socket.socket(socket.AF_INET6 if is_ipv6(node) else socket.AF_INET, socket.SOCK_STREAM) as held:
+        held.bind(("", 0))
+        yield node, held.getsockname()[1]
+
+
+def renew_lightgbm_network(rank: int, addresses: Sequence[tuple[str, int]]) -> None:
+    """Have `ray.train.lightgbm.get_network_params` name another network, which no trial has used.
+
+    Ray's backend names one in the life of a process. LightGBM cannot bind its ports again: a model that is still referenced holds them,
+    and after that the kernel does for a minute.
+
+    Args:
+        rank: of this process.
+        addresses: of all ranks, in their order.
+    """
+    from ray.train.lightgbm import config
+
+    if (lightgbm := sys.modules.get("lightgbm.basic")) is not None:
+        lightgbm._LIB.LGBM_NetworkFree()
+    config._lightgbm_network_params = None
+    machines = ",".join(build_address(node, port) for node, port in addresses)
+    config._set_network_params(num_machines=len(addresses), local_listen_port=addresses[rank][1], machines=machines)
 
 
 def ranks() -> tuple[int, int]:

@@ -34,12 +34,14 @@ class TrainerSpec:
         loop: `module:attr` of the training loop.
         backend: the process group its ranks need.
         load: `module:attr` of the function that loads a checkpoint's model; None where there is no bundle to be made.
+        reuse: "auto" keeps a gang for the next trial; "never" closes it after each trial.
     """
 
     name: str | None
     loop: str
     backend: str
     load: str | None
+    reuse: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,7 @@ class LoopKeys:
     loop: Text
     backend: Backend = "none"
     load: Text | None = None
+    reuse: Literal["auto", "never"] = "auto"
 
 
 @dataclass(frozen=True)

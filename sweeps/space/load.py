@@ -258,13 +258,13 @@ class _Loader:
         elif isinstance(node.value, str):
             return self._named(node, node.value)
         elif not node.is_map:
-            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with keys loop, backend, load, got {node.show()}")
+            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with keys loop, backend, load, reuse, got {node.show()}")
         else:
             keys = check(LoopKeys, node, "trainer", at, self.problems)
             for key in ("loop", "load"):
                 if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._fault(ref, key)):
                     self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
-            return TrainerSpec(None, keys.loop, keys.backend, keys.load) if keys else None
+            return TrainerSpec(None, keys.loop, keys.backend, keys.load, keys.reuse) if keys else None
         return None
 
     def data(self, reader: Reader) -> tuple[DataSpec | None, dict[str, Template]]:

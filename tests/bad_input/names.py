@@ -192,7 +192,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:54: data.drop: must be a list, got age",
         ),
         line("a metric that is no text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"),
-        line("a trainer that is no name", "trainer: 3", "1:10: trainer: must be a name or a mapping with keys loop, backend, load, got 3"),
+        line(
+            "a trainer that is no name",
+            "trainer: 3",
+            "1:10: trainer: must be a name or a mapping with keys loop, backend, load, reuse, got 3",
+        ),
         line(
             "a step in two lists",
             "space: {preprocessor: [[StandardScaler]]}",

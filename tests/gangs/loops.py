@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -248,3 +249,119 @@ def fails_once(config):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "state.json").write_text(json.dumps(step))
             ray.train.report({"loss": 1.0 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+
+
+def returns_metrics(config):
+    """A function as in Ray Tune's first example."""
+    return {"loss": config["x"], "ranks": 1.0}
+
+
+def reports_and_returns(config):
+    """Reports twice; what it returns is a last report if the objective's metric is in it."""
+    import ray.train
+
+    for step in (1, 2):
+        ray.train.report({"loss": config["x"] + step})
+    return config["returned"]
+
+
+def yields_metrics(config):
+    """Yields a report at each of four steps, and says in a file how many it came to."""
+    steps = 0
+    try:
+        for steps in range(1, 5):
+            yield {"loss": config["x"] / steps}
+    finally:
+        Path(config["folder"], "closed").write_text(str(steps))
+
+
+def nested_metrics(config):
+    import ray.train
+
+    ray.train.report({"valid": {"loss": 0.5, "by_class": {0: 0.25, "b": True}}, "text": "none"})
+
+
+def tune_function(config):
+    """A Ray Tune function: reports, checkpoints and asks for its context by names that it imports."""
+    from ray import tune
+    from ray.tune import Checkpoint, get_checkpoint, get_context, report
+
+    start = 0
+    if (checkpoint := get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            start = int(Path(folder, "step").read_text())
+    context = get_context()
+    named = context.get_trial_id() == context.get_trial_name() and Path(context.get_trial_dir()).is_dir()
+    for step in range(start + 1, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "step").write_text(str(step))
+            metrics = {
+                "loss": config["x"] / step,
+                "start": start,
+                "named": float(named),
+                "world": context.get_world_size(),
+                "cpus": context.get_trial_resources().required_resources["CPU"],
+            }
+            (report if step % 2 else tune.report)(metrics, checkpoint=Checkpoint.from_directory(folder))
+        if step == 2 and start == 0 and "latch" in config:
+            Path(config["latch"]).write_text(str(os.getpid()))
+            wait_for(Path(config["latch"] + ".go"))
+
+
+def air_session(config):
+    """A loop as Ray's documentation had it up to version 2.6."""
+    from ray.air import session
+    from ray.train import Checkpoint
+
+    rows = sum(len(batch["y"]) for batch in session.get_dataset_shard("train").iter_batches())
+    start = 1.0 if session.get_checkpoint() else 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "model").write_text("model")
+        session.report(
+            {"loss": 1.0, "rows": rows, "start": start, "rank": session.get_world_rank(), "world": session.get_world_size()},
+            checkpoint=Checkpoint.from_directory(folder),
+        )
+
+
+def boosts_for_tune(config):
+    """Ray Tune's XGBoost example, with Tune's own callback."""
+    import ray.train
+    import xgboost
+    from ray.tune.integration.xgboost import TuneReportCheckpointCallback
+
+    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
+    data = xgboost.DMatrix(frame.drop(columns="y"), label=frame["y"])
+    xgboost.train(
+        {"objective": "reg:squarederror", "eta": config["lr"], "nthread": 1},
+        data,
+        evals=[(data, "train")],
+        num_boost_round=4,
+        callbacks=[TuneReportCheckpointCallback(metrics={"loss": "train-rmse"}, frequency=1)],
+    )
+
+
+def saves_and_holds(config):
+    """Rank 0 reports a checkpoint, the others report as well; then all wait. The rank `first` reports before the others."""
+    import ray.train
+
+    from sweeps.gangs import rank
+
+    rank.TrialSession.tell = lambda self: None  # the news of every half second
+    folder, me = Path(config["folder"]), ray.train.get_context().get_world_rank()
+    if me != config["first"]:
+        wait_for(folder / "first")
+    with tempfile.TemporaryDirectory() as saved:
+        Path(saved, "model").write_text("model")
+        ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(saved) if me == 0 else None)
+    if me == config["first"]:
+        (folder / "first").touch()
+    wait_for(folder / "go")
+
+
+def wait_for(latch: Path, seconds: float = 60.0) -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + seconds
+    while not latch.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {latch}")
+        time.sleep(0.02)

@@ -49,11 +49,11 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
     book.take(attempt, News(0, 2, (report(1), report(2)), (saved(2),)))
     assert book.checkpoint is None
     book.take(attempt, News(1, 2, (), (saved(2, 1),)))
-    assert book.checkpoint is None
+    assert book.checkpoint is None and book.behind() == {2: 2}
     book.take(attempt, News(2, 1))
-    assert book.checkpoint is None
+    assert book.checkpoint is None and book.behind() == {2: 2}
     book.take(attempt, News(2, 5))
-    assert book.checkpoint == saved(2) and book.urgent
+    assert book.checkpoint == saved(2) and book.urgent and book.behind() == {}
     book.take(attempt, News(1, 2, (), (saved(2, 1),)))  # told twice
     assert book.drop() == []
 

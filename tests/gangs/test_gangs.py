@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sweeps.space import Step
@@ -26,6 +28,18 @@ def test_a_trial_is_the_same_as_the_first_and_as_the_fiftieth(clean_ray, tmp_pat
         assert seen[49] == seen[0] and seen[1] != seen[0]
         logs = (tmp_path / "0049" / "logs" / "rank-0.log").read_text()
         assert "on gang-001" in logs, "fifty trials ran on one gang"
+    finally:
+        driving.close()
+
+
+@pytest.mark.parametrize("reuse, gangs", [("auto", ["001", "001"]), ("never", ["001", "002"])])
+def test_a_gang_is_closed_after_each_trial_where_it_is_not_to_be_reused(clean_ray, tmp_path, reuse, gangs):
+    driving = Driving(replace(job("tests.gangs.loops:three_steps", "none"), reuse=reuse), tmp_path)
+    try:
+        for number in range(2):
+            driving.run(trial(number, {}, 1, "none"))
+        titles = [(tmp_path / f"{number:04d}" / "logs" / "rank-0.log").read_text().split("\n", 1)[0] for number in range(2)]
+        assert [title.rsplit("gang-", 1)[1] for title in titles] == gangs
     finally:
         driving.close()
 

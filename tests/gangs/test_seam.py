@@ -6,6 +6,7 @@ When Ray changes its insides this is what breaks first; `sweeps/gangs/seam.py` i
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,61 @@ def test_a_dataset_that_is_not_there_is_named():
         shard_of(["train", "valid"], "test")
     with pytest.raises(KeyError, match=r"`train`.* names no data"):
         shard_of([], "train")
+
+
+def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
+    from ray.train._internal import session as first_version
+
+    from sweeps.gangs import seam
+
+    context = SimpleNamespace(
+        **{f"get_{name}": int for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")}
+    )
+    ours = seam.TuneSession(SimpleNamespace(name="a", folder="b"), context)
+    asked = set(re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version)))
+    assert "loaded_checkpoint" in asked
+    of_workers_of_the_first_version = {"accelerator"}
+    assert not {name for name in asked - of_workers_of_the_first_version if not (name in vars(ours) or hasattr(type(ours), name))}
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, monkeypatch, distributed):
+    import ray.train
+    import ray.tune
+    from ray.air import session as air
+    from ray.train._internal.session import get_session
+    from ray.tune import get_checkpoint, report
+
+    from sweeps.gangs import seam
+
+    seen = []
+    trial = SimpleNamespace(name="t-0001", folder=str(tmp_path), report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
+    trial.checkpoint, trial.shard = lambda: "checkpoint", lambda name: f"shard {name}"
+    ranks = dict.fromkeys(("get_world_rank", "get_local_rank", "get_node_rank"), 0)
+    for name, value in {**ranks, "get_world_size": 2, "get_local_world_size": 2}.items():
+        monkeypatch.setattr(seam._DistributedContext, name, lambda self, value=value: value)
+    with seam.in_place(trial, distributed):
+        for by in (ray.train.report, ray.tune.report, air.report, report):
+            by({"loss": 1.0}, checkpoint="mine")
+        assert get_checkpoint() == ray.tune.get_checkpoint() == ray.train.get_checkpoint() == air.get_checkpoint() == "checkpoint"
+        assert ray.train.get_dataset_shard("valid") == air.get_dataset_shard("valid") == "shard valid"
+        context = ray.tune.get_context()
+        assert context.get_trial_id() == context.get_experiment_name() == "t-0001" and context.get_trial_dir() == str(tmp_path)
+        assert air.get_world_size() == context.get_world_size() == (2 if distributed else 1)
+    assert seen == [({"loss": 1.0}, "mine")] * 4
+    assert get_session() is None
+
+
+def test_lightgbm_is_given_another_network_each_time():
+    pytest.importorskip("ray.train.lightgbm.config")
+    from ray.train.lightgbm.config import get_network_params
+
+    from sweeps.gangs import seam
+
+    for ports in ((1, 2), (3, 4)):
+        seam.renew_lightgbm_network(1, [("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])])
+        machines = f"10.0.0.1:{ports[0]},10.0.0.2:{ports[1]}"
+        assert get_network_params() == {"num_machines": 2, "local_listen_port": ports[1], "machines": machines}
 
 
 def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():

@@ -1,0 +1,211 @@
+"""Training loops as the documentation of Ray and of each framework shows them, with tiny models; they know nothing of sweeps."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+
+def lightgbm_loop(config):
+    """https://docs.ray.io/en/latest/train/getting-started-lightgbm.html"""
+    import lightgbm as lgb
+    import ray.train
+    from ray.train.lightgbm import RayTrainReportCallback, get_network_params, normalize_pandas_for_lightgbm
+
+    train, valid = (
+        normalize_pandas_for_lightgbm(ray.train.get_dataset_shard(name).materialize().to_pandas()) for name in ("train", "valid")
+    )
+    train_set = lgb.Dataset(train.drop(columns="y"), label=train["y"])
+    params = {
+        "objective": "regression",
+        "metric": "rmse",
+        "learning_rate": config["lr"],
+        "num_leaves": 7,
+        "num_threads": 1,
+        "verbose": -1,
+        "tree_learner": "data_parallel",
+        "pre_partition": True,
+        **get_network_params(),
+    }
+    lgb.train(
+        params,
+        train_set,
+        valid_sets=[lgb.Dataset(valid.drop(columns="y"), label=valid["y"], reference=train_set)],
+        valid_names=["valid"],
+        num_boost_round=4,
+        callbacks=[RayTrainReportCallback(frequency=2)],
+    )
+
+
+def lightgbm_for_tune(config):
+    """Ray Tune's LightGBM example, with Tune's own callback."""
+    import lightgbm as lgb
+    import ray.train
+    from ray.tune.integration.lightgbm import TuneReportCheckpointCallback
+
+    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
+    data = lgb.Dataset(frame.drop(columns="y"), label=frame["y"])
+    lgb.train(
+        {"objective": "regression", "metric": "rmse", "learning_rate": config["lr"], "num_threads": 1, "verbose": -1},
+        data,
+        valid_sets=[data],
+        valid_names=["train"],
+        num_boost_round=4,
+        callbacks=[TuneReportCheckpointCallback(metrics={"loss": "train-rmse"}, frequency=1)],
+    )
+
+
+def keras_loop(config):
+    """https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl: `TF_CONFIG` is set by hand.
+
+    With a step of its own: `fit` of Keras 3 does not work with this strategy (keras-team/keras#20585).
+    """
+    import json
+    import os
+    import socket
+
+    import ray.train
+    import ray.train.collective
+
+    context = ray.train.get_context()
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(context.get_world_size())]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        free = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    workers = ray.train.collective.broadcast_from_rank_zero(free)
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": context.get_world_rank()}})
+
+    import keras
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow
+    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
+    x, y = frame[["a", "b"]].to_numpy("float32"), frame["y"].to_numpy("float32")
+    batches = iter(tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(32))
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(config["lr"])
+        optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(x, y):
+        def replica(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x, training=True)[:, 0] - y) ** 2) / strategy.num_replicas_in_sync
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y)), axis=None)
+
+    for _ in range(3):
+        loss = float(step(*next(batches)))
+        ray.train.report({"loss": loss, "replicas": strategy.num_replicas_in_sync})
+
+
+def _lightning_module(lr):
+    import lightning.pytorch as pl
+    import torch
+
+    class Line(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, index):
+            x, y = batch
+            loss = torch.nn.functional.mse_loss(self.layer(x)[:, 0], y)
+            self.log("train_loss", loss)
+            return loss
+
+        def validation_step(self, batch, index):
+            x, y = batch
+            self.log("loss", torch.nn.functional.mse_loss(self.layer(x)[:, 0], y), sync_dist=True)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=lr)
+
+    return Line()
+
+
+def _loader(name):
+    import ray.train
+    import torch
+
+    frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+    x, y = torch.tensor(frame[["a", "b"]].to_numpy("float32")), torch.tensor(frame["y"].to_numpy("float32"))
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=32)
+
+
+def lightning_loop(config):
+    """https://docs.ray.io/en/latest/train/getting-started-pytorch-lightning.html"""
+    import lightning.pytorch as pl
+    import ray.train.lightning
+
+    trainer = pl.Trainer(
+        max_epochs=2,
+        devices="auto",
+        accelerator="cpu",
+        strategy=ray.train.lightning.RayDDPStrategy(),
+        plugins=[ray.train.lightning.RayLightningEnvironment()],
+        callbacks=[ray.train.lightning.RayTrainReportCallback()],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        logger=False,
+    )
+    trainer = ray.train.lightning.prepare_trainer(trainer)
+    trainer.fit(_lightning_module(config["lr"]), train_dataloaders=_loader("train"), val_dataloaders=_loader("valid"))
+
+
+def lightning_for_tune(config):
+    """Ray Tune's Lightning example, with Tune's own callback."""
+    import lightning.pytorch as pl
+    from ray.tune.integration.pytorch_lightning import TuneReportCheckpointCallback
+
+    trainer = pl.Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        callbacks=[TuneReportCheckpointCallback({"loss": "loss"}, on="validation_end")],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        logger=False,
+    )
+    trainer.fit(_lightning_module(config["lr"]), train_dataloaders=_loader("train"), val_dataloaders=_loader("valid"))
+
+
+def transformers_loop(config):
+    """https://docs.ray.io/en/latest/train/getting-started-transformers.html, with a model that is made from a configuration."""
+    import ray.train.huggingface.transformers
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
+    rows = [
+        {"input_ids": torch.tensor([int(a > 0), 2 + int(b > 0), 4]), "labels": torch.tensor(int(y > 0))}
+        for a, b, y in frame[["a", "b", "y"]].itertuples(index=False)
+    ]
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = BertForSequenceClassification(BertConfig(vocab_size=8, max_position_embeddings=8, num_labels=2, **shape))
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(
+                output_dir=str(Path(folder, "out")),
+                num_train_epochs=2,
+                learning_rate=config["lr"],
+                per_device_train_batch_size=32,
+                eval_strategy="epoch",
+                save_strategy="epoch",
+                logging_strategy="epoch",
+                report_to="none",
+                use_cpu=True,
+                disable_tqdm=True,
+            ),
+            train_dataset=rows,
+            eval_dataset=rows[:32],
+        )
+        trainer.add_callback(ray.train.huggingface.transformers.RayTrainReportCallback())
+        trainer = ray.train.huggingface.transformers.prepare_trainer(trainer)
+        trainer.train()

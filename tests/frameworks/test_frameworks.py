@@ -1,0 +1,84 @@
+"""One test of each framework: its documented loop, unchanged, several trials in a row. `make test-frameworks` runs them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from sweeps.trial import Report, State
+from tests.gangs.driving import Driving, job, trial
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
+
+
+def in_a_row(
+    folder: Path, loop: str, backend: str, metric: str, workers: int, trials: int, stop_at: int | None = None
+) -> list[list[Report]]:
+    """Run trials of a loop one after the other and return the reports of each; every second one is stopped at `stop_at`, if given."""
+    driving = Driving(job(f"tests.frameworks.loops:{loop}", backend, metric, rungs=(stop_at,) if stop_at else ()), folder)
+    try:
+        found = []
+        for number in range(trials):
+            t = trial(number, {"lr": 0.05 + 0.01 * number}, workers, backend, seed=7)
+            driving.start(t)
+            stopped = stop_at is not None and number % 2 == 1
+            progress, reports = driving.finish(t, stop_at if stopped else None, timeout=300)
+            assert progress.state is (State.PRUNED if stopped else State.COMPLETE), progress.error
+            assert progress.attempts == 1 and all(math.isfinite(report.metrics[metric]) for report in reports)
+            found.append(reports)
+        return found
+    finally:
+        driving.close()
+
+
+def gang_of(folder: Path, number: int) -> str:
+    """The gang that a trial ran on."""
+    title = Path(folder, f"{number:04d}", "logs", "rank-0.log").read_text().split("\n", 1)[0]
+    return title.rsplit(" on ", 1)[1]
+
+
+def saved(folder: Path, number: int, step: int) -> set[str]:
+    """The files of a trial's checkpoint."""
+    return {file.name for file in Path(folder, f"{number:04d}", f"checkpoint_{step:06d}").iterdir()}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_lightgbm_trains_trial_after_trial_on_one_gang(clean_ray, tmp_path, workers):
+    found = in_a_row(tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers, trials=8, stop_at=3)
+    assert [len(reports) for reports in found] == [4, 3] * 4
+    assert {gang_of(tmp_path, number) for number in range(8)} == {"gang-001"}
+    assert saved(tmp_path, 7, 2) == {"model.txt"}
+
+
+def test_keras_on_several_workers_has_a_new_gang_for_each_trial(clean_ray, tmp_path):
+    found = in_a_row(tmp_path, "keras_loop", "none", "loss", workers=2, trials=2)
+    assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
+    assert [gang_of(tmp_path, number) for number in range(2)] == ["gang-001", "gang-002"]
+
+
+def test_lightning_trains_on_one_worker(clean_ray, tmp_path):
+    found = in_a_row(tmp_path, "lightning_loop", "torch", "loss", workers=1, trials=4, stop_at=1)
+    assert [len(reports) for reports in found] == [2, 1] * 2
+    assert {gang_of(tmp_path, number) for number in range(4)} == {"gang-001"}
+    assert saved(tmp_path, 2, 2) == {"checkpoint.ckpt"}
+
+
+def test_transformers_trains_a_model_made_from_a_configuration(clean_ray, tmp_path):
+    found = in_a_row(tmp_path, "transformers_loop", "torch", "eval_loss", workers=1, trials=2)
+    assert [len(reports) for reports in found] == [2, 2]
+    assert saved(tmp_path, 1, 2) == {"checkpoint"}
+
+
+CALLBACKS = [
+    pytest.param("lightgbm_for_tune", 4, "model.txt", id="lightgbm"),
+    pytest.param("lightning_for_tune", 3, "checkpoint", id="lightning"),
+]
+
+
+@pytest.mark.parametrize("loop, steps, file", CALLBACKS)
+def test_tunes_callback_reports_and_saves_each_step(clean_ray, tmp_path, loop, steps, file):
+    found = in_a_row(tmp_path, loop, "none", "loss", workers=1, trials=2, stop_at=2)
+    assert [len(reports) for reports in found] == [steps, 2]
+    assert saved(tmp_path, 0, steps) == saved(tmp_path, 1, 2) == {file}
