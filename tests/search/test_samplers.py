@@ -149,7 +149,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
 
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
     monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"sweeps\[cmaes\]"):
+    with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
         Ledger(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 
 

@@ -61,7 +61,7 @@ def test_what_cannot_be_served_is_said_before_ray_starts(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="there is no such folder"):
         serve(tmp_path / "none")
     monkeypatch.setitem(sys.modules, "ray.serve", None)
-    with pytest.raises(InputError, match=r"^--replicas: needs the package `ray\.serve`: pip install 'sweeps\[serve\]'$"):
+    with pytest.raises(InputError, match=r"^--replicas: needs the package `ray\.serve`: pip install 'sweeps-ray\[serve\]'$"):
         serve(tmp_path)
 
 
