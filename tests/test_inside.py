@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
@@ -9,7 +10,8 @@ import pytest
 
 import sweeps
 from sweeps.search import record
-from tests.commands import command, space_of
+from sweeps.tracking import Tracker
+from tests.commands import space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -20,8 +22,9 @@ def runs_of(result):
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
-    found = client.search_runs([client.get_experiment_by_name("own").experiment_id])
-    return client, {run.info.run_name: run for run in found if run.info.run_id != result.mlflow["parent_run"]}
+    mine = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"  # other tests of this process may share the database
+    found = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    return client, {run.info.run_name: run for run in found}
 
 
 def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray, tmp_path, monkeypatch):
@@ -29,7 +32,9 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray
     over = (*POINTS, "space.scaling={num_workers: 2}", "scheduler={name: asha, max_t: 5, grace_period: 3}")
     result = sweeps.run(space_of(tmp_path, "logs_to_mlflow"), dir=tmp_path / "runs", overrides=over)
     client, runs = runs_of(result)
-    assert sorted(runs) == ["0000", "0001", "0002"], "no run beside those of the trials"
+    assert sorted(runs) == ["0000", "0001", "0002"]
+    everything = client.search_runs([client.get_experiment_by_name("own").experiment_id])
+    assert len(everything) == 4, "no run beside those of the trials and of the sweep"
     study = record.read(result.dir)
     assert study is not None and {t.result.state.name for t in study.trials} > {"COMPLETE"}
     for trial in study.trials:
@@ -53,14 +58,12 @@ def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imp
         assert runs[trial].data.metrics["imported"] == 0.0
 
 
-def test_without_a_server_the_sweep_and_its_loops_go_on(tmp_path):
-    over = [part for one in POINTS for part in ("--set", one)]
-    args = ["run", space_of(tmp_path, "logs_to_mlflow"), "--dir", tmp_path / "runs", "--tracking-uri", "http://127.0.0.1:1", *over]
-    process = command(*args, "--quiet", "--json")
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    folder = next((tmp_path / "runs").glob("own-*"))
-    assert json.loads(out)["trials"]["completed"] == 2
-    for trial in ("0000", "0001"):
-        assert (folder / "trials" / trial / "mlflow.db").is_file()
-        assert "http://127.0.0.1:1" in (folder / "trials" / trial / "logs" / "rank-0.log").read_text()
+def test_without_a_server_the_sweep_and_its_loops_go_on(clean_ray, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        Tracker, "close", functools.partialmethod(Tracker.close, timeout=1.0)
+    )  # a minute, which a server that restarts may need
+    file = space_of(tmp_path, "logs_to_mlflow", limits="max_trials: 1", x="0.25")
+    result = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:1")
+    assert result.trials["completed"] == 1
+    assert (result.dir / "trials" / "0000" / "mlflow.db").is_file()
+    assert "http://127.0.0.1:1" in (result.dir / "trials" / "0000" / "logs" / "rank-0.log").read_text()
