@@ -86,6 +86,79 @@ def _matrices(current: Any, threads: int, features: Callable[[Any], Any] = lambd
     return current.cached("train", lambda: matrix("train")), current.cached("valid", lambda: matrix("valid"))
 
 
+# ---- made data, the trainer beside a bare loop
+
+MADE_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "nthread": 2}
+
+
+def made(rows: int) -> Any:
+    """Rows of 14 columns, and a tenth as many for valid (at least 143), which the column `part` tells apart."""
+    import pandas as pd
+
+    rng, valid = np.random.default_rng(0), max(143, rows // 9)
+    n = rows + valid
+    columns = {f"real{i}": rng.normal(size=n) for i in range(8)}
+    columns |= {f"count{i}": rng.poisson(3, n).astype(np.float64) for i in range(3)}
+    columns |= {f"code{i}": rng.integers(0, size, n).astype(np.float64) for i, size in enumerate((20, 150, 260))}
+    signal = columns["real0"] - columns["real1"] * columns["real2"] + 0.3 * columns["count0"] + np.sin(columns["code0"])
+    y = (signal + rng.normal(size=n) > 1).astype(np.int64)
+    return pd.DataFrame(columns).assign(y=y, part=np.where(np.arange(n) < rows, "train", "valid"))
+
+
+def made_matrices(frame: Any) -> tuple[Any, Any]:
+    """(train, valid) of a whole frame as XGBoost's own type."""
+    import xgboost as xgb
+
+    parts = [frame[frame["part"] == part].drop(columns="part") for part in ("train", "valid")]
+    return tuple(xgb.DMatrix(part.drop(columns="y"), part["y"], nthread=2) for part in parts)
+
+
+def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) -> dict[str, str]:
+    """Train, valid's logloss measured after each round; then measure the best round's model as the trainer does."""
+    import xgboost as xgb
+
+    history: dict[str, Any] = {}
+    booster = xgb.train({**MADE_FIXED, **config}, train, rounds, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    best = int(np.argmin(history["valid"]["logloss"])) + 1
+    model = booster if best == rounds else booster[:best]
+    for metric in ("error", "auc"):
+        model.set_param({"eval_metric": metric})
+    return {"final": model.eval_set([(train, "train"), (valid, "valid")])}
+
+
+def paired(config: dict[str, Any]) -> None:
+    """For sweeps: its own XGBoost trainer and the bare loop, in turn, and a line with the seconds of each."""
+    import ray.train
+
+    from sweeps import trial
+    from sweeps.trainers import xgboost
+
+    config, current = dict(config), trial.current()
+    into = Path(config.pop("times"))
+
+    def bare() -> float:
+        def matrix(name: str) -> Any:
+            import xgboost as xgb
+
+            frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
+            return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label], nthread=2)
+
+        began = time.perf_counter()
+        train, valid = (current.cached(f"bare.{name}", lambda name=name: matrix(name)) for name in ("train", "valid"))
+        bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid)
+        return time.perf_counter() - began
+
+    def ours() -> float:
+        began = time.perf_counter()
+        xgboost.train_func(config)
+        return time.perf_counter() - began
+
+    first = int(current.trial) % 2 == 0
+    found = [ours(), bare()] if first else [bare(), ours()][::-1]
+    with open(into, "a") as file:
+        file.write(json.dumps(found) + "\n")
+
+
 # ---- digits, DDP
 
 EPOCHS = 5
