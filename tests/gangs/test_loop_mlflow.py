@@ -21,6 +21,7 @@ from sweeps.resources import Shape
 from sweeps.tracking.tracker import Tracker, default_uri
 from sweeps.trial import Result, State, Trial
 from tests.commands import REPO
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 NOBODY = "http://127.0.0.1:1"
@@ -75,6 +76,8 @@ def sweep(tmp_path, database):
     loop_mlflow.watch()
     loop_mlflow._waited_in_vain = False
     made = Sweep(tmp_path, database)
+    # A thread that imports while another calls `mlflow.autolog` can stop both for ever: each holds a lock that the other waits for
+    wait_until(lambda: all((made.folder(number) / "mlflow.json").exists() for number in (0, 1)), 60, "the runs of both trials")
     yield made
     made.tracker.close(5.0)
 
