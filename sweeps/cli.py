@@ -14,6 +14,7 @@ import click
 import sweeps
 from sweeps import __version__, distribution
 from sweeps.errors import BundleError, Interrupted, SweepsError
+from sweeps.shell import DEFAULT_ROOT
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
 
@@ -53,7 +54,7 @@ class _Group(click.Group):
 
 ROOT: dict[str, Any] = {
     "type": click.Path(path_type=Path),
-    "default": Path("sweeps-runs"),
+    "default": Path(DEFAULT_ROOT),
     "show_default": True,
     "help": "Root of all sweeps.",
 }

@@ -21,7 +21,7 @@ from sweeps import leftovers, machine, refs
 from sweeps.errors import InputError, Problem, SweepsError
 from sweeps.folder import ORIGIN
 from sweeps.resources import parked_cpus
-from sweeps.shell import resume_of
+from sweeps.shell import DEFAULT_ROOT, resume_of
 from sweeps.space import Space
 from sweeps.space.spec import references
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 # A folder of code is small. What is left out: data, what others made, and what is hidden.
 MOST_BYTES = 50 * 2**20
 LARGEST_FILE = 2 * 2**20
-LEFT_OUT = ("__pycache__", "node_modules", "site-packages", "sweeps-runs", "mlruns", "mlartifacts", "venv", "build", "dist")
+LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlruns", "mlartifacts", "venv", "build", "dist")
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 SPARE_CPUS = 1

@@ -52,12 +52,9 @@ class Sweep:
     stages: dict[str, str] = field(default_factory=dict)
 
     def state_of(self, trial: Any) -> str:
-        """The word for the state of a trial, of a `search.record.Recorded`."""
-        if trial.result.given:
-            return "GIVEN"
-        if trial.result.state.name != "RUNNING":
-            return trial.result.state.name
-        return self.stages.get(trial.id, "running") if self.state == "running" else "INTERRUPTED"
+        """The word for the state of a trial, of a `search.record.Recorded`: its stage where it does not train yet."""
+        state = trial_state(trial, self.state == "running")
+        return self.stages.get(trial.id, "running") if state == "RUNNING" else state
 
     def to_json(self) -> dict[str, Any]:
         """What `ls --json` prints of it."""
@@ -65,6 +62,14 @@ class Sweep:
         began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
         told = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
         return plain({**told, "total": self.total, "metric": self.metric, "best": best, "algorithm": self.algorithm})
+
+
+def trial_state(trial: Any, driven: bool) -> str:
+    """The state of a trial, of a `search.record.Recorded`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN."""
+    if trial.result.given:
+        return "GIVEN"
+    state = trial.result.state.name
+    return "INTERRUPTED" if state == "RUNNING" and not driven else state
 
 
 def state_of(driven: bool, result: dict[str, Any] | None) -> str:

@@ -21,8 +21,7 @@ from sweeps.plan import never_fits_here
 from sweeps.result import SweepResult
 from sweeps.search import storage as storages
 from sweeps.search.extras import missing
-
-DEFAULT_ROOT = "sweeps-runs"
+from sweeps.shell import DEFAULT_ROOT
 
 
 def run(

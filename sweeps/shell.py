@@ -7,6 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+# The root of all sweeps where none is named, in the working directory.
+DEFAULT_ROOT = "sweeps-runs"
+
 
 def typed(name: str) -> str:
     """Return how a command of this environment is typed: by its name where the shell finds it, else by its path, else as a module."""

@@ -13,13 +13,12 @@ import pandas as pd
 from sweeps import listing, lock
 from sweeps.folder import bundle_of
 from sweeps.search import record
+from sweeps.shell import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     import optuna
 
     from sweeps.bundle import Bundle
-
-DEFAULT_ROOT = "sweeps-runs"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Sweep:
         metrics = [o.metric for o in study.judge.objectives] if study is not None else []
         columns: dict[str, Any] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([_state(t, running) for t in trials], dtype="str"),
+            "state": pd.Series([listing.trial_state(t, running) for t in trials], dtype="str"),
         }
         for i, name in enumerate([f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]):
             columns[name] = pd.Series([t.result.values[i] if i < len(t.result.values) else None for t in trials], dtype="float64")
@@ -148,13 +147,6 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
         InputError: no such sweep, or several.
     """
     return Sweep(listing.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
-
-
-def _state(t: record.Recorded, running: bool) -> str:
-    if t.result.given:
-        return "GIVEN"
-    state = t.result.state.name
-    return state if state != "RUNNING" or running else "INTERRUPTED"
 
 
 def _column(values: list[Any]) -> pd.Series:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 AUTO = "auto"
 # `gp` looks at every value that it knows for each suggestion; up to this number of trials it finds more than `tpe` in as many.
 GP_TRIALS = 500
-GP_OPTIONS = ("n_startup_trials", "deterministic_objective")
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Choice:
 
 
 def choose(
-    *, sampled: int, conditional: int, objectives: int, max_trials: int, scheduler: str = "none", options: Collection[str] = ()
+    *, sampled: int, conditional: int, objectives: int, max_trials: int, scheduler: str = "none", takes_options: bool = True
 ) -> Choice:
     """Choose the algorithm of a search that names none.
 
@@ -35,7 +33,7 @@ def choose(
         objectives: number of objectives.
         max_trials: `limits.max_trials`.
         scheduler: name of the scheduler.
-        options: names of the options that the space file gives to the algorithm.
+        takes_options: whether `gp` has all options that the space file gives.
     """
     if not sampled:
         return Choice("grid", "nothing is sampled")
@@ -44,7 +42,7 @@ def choose(
         (conditional > 0, f"{conditional} conditional dimension{'s' * (conditional > 1)}"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS} trials"),
         (scheduler == "pbt", "the members of a population begin together"),
-        (not set(options) <= set(GP_OPTIONS), "its options"),
+        (not takes_options, "its options"),
     ]
     reasons = [text for holds, text in against if holds]
     if reasons:

@@ -31,7 +31,7 @@ from sweeps.space.keys import (
 )
 from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.points import Points
-from sweeps.space.searching import Searching
+from sweeps.space.searching import GP, Searching
 from sweeps.space.sections import Reader
 from sweeps.space.spec import Space
 from sweeps.space.steps import Step
@@ -236,7 +236,7 @@ class _Loader:
             objectives=len(objectives),
             max_trials=max_trials,
             scheduler=scheduler.name if scheduler else "none",
-            options=search.options or (),
+            takes_options=set(search.options or ()) <= set(GP),
         )
 
     def name(self, path: Path) -> str:

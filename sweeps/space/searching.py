@@ -95,7 +95,6 @@ class Searching:
 
     def __init__(self, root: Node, at: Callable[[str], Mark], problems: Problems):
         self.root, self.at, self.problems = root, at, problems
-        self.options_hold = True
 
     def node(self, section: str) -> Node:
         return self.root.value.get(section) or Node(None, self.at(section))
@@ -151,27 +150,29 @@ class Searching:
         if not options.is_map:
             self.problems.add(options.mark, "search.options", f"must be a mapping, got {options.show()}")
             return found
-        before = len(self.problems)
         self._check_options(options, found.algorithm)
-        self.options_hold = len(self.problems) == before
         return replace(found, options=options.plain())
 
     def chosen(self, search: Search, choice: Choice) -> Search:
         """Return the search with the algorithm that stands for `auto`."""
-        if search.options and self.options_hold:
-            self._check_options(self.node("search").value["options"], choice.algorithm)
+        for name in search.options or ():
+            if name in OPTIONS[AUTO] and name not in OPTIONS[choice.algorithm]:
+                self._unknown_option(self.node("search").value["options"], name, choice.algorithm)
         return replace(search, algorithm=choice.algorithm)  # type: ignore[arg-type]
 
     def _check_options(self, options: Node, algorithm: str) -> None:
         rules = OPTIONS[algorithm]
         for name, child in options.value.items():
-            where = f"search.options.{name}"
             if name not in rules:
-                others = [other for other, known in OPTIONS.items() if name in known and other != AUTO]
-                hint = f"it is one of {', '.join(others)}" if others else nearest(str(name), rules) if rules else "it has none"
-                self.problems.add(options.keys[name], where, f"unknown option of {algorithm}; {hint}")
+                self._unknown_option(options, name, algorithm)
             elif not rules[name][0](child.plain()):
-                self.problems.add(child.mark, where, f"must be {rules[name][1]}, got {child.show()}")
+                self.problems.add(child.mark, f"search.options.{name}", f"must be {rules[name][1]}, got {child.show()}")
+
+    def _unknown_option(self, options: Node, name: str, algorithm: str) -> None:
+        others = [other for other, known in OPTIONS.items() if name in known and other != AUTO]
+        rules = OPTIONS[algorithm]
+        hint = f"it is one of {', '.join(others)}" if others else nearest(str(name), rules) if rules else "it has none"
+        self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     def scheduler(self) -> Scheduler | None:
         """The scheduler, with its own keys alone."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.shell import quoted, resume_of, short, typed
+from sweeps.shell import DEFAULT_ROOT, quoted, resume_of, short, typed
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # So wide a line is where nobody's terminal bounds it: in a pipe or a file.
@@ -173,7 +173,7 @@ def _look(result: Any) -> list[str]:
         return [*lines, f"  open {uri}"]
     root = result.dir.parent
     default = uri == f"sqlite:///{root / 'mlflow.db'}"
-    where = ("" if short(root) == "sweeps-runs" else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
+    where = ("" if short(root) == DEFAULT_ROOT else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
     return [*lines, f"  {typed('sweeps')} ui{where}"]
 
 
