@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -113,8 +114,12 @@ def made_matrices(frame: Any) -> tuple[Any, Any]:
     return tuple(xgb.DMatrix(part.drop(columns="y"), part["y"], nthread=2) for part in parts)
 
 
-def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) -> dict[str, str]:
-    """Train, valid's logloss measured after each round; then measure the best round's model as the trainer does."""
+def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) -> dict[str, float]:
+    """Train, valid's logloss measured after each round; then measure the best round's model as the trainer does.
+
+    Returns:
+        The metrics of that model, such as `valid-auc`.
+    """
     import xgboost as xgb
 
     history: dict[str, Any] = {}
@@ -123,11 +128,16 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
     model = booster if best == rounds else booster[:best]
     for metric in ("error", "auc"):
         model.set_param({"eval_metric": metric})
-    return {"final": model.eval_set([(train, "train"), (valid, "valid")])}
+    line = model.eval_set([(train, "train"), (valid, "valid")])
+    return {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
 
 
 def paired(config: dict[str, Any]) -> None:
-    """For sweeps: its own XGBoost trainer and the bare loop, in turn, and a line with the seconds of each."""
+    """For sweeps: its own XGBoost trainer and the bare loop, in turn, and a line with the seconds of each.
+
+    Raises:
+        RuntimeError: the two have not trained the same model, or not with the threads that they were given.
+    """
     import ray.train
 
     from sweeps import trial
@@ -135,6 +145,9 @@ def paired(config: dict[str, Any]) -> None:
 
     config, current = dict(config), trial.current()
     into = Path(config.pop("times"))
+    if os.environ.get("OMP_NUM_THREADS") != "2":  # with 1, XGBoost trains at half the speed whatever `nthread` says
+        raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
+    models: list[dict[str, float]] = []
 
     def bare() -> float:
         def matrix(name: str) -> Any:
@@ -145,7 +158,7 @@ def paired(config: dict[str, Any]) -> None:
 
         began = time.perf_counter()
         train, valid = (current.cached(f"bare.{name}", lambda name=name: matrix(name)) for name in ("train", "valid"))
-        bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid)
+        models.append(bare_booster({"seed": config["seed"]}, config["num_boost_round"], train, valid))
         return time.perf_counter() - began
 
     def ours() -> float:
@@ -155,6 +168,8 @@ def paired(config: dict[str, Any]) -> None:
 
     first = int(current.trial) % 2 == 0
     found = [ours(), bare()] if first else [bare(), ours()][::-1]
+    if {name: models[0].get(name, 1 - models[0]["valid-error"]) for name in current.final} != current.final:
+        raise RuntimeError(f"not the same model: {models[0]} and {current.final}")
     with open(into, "a") as file:
         file.write(json.dumps(found) + "\n")
 

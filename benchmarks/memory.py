@@ -4,10 +4,11 @@ Counted is PSS (`/proc/PID/smaps_rollup`; a page that n processes share counts a
 processes of the sweep, Ray's included, in the moment in which every trial is in the middle of its training and held there. A
 further trial is a third of the difference between 4 and 1. It adds two processes, a worker and Tune's runner, whatever the data.
 So the goal is about *trials' own, and the store*: anonymous memory of the trials' processes, and shared memory of all, that is,
-without libraries; less the same with a hundredth of the rows; in ratio to the size of the data, train and valid as the loop gets
-them, prepared, in memory. *Table*: a loop that reads every value of the shards where they lie, and holds them. *Trainer*:
+without libraries; less the same with a hundredth of the rows. *Table*: a loop that reads every value of the shards where they lie,
+and holds them; in ratio to the size of the data, train and valid as the loop gets them, prepared, in memory. *Trainer*:
 `trainer: xgboost` in its third round, one thread a trial; XGBoost copies the table into a matrix of its own, and keeps sums for
-each row beside it.
+each row beside it. *Bare*: processes that import pandas and XGBoost alone, read the same prepared rows from Parquet, make the same
+matrices of them, and train as the trainer does up to the same round.
 
     TLC_FILES=... python -m benchmarks.memory --repeats 1
 """
@@ -19,16 +20,23 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import taxi
 from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio, shown
-from benchmarks.running import script
+from benchmarks.running import ROOT, script
 
 LATEST = 300.0
-TRIALS = ("ray::Solo", "ray::RayTrainWorker", "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc")
+ROUNDS = 5
+PARTS = {"total": "PSS in all", "worker": "the training process's own", "runner": "Tune's runner's own", "store": "object store"}
+BARE_LOOP = "benchmarks.bare_process"
+# In a process of its own, so that what it needs of memory is gone
+PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
+BARE = "bare"
+WORKERS = ("ray::Solo", "ray::RayTrainWorker", BARE)
+TRIALS = (*WORKERS, "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc")
 
 
 def pss() -> dict[str, dict[str, int]]:
@@ -43,7 +51,9 @@ def pss() -> dict[str, dict[str, int]]:
             kinds = {
                 name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines) if name.startswith("Pss")
             }
-            title = "driver" if process.pid == me.pid else " ".join(process.cmdline())[:24].split(" ")[0].rpartition("/")[2]
+            command = process.cmdline()
+            title = "driver" if process.pid == me.pid else " ".join(command)[:24].split(" ")[0].rpartition("/")[2]
+            title = BARE if BARE_LOOP in command else title
             mine = found.setdefault(title, {})
             for name, amount in kinds.items():
                 mine[name] = mine.get(name, 0) + amount
@@ -56,31 +66,63 @@ def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     Returns:
         `total`: PSS of all processes but Ray's idle workers, of which there are more or fewer by chance; `trials`: what the processes
         of trials have of their own, and the object store, once: without the libraries, which many processes share, and without what
-        does not come with a trial.
+        does not come with a trial. Its parts: `worker`, the processes that train; `runner`, Tune's; `store`.
     """
     working = {title: kinds for title, kinds in parts.items() if title != "ray::IDLE"}
-    own = sum(kinds.get("Pss_Anon", 0) for title, kinds in working.items() if title.startswith(TRIALS))
+    own = {title: kinds.get("Pss_Anon", 0) for title, kinds in working.items() if title.startswith(TRIALS)}
     store = sum(kinds.get("Pss_Shmem", 0) for kinds in working.values())
-    return {"total": sum(kinds["Pss"] for kinds in working.values()), "trials": own + store}
+    worker = sum(amount for title, amount in own.items() if title.startswith(WORKERS))
+    total = sum(kinds["Pss"] for kinds in working.values())
+    return {"total": total, "trials": sum(own.values()) + store, "worker": worker, "runner": sum(own.values()) - worker, "store": store}
 
 
 def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
     """Run so many trials at once, and measure while all are held."""
     from benchmarks.ours import sweep
 
-    latch = task.folder / "latch"
-    latch.mkdir()
-    found: dict[str, Any] = {}
     data = taxi.DATA.replace("taxi:load", "benchmarks.taxi:load_few") if few else taxi.DATA
-    space = f"""\
+    taxi.beside(task.folder)
+    with watched(task.folder, trials) as (latch, found):
+        space = f"""\
 trainer: {{loop: "benchmarks.loops:{loop}", backend: none}}
 {data}
 objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: {trials}}}
 space:
   preprocessor: ["taxi:features"]
-  params: {{{taxi.TUNED}, latch: "{latch}"{", num_boost_round: 5" if "trainer" in loop else ""}}}
+  params: {{{taxi.TUNED}, latch: "{latch}"{f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""}}}
 """
+        sweep(Task(trials, task.folder), space, cpus=4)
+    return found
+
+
+def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
+    """Run so many processes at once that train without sweeps, and measure while all are held."""
+    import subprocess
+
+    subprocess.run([sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True)
+    with watched(task.folder, trials) as (latch, found):
+        command = [sys.executable, "-m", BARE_LOOP, str(task.folder), str(latch), str(ROUNDS)]
+        started = [subprocess.Popen([*command, f"{number:04d}"], cwd=ROOT) for number in range(trials)]
+        codes = [process.wait() for process in started]
+        if any(codes):
+            raise RuntimeError("a bare process failed")
+    return found
+
+
+@contextlib.contextmanager
+def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Measure in a thread, as soon as so many trials are held at a latch, and let them go.
+
+    Yields:
+        The latch's folder; where the numbers are put.
+
+    Raises:
+        RuntimeError: the trials were not all held together.
+    """
+    latch = folder / "latch"
+    latch.mkdir()
+    found: dict[str, Any] = {}
 
     def look() -> None:
         give_up = time.monotonic() + LATEST
@@ -96,12 +138,10 @@ space:
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
-    taxi.beside(task.folder)
-    sweep(Task(trials, task.folder), space, cpus=4)
+    yield latch, found
     watcher.join()
     if "total" not in found:
         raise RuntimeError(f"the trials were not all at work together within {LATEST:.0f} s")
-    return found
 
 
 def further(median: Median, kind: str, rows: str, key: str) -> float | None:
@@ -110,28 +150,37 @@ def further(median: Median, kind: str, rows: str, key: str) -> float | None:
     return None if added is None else added / 3
 
 
+def of_data(median: Median, kind: str) -> float | None:
+    """Bytes that a further trial adds of its own and in the object store, because of the rows."""
+    return less(further(median, kind, "full", "trials"), further(median, kind, "few", "trials"))
+
+
 def goals(median: Median) -> list[Goal]:
     size = median("table-full-1", "bytes")
-    found = []
-    for kind, what in (("table", "a loop that reads the table"), ("trainer", "`trainer: xgboost`")):
-        data = less(further(median, kind, "full", "trials"), further(median, kind, "few", "trials"))
-        found.append(Goal(f"a further trial's part of the data's size, {what}", ratio(data, size), 0.15, unit="%"))
-    return found
+    table, trainer, alone = (of_data(median, kind) for kind in ("table", "trainer", BARE))
+    total = ratio(further(median, "trainer", "full", "total"), further(median, BARE, "full", "total"))
+    return [
+        Goal("a further trial's part of the data's size, a loop that reads the table", ratio(table, size), 0.15, unit="%"),
+        Goal("what the rows add with a further trial, `trainer: xgboost` over a bare process", ratio(trainer, alone), 1.1),
+        Goal("PSS that a further trial adds, `trainer: xgboost` over a bare process", total, 1.1),
+    ]
 
 
 def notes(median: Median) -> list[str]:
     lines = [f"The data: {shown(median('table-full-1', 'bytes'), 'MB')}, train and valid, prepared."]
-    for kind in ("table", "trainer"):
-        full, few = further(median, kind, "full", "total"), further(median, kind, "few", "total")
-        lines.append(f"A further trial, {kind}: {shown(full, 'MB')} of PSS in all; {shown(few, 'MB')} with a hundredth of the rows.")
-        full, few = further(median, kind, "full", "trials"), further(median, kind, "few", "trials")
-        lines.append(f"Of its own and in the object store: {shown(full, 'MB')}; {shown(few, 'MB')} with a hundredth of the rows.")
+    for kind in ("table", "trainer", "bare"):
+        lines.append(f"A further trial, {kind}, in MB with all rows and with a hundredth of them:")
+        for key, what in PARTS.items():
+            full, few = further(median, kind, "full", key), further(median, kind, "few", key)
+            lines.append(f"- {what}: {shown(full, 'MB')}, {shown(few, 'MB')}")
     return lines
 
 
 def side(kind: str, few: bool, trials: int) -> Side:
     rows = "few" if few else "full"
     label = f"{kind}, {'a hundredth of the' if few else 'all'} rows, {trials} trial{'s' * (trials > 1)}"
+    if kind == "bare":
+        return Side(f"{kind}-{rows}-{trials}", label, lambda task: bare(task, few, trials), trials)
     return Side(f"{kind}-{rows}-{trials}", label, lambda task: ours(task, f"latched_{kind}", few, trials), trials)
 
 
@@ -139,7 +188,7 @@ WORKLOAD = Workload(
     name="memory",
     title="Memory: a further trial on the same data",
     text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
-    sides=tuple(side(kind, few, trials) for kind in ("table", "trainer") for few in (False, True) for trials in (1, 4)),
+    sides=tuple(side(kind, few, trials) for kind in ("table", "trainer", "bare") for few in (False, True) for trials in (1, 4)),
     measures=(Measure("total", "sum of PSS", "MB"), Measure("trials", "trials' own, and the store", "MB")),
     goals=goals,
     reference="",

@@ -364,7 +364,7 @@ def _said(file: Path) -> dict[str, Any] | None:
 
 
 def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
-    """What is to be known of a sweep's data. Where the loop reads its own, its code stands for the data.
+    """Read the data and return its facts. If the loop reads its own data, the fingerprint is that of the loop's code.
 
     Args:
         keeper: see `sweeps.data.prepared`.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tarfile
+from pathlib import Path
 
 import psutil
 import pytest
@@ -61,6 +63,15 @@ def _actors() -> list[str]:
         with contextlib.suppress(psutil.Error):
             found += [title for title in process.cmdline()[:1] if title.startswith(ours)]
     return found
+
+
+@pytest.fixture
+def old_sweep(tmp_path: Path) -> Path:
+    """The folder of a sweep that version 3d17d2a wrote, elsewhere than where it was written; see tests/fixtures/README.md."""
+    with tarfile.open(Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz") as packed:
+        packed.extractall(tmp_path / "root", filter="data")
+    (folder,) = (tmp_path / "root").iterdir()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 import sweeps
 from sweeps.search import record
 from sweeps.tracking import Tracker
+from sweeps.trial import State
 from tests.commands import space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -41,7 +42,8 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray
         run = runs[trial.id]
         ended = {"COMPLETE": "FINISHED", "PRUNED": "FINISHED", "FAIL": "FAILED"}
         assert run.info.status == ended[trial.result.state.name]
-        assert [run.data.metrics[f"rank-{rank}"] for rank in (0, 1)] == [trial.params["x"]] * 2 and run.data.params["batch"] == "32"
+        ranks = (0, 1) if trial.result.state is State.COMPLETE else (0,)  # a trial may be stopped before its second rank has logged
+        assert {run.data.metrics[f"rank-{rank}"] for rank in ranks} == {trial.params["x"]} and run.data.params["batch"] == "32"
         assert "objective" in run.data.metrics and run.data.tags["sweeps.trial"] == trial.id
         assert {f.path for f in client.list_artifacts(run.info.run_id, "files/traces")} == {f"files/traces/rank-{r}.json" for r in (0, 1)}
         kept = result.dir / "trials" / trial.id / "files" / "traces"

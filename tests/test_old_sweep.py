@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,17 +12,6 @@ from sklearn.datasets import load_wine
 
 from tests.commands import REPO, command
 from tests.serving.slow import post
-
-ARCHIVE = Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz"
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A copy of the folder, in a root of its own."""
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(tmp_path / "root", filter="data")
-    (folder,) = (tmp_path / "root").iterdir()
-    return folder
 
 
 def answered(*args: object, timeout: float = 60) -> str:
@@ -36,68 +23,73 @@ def answered(*args: object, timeout: float = 60) -> str:
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_show_lists_its_trials(old):
-    shown = json.loads(answered("show", old, "--json"))
+def test_show_lists_its_trials(old_sweep):
+    shown = json.loads(answered("show", old_sweep, "--json"))
     assert {t["trial"]: t["state"] for t in shown["all"]} == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
     assert shown["best"]["trial"] == "0002" and shown["best"]["value"] == pytest.approx(0.364294, rel=1e-5)
-    assert "0002" in answered("show", old)
+    assert "0002" in answered("show", old_sweep)
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_resume_adds_a_trial_and_keeps_the_old_ones(old):
-    before = {t["trial"]: t["value"] for t in json.loads(answered("show", old, "--json"))["all"]}
-    answered("resume", old, "--add-trials", 1, "--json", timeout=200)
-    after = {t["trial"]: t["value"] for t in json.loads(answered("show", old, "--json"))["all"]}
+def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep):
+    before = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
+    answered("resume", old_sweep, "--add-trials", 1, "--json", timeout=200)
+    after = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
     assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_export_writes_a_bundle_that_predicts(old, tmp_path):
-    answered("export", old, "--trial", "0000", "-o", tmp_path / "new", timeout=100)
+def test_export_writes_a_bundle_that_predicts(old_sweep, tmp_path):
+    answered("export", old_sweep, "--trial", "0000", "-o", tmp_path / "new", timeout=100)
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    for bundle in (old / "bundle", tmp_path / "new"):
+    for bundle in (old_sweep / "bundle", tmp_path / "new"):
         answered("predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv")
         assert (pd.read_csv(tmp_path / "out.csv")["prediction"] == 0).mean() > 0.8
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_predict_and_serve_take_a_sweep_for_the_bundle_of_its_winner(old, tmp_path):
+def test_predict_and_serve_take_a_sweep_for_the_bundle_of_its_winner(old_sweep, tmp_path):
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = set()
-    for sweep in (("latest", "--dir", old.parent), (old.name, "--dir", old.parent), (old,), (old / "bundle",)):
+    for sweep in (
+        ("latest", "--dir", old_sweep.parent),
+        (old_sweep.name, "--dir", old_sweep.parent),
+        (old_sweep,),
+        (old_sweep / "bundle",),
+    ):
         said.add(answered("predict", sweep[0], tmp_path / "rows.csv", *sweep[1:]))
     assert len(said) == 1 and len(said.pop().splitlines()) == 21
-    process = command("serve", "latest", "--dir", old.parent, "--port", 0)
+    process = command("serve", "latest", "--dir", old_sweep.parent, "--port", 0)
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert line.startswith(f"serving {old / 'bundle'} at http://"), line
+    assert line.startswith(f"serving {old_sweep / 'bundle'} at http://"), line
     body = json.dumps(rows.to_dict("records")).encode()
     assert [row["prediction"] for row in post(line.split(" at ")[1].split()[0], body)].count(0) > 16
     process.terminate()
     assert process.wait(30) == 0
-    (old / "bundle").rename(tmp_path / "elsewhere")
+    (old_sweep / "bundle").rename(tmp_path / "elsewhere")
     for verb, *rest in (("predict", tmp_path / "rows.csv"), ("serve",)):
-        process = command(verb, old, *rest)
+        process = command(verb, old_sweep, *rest)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (2, "") and err.count("\n") == 1 and "sweeps export" in err, err
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_the_old_bundle_loads_without_sweeps(old):
+def test_the_old_bundle_loads_without_sweeps(old_sweep):
     """MLflow loads the bundle with the copy of sweeps that the bundle carries."""
     code = (
         "import sys, mlflow.pyfunc, pandas as pd, sklearn.datasets as d\n"
-        f"model = mlflow.pyfunc.load_model({str(old / 'bundle')!r})\n"
+        f"model = mlflow.pyfunc.load_model({str(old_sweep / 'bundle')!r})\n"
         "out = model.predict(d.load_wine(as_frame=True).data.head(5))\n"
         f"assert not sys.modules['sweeps'].__file__.startswith({str(REPO)!r}), sys.modules['sweeps'].__file__\n"
         "print(out['prediction'].tolist())\n"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=old, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=old_sweep, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == "[0, 0, 0, 0, 0]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import tarfile
 import time
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from sweeps.search.study import Ledger
 from sweeps.space import load
 from sweeps.trial import Report, State
 from tests.test_listing import ended, made
-from tests.test_old_sweep import ARCHIVE
 
 CONDITIONAL = """\
 name: branches
@@ -58,15 +56,6 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Ledger
         ledger.record(trial.number, (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),), None, None, 1, 0.5)
         ledger.finish(trial.number, State.COMPLETE)
     return folder, ledger
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A sweep's folder that an earlier version wrote, elsewhere than where it was written."""
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(tmp_path / "root", filter="data")
-    (folder,) = (tmp_path / "root").iterdir()
-    return folder
 
 
 def test_trials_has_a_row_for_each_trial(tmp_path):
@@ -181,8 +170,8 @@ def test_a_sweep_is_found_as_by_the_commands(tmp_path, monkeypatch):
         sweeps.open("absent", dir=root)
 
 
-def test_an_old_folder_that_was_moved_is_opened(old):
-    opened = sweeps.open("latest", dir=old.parent)
+def test_an_old_folder_that_was_moved_is_opened(old_sweep):
+    opened = sweeps.open("latest", dir=old_sweep.parent)
     assert opened.trials["state"].tolist() == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
     assert opened.trials["params.eta"].between(0, 1).all()
     best = opened.best
@@ -205,12 +194,12 @@ def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-def test_the_bundle_is_the_winners(old):
-    opened = sweeps.open(old)
+def test_the_bundle_is_the_winners(old_sweep):
+    opened = sweeps.open(old_sweep)
     rows = load_wine(as_frame=True).data.head(10)
     assert (opened.bundle.predict(rows)["prediction"] == 0).mean() > 0.8
-    assert opened.bundle.path == old / "bundle" and opened.bundle is opened.bundle
-    assert sweeps.load_bundle(old).path == old / "bundle"
+    assert opened.bundle.path == old_sweep / "bundle" and opened.bundle is opened.bundle
+    assert sweeps.load_bundle(old_sweep).path == old_sweep / "bundle"
 
 
 LOOP = 'trainer: {loop: "tests.user_loops:plain"}'

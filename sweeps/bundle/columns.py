@@ -62,7 +62,7 @@ def _describe(name: str, values: pd.Series) -> Column:
 
 
 class _Described(str):
-    """What stands for an array or a list in a message, which has no room for its values."""
+    """A short description that a message shows in place of an array, a list or a mapping."""
 
     __repr__ = str.__str__
 
@@ -178,7 +178,7 @@ def _tensors(values: pd.Series, column: Column) -> pd.Series:
 
 
 def tensor_rule(column: Column) -> str:
-    """What each cell of a tensor column must be, in words."""
+    """Return a description of the array that each cell of a tensor column must hold."""
     return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
 
 

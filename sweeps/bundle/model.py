@@ -42,8 +42,8 @@ class Bundle:
 
         Returns:
             With the index of `rows`: `prediction` (a class's original value, or a number) and, where the model gives
-            probabilities, `probability_<class>` for each class. Of a loop that read its own data the model gets `rows` as they are, and its
-            answer is returned as it is: a frame, or `prediction` and, of several columns, `prediction_<number>`.
+            probabilities, `probability_<class>` for each class. If the training loop read its own data, the model gets `rows` unchanged.
+            Then a frame that it returns is returned as it is; an array becomes `prediction`, or `prediction_<number>` for each column.
 
         Raises:
             InputError: naming the missing columns, or the values that their columns cannot hold; or the preprocessor or the model raised.

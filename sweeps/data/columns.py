@@ -76,7 +76,7 @@ def enter(column: Column, values: pd.Series, whole: bool) -> pd.Series:
 
 
 def is_tensor(values: pd.Series) -> bool:
-    """Whether a column is of the type that Ray Data gives tensors in pandas. (By its name: a bundle is loaded without Ray.)"""
+    """Return whether a column holds tensors of Ray Data. Only the type's name is compared, since a bundle is loaded without Ray."""
     return type(values.dtype).__name__ == "TensorDtype"
 
 

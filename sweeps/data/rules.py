@@ -143,7 +143,7 @@ def labelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Ta
 
 
 def _is_whole(column: pa.ChunkedArray) -> bool:
-    """Whether a column of floats holds integers alone, all of which a float holds exactly."""
+    """Return whether a column of floats holds only integers, and none too large for a float to be exact."""
     if not pa.types.is_floating(column.type):
         return False
     whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))

@@ -1,4 +1,4 @@
-"""What a loop logs to MLflow goes to the run of its trial, and nothing of it reaches the next trial.
+"""Directs a training loop's own calls of MLflow to the run of its trial, and resets MLflow after each trial.
 
 MLflow asks one function where to log: `get_tracking_uri`, which reads an environment variable. The first time that it does so inside a
 trial, the trial's run is looked up and the variable set. A loop that never asks pays nothing, and MLflow is not imported for it.
@@ -91,7 +91,7 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
 
 
 class TrialRun:
-    """Where MLflow logs inside one trial, on one rank.
+    """The MLflow run that one rank of one trial logs to.
 
     Args:
         tracking: the sweep's tracking URI; None where there is no MLflow, as in a rerun: then a loop logs to the trial's folder.
@@ -157,7 +157,7 @@ class TrialRun:
 
     @property
     def logs_here(self) -> bool:
-        """Whether MLflow's next run would be the trial's, as the loop has named neither another place nor another experiment."""
+        """Return whether the next `start_run` uses the trial's run: the loop has set no other tracking URI or experiment."""
         from mlflow.tracking import fluent
         from mlflow.tracking._tracking_service import utils
 
@@ -173,12 +173,14 @@ class TrialRun:
 
     def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
         """Make one call of the server's store that is about this run; to a file, from when the server does not answer."""
-        if name in ("log_batch", "log_param"):
+        if logs_params := name in ("log_batch", "log_param"):
             given = self._without_known(plain, given)
         if self.mirror is None:
             try:
                 return plain(**given)
-            except Exception:
+            except Exception as e:
+                if logs_params and "IntegrityError" in str(e):  # another rank logged the same parameter at the same moment
+                    return plain(**self._without_known(plain, given))
                 if self.tracking is None or answers(self.tracking, ANSWER_AGAIN):
                     raise
             from mlflow.tracking._tracking_service.utils import _get_store

@@ -222,6 +222,28 @@ def test_a_parameter_of_the_trial_keeps_its_value_and_the_loop_goes_on(sweep, ca
     assert "`lr`" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("theirs", [8, 9], ids=["the same value", "another value"])
+def test_two_ranks_may_log_the_same_parameter_at_the_same_moment(sweep, monkeypatch, theirs):
+    import mlflow
+    from mlflow.store.tracking.dbmodels.models import SqlParam
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    plain, calls = SqlAlchemyStore._log_params, []
+
+    def beaten(store, run_id, params):
+        calls.append(params)
+        if len(calls) > 1:
+            return plain(store, run_id, params)
+        sweep.client.log_param(run_id, "batch", theirs)  # after this rank has seen that nobody had
+        with store.ManagedSessionMaker(read_only=False) as session:
+            session.add(SqlParam(run_uuid=run_id, key="batch", value="8"))
+
+    monkeypatch.setattr(SqlAlchemyStore, "_log_params", beaten)
+    sweep.loop(lambda: (mlflow.log_params({"batch": 8, "depth": 3}), mlflow.log_metric("loss", 0.5)))
+    run = sweep.run(0)
+    assert (run.data.params["batch"], run.data.params["depth"], run.data.metrics["loss"]) == (str(theirs), "3", 0.5) and len(calls) >= 2
+
+
 @pytest.mark.parametrize("state, status", [(State.COMPLETE, "FINISHED"), (State.FAIL, "FAILED")])
 def test_the_end_that_the_sweep_tells_counts_whatever_the_loop_tells_later(sweep, monkeypatch, state, status):
     import mlflow
