@@ -169,10 +169,11 @@ def goals(median: Median) -> list[Goal]:
 def notes(median: Median) -> list[str]:
     lines = [f"The data: {shown(median('table-full-1', 'bytes'), 'MB')}, train and valid, prepared."]
     for kind in ("table", "trainer", "bare"):
-        lines.append(f"A further trial, {kind}, in MB with all rows and with a hundredth of them:")
+        parts = []
         for key, what in PARTS.items():
             full, few = further(median, kind, "full", key), further(median, kind, "few", key)
-            lines.append(f"- {what}: {shown(full, 'MB')}, {shown(few, 'MB')}")
+            parts.append(f"{what} {shown(full, 'MB')} ({shown(few, 'MB')})")
+        lines.append(f"A further trial, {kind}, with all rows (and with a hundredth of them): {', '.join(parts)}.")
     return lines
 
 

@@ -5,6 +5,8 @@ logloss, error and AUC of train and valid. It keeps nothing; the trainer also re
 checkpoint. *Paired*: a trial runs the trainer and then the bare loop, or the other way round in every second trial, in one process,
 each on matrices of its own, which the first trial makes; both must come to the same model. The ratio is the median over the other
 trials. *Alone* is the bare loop in a process without Ray, for the absolute time.
+The trainer can be faster because `xgb.train` frees what it has computed when it returns: to measure the finished model, the bare loop
+predicts all rows again (0.3 to 0.4 s at 324,000 rows), where the trainer still has the sums of the last round (0.04 s).
 The 14 columns are made: eight real numbers, three counts, three codes of 20 to 260 values.
 
     python -m benchmarks.trainers --repeats 1

@@ -1,0 +1,99 @@
+"""The quickstart and the taxi space, by an earlier version and now: seconds from the command to its end, and the value found.
+
+*Before* is commit 3d17d2a, checked out into a folder of its own, whose default search is `tpe` and whose trainer measures six metrics in
+every round. *Now* is this checkout with `search.algorithm: auto`, which is `gp` in both spaces, and with `tpe`. Both spaces run as they
+are, with the seed that stands in them: 16 trials of the quickstart, 24 of the taxi space, whose objective is an AUC.
+
+    TLC_FILES=... python -m benchmarks.spaces --repeats 3
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import taxi
+from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, ratio
+from benchmarks.running import ROOT, script
+
+BEFORE = "3d17d2a"
+SPACES = {"quickstart": "search_spaces/quickstart.yaml", "taxi": "search_spaces/taxi_big_tip.yaml"}
+
+
+def checkout(folder: Path) -> Path:
+    """The earlier version's files in a folder."""
+    folder.mkdir()
+    packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x"], cwd=folder, input=packed, check=True)
+    return folder
+
+
+def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Run a space that comes with sweeps as a command.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    where = checkout(task.folder / "before") if before else ROOT
+    command = [
+        sys.executable,
+        "-c",
+        "from sweeps.cli import main; main()",
+        "run",
+        SPACES[space],
+        "--json",
+        "--dir",
+        str(task.folder / "runs"),
+    ]
+    began = time.time()
+    done = subprocess.run(
+        [*command, "--dir", str(task.folder / "runs"), *(f"--set={text}" for text in overrides)],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": str(where)},
+        capture_output=True,
+        text=True,
+    )
+    whole = time.time() - began
+    if done.returncode:
+        raise RuntimeError(f"{space} failed: {done.stderr[-2000:]}")
+    told = json.loads(done.stdout)
+    return {"whole": whole, "value": told["best"]["value"], "test": told["best"]["test"], "trials": told["trials"]}
+
+
+def goals(median: Median) -> list[Goal]:
+    return [
+        Goal(f"{space}: seconds now over before", ratio(median(f"{space}-auto", "whole"), median(f"{space}-before", "whole")), 1.0)
+        for space in SPACES
+    ]
+
+
+def sides() -> tuple[Side, ...]:
+    """Of each space: before, now with `auto`, now with `tpe`."""
+    ways = {"before": (True, ()), "auto": (False, ()), "tpe": (False, ("search.algorithm=tpe",))}
+    labels = {"before": "before, `tpe`", "auto": "now, `auto`", "tpe": "now, `tpe`"}
+    return tuple(
+        Side(f"{space}-{way}", f"{space}, {labels[way]}", lambda task, space=space, way=way: run(task, space, *ways[way]), trials)
+        for space, trials in (("quickstart", 16), ("taxi", 24))
+        for way in ways
+    )
+
+
+WORKLOAD = Workload(
+    name="spaces",
+    title="The spaces that come with sweeps, before and now",
+    text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
+    sides=sides(),
+    measures=(Measure("whole", "seconds of the command"), Measure("value", "value found", ""), Measure("test", "of the test split", "")),
+    goals=goals,
+    reference="",
+    absent=taxi.absent,
+    timeout=900,
+)
+
+if __name__ == "__main__":
+    sys.exit(script(WORKLOAD))
