@@ -206,9 +206,10 @@ def test_memory_counts_the_store_once_and_no_idle_worker():
     parts = {
         "driver": {"Pss": 100, "Pss_Anon": 60, "Pss_File": 30, "Pss_Shmem": 10},
         "ray::Solo.serve": {"Pss": 50, "Pss_Anon": 20, "Pss_File": 20, "Pss_Shmem": 10},
+        "ray::ImplicitFunc.train": {"Pss": 9, "Pss_Anon": 7, "Pss_File": 2, "Pss_Shmem": 0},
         "ray::IDLE": {"Pss": 70, "Pss_Anon": 70, "Pss_File": 0, "Pss_Shmem": 0},
     }
-    assert counted(parts) == {"total": 150, "trials": 20 + 20}
+    assert counted(parts) == {"total": 159, "trials": 20 + 7 + 20, "worker": 20, "runner": 7, "store": 20}
 
 
 # ---- profiles
