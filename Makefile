@@ -13,9 +13,9 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 UNIT := not integration and not faults and not browser and not long and not frameworks
 FIRST := tests/test_run.py tests/test_quickstart.py tests/faults tests/gangs/test_seam.py  # the longest
 
-test: $(READY)  ## some 15 minutes; what starts processes waits much, so two files at a time
+test: $(READY)  ## half an hour; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
-	$(BIN)/python -m pytest -m "(integration or faults) and not long" -n 3 --durations 20 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+	$(BIN)/python -m pytest -m "(integration or faults) and not long" -n 2 --durations 20 --dist loadfile --no-loadscope-reorder $(FIRST) tests
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile

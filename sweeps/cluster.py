@@ -141,7 +141,7 @@ def start(folder: Path, cpus: int) -> None:
     for limit in START_WITHIN:
         before = {child.pid for child in psutil.Process().children()}
         try:
-            with _patience(limit):  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
+            with _patience(limit), _only_needed():  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
                 ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
             return
         except Exception as e:  # Ray raises no less
@@ -183,6 +183,25 @@ def _patience(limit: float) -> Iterator[None]:
         services.get_node = plain
         if given is None:
             del os.environ[name]
+
+
+@contextlib.contextmanager
+def _only_needed() -> Iterator[None]:
+    """While this lasts, `ray.init` does not start the autoscaler's monitor, nor the one that reads workers' logs for the driver.
+
+    A Ray on one machine adds no nodes, and the output of workers goes to files of ours. Both are Python processes that import Ray.
+    """
+    from ray._private.node import Node
+
+    names = ("start_monitor", "start_log_monitor")
+    plain = {name: getattr(Node, name) for name in names if hasattr(Node, name)}
+    for name in plain:
+        setattr(Node, name, lambda self: None)
+    try:
+        yield
+    finally:
+        for name, method in plain.items():
+            setattr(Node, name, method)
 
 
 def _end_ray(before: set[int]) -> None:
