@@ -160,7 +160,8 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 
     space = load(file, tuple(overrides))
     counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
-    click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()))
+    alike = "; the trials differ by their seeds alone" if not space.dimensions and space.limits.max_trials > 1 else ""
+    click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()) + alike)
 
 
 @main.command()
@@ -264,14 +265,11 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
     """Delete checkpoints of SWEEP that neither a resume nor the best trial needs."""
     from sweeps.cleaning import bytes_of, clean
     from sweeps.listing import find
-    from sweeps.plan.text import size
     from sweeps.search.retention import Rule
 
     rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
     freed = clean(find(sweep, root), rule, dry_run)
-    done = "would free" if dry_run else "freed"
-    what = f"{text.counted(freed.checkpoints, 'checkpoint')} of {text.counted(freed.trials, 'trial')}"
-    click.echo(f"{done} {size(freed.bytes)}: {what}; {size(freed.left)} left")
+    click.echo(text.freed(freed.to_json(), "would free" if dry_run else "freed"))
 
 
 @main.command()

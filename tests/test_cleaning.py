@@ -83,3 +83,9 @@ def test_sizes(text, size):
 def test_what_is_no_size(text):
     with pytest.raises(InputError, match="is no size; write it as 500MB or 10GB"):
         bytes_of(text)
+
+
+def test_nothing_to_delete_is_said_as_such(sweep):
+    gc(sweep)
+    done, _, _ = gc(sweep)
+    assert done.exit_code == 0 and "no checkpoint" in done.output and "5.0 KB" in done.output

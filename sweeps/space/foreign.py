@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 
-from sweeps.space.domains import RULES, faults
+from sweeps.space.domains import DOMAINS, RULES, faults
 from sweeps.space.nodes import Node, scalar
-from sweeps.space.suggestions import plain
+from sweeps.space.suggestions import known, plain
 
 _LOWER = ("min", "low", "lower", "minval", "minvalue", "minimum")
 _UPPER = ("max", "high", "upper", "maxval", "maxvalue", "maximum")
@@ -41,6 +42,9 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "range": frozenset(),
 }
 _LINEAR = ("linear", "auto")  # of a scale; as a `type` it may be anything
+ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
+# A call of Ray Tune, Hyperopt, Optuna or NumPy.
+_CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.*)\)", re.DOTALL)
 _EXPONENTS = ("loguniform", "qloguniform")  # under W&B's `distribution`, whose bounds are exponents of e
 
 
@@ -83,7 +87,7 @@ def in_our_words(node: Node, values: str = "anything") -> str | None:
             if key.startswith(("scal", "sampl")) and plain(word) in _LINEAR:
                 continue
             if plain(word) not in _WORDS:
-                return None
+                return ANOTHER if key == "distribution" else None
             said |= _WORDS[plain(word)]
     if any(key in given and given[key].value is True for key in _LOG):
         said.add("log")
@@ -91,8 +95,27 @@ def in_our_words(node: Node, values: str = "anything") -> str | None:
         return "write {randn: [mean, sd]} for its logarithm, and take the exponential in the loop"
     text = _options(given, said) or _constant(given, said, "when" in node.value) or _normal(given, said) or _range(given, said, values)
     if text is None and "distribution" in given:
-        text = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
+        text = ANOTHER
     return f"{text}, with the same `when`" if text and "when" in node.value else text
+
+
+def call_in_our_words(text: str) -> str | None:
+    """What to write in place of a call of another tool that stands in a file as text; None for any other text.
+
+    >>> call_in_our_words("tune.loguniform(1e-4, 1e-1)")
+    'write {loguniform: [1e-4, 1e-1]}'
+    >>> call_in_our_words("trial.suggest_int('depth', 1, 8)")
+    'write {randint: [lower, upper]} with integers lower < upper'
+    >>> call_in_our_words("tune of the day") is None
+    True
+    """
+    match = _CALL.fullmatch(text.strip())
+    if match is None:
+        return None
+    name = known("domain", match[1]) or match[1]
+    if name in RULES:
+        return _domain(name, [arg.strip() for arg in match[2].split(",")])
+    return f"write {{{name}: {match[2] if match[2].startswith('[') else '[...]'}}}" if name in DOMAINS else ANOTHER
 
 
 def _first(given: Mapping[str, Node], names: Iterable[str]) -> Node | None:
@@ -104,7 +127,7 @@ def _options(given: Mapping[str, Node], said: set[str]) -> str | None:
     found = _first(given, (*_VALUES, "value", "bounds") if "choice" in said else ("values", "choices"))
     if found is None or not found.is_list or _first(given, (*_LOWER, *_UPPER)) is not None:
         return None
-    return f"write {{choice: {found.show(80)}}}"
+    return f"write {{choice: {found.show(80)}}}" if found.value else "write {choice: [...]} with at least one option"
 
 
 def _constant(given: Mapping[str, Node], said: set[str], condition: bool) -> str | None:
@@ -117,7 +140,7 @@ def _constant(given: Mapping[str, Node], said: set[str], condition: bool) -> str
 
 def _normal(given: Mapping[str, Node], said: set[str]) -> str | None:
     """A normal distribution."""
-    if "normal" not in said:
+    if "normal" not in said and set(given) != {"mu", "sigma"}:
         return None
     mean, sd, step = (_number(_first(given, names)) for names in (_MEAN, _SD, _STEP))
     args = [mean or "0", sd or "1"]

@@ -51,7 +51,7 @@ class Reader(Chains):
         if node.value is None:
             return {}
         if not node.is_map:
-            return self.wrong(node, path, f"must be a mapping, got {node.show()}")
+            return self.wrong(node, path, f"must be a mapping such as {{eta: 0.1}}, got {node.show()}")
         if kind := self.domain(node, path):
             return self.branches(node, path, kind, self.params)
         for key in node.value:

@@ -11,6 +11,8 @@ SKLEARN_LOOP = 'write a loop that fits it, as README.md shows under "A loop arou
 # An encoder that leaves no value missing.
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
+_ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
+
 # By place: what others call it, and our word. A single word that is valid at its place becomes "did you mean `word`?"; any other text
 # is said as it stands. Case, `_` and `-` do not count.
 MEANT: Mapping[str, Mapping[str, str]] = {
@@ -23,6 +25,10 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "int_uniform": "randint",
         "log_uniform": "loguniform",
         "reverse_loguniform": "loguniform",
+        "float": "uniform",
+        "suggest_float": "uniform",
+        "suggest_int": "randint",
+        "suggest_categorical": "choice",
     },
     "file": {
         "metric": "it stands under `objective`: {metric: valid-logloss, goal: minimize}",
@@ -34,10 +40,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "run_cap": "write `limits: {max_trials: N}`",
         "n_jobs": "write `limits: {max_concurrent_trials: N}`",
         "time_budget_s": "write `limits: {timeout: 1h}`",
-        "sampler": "write `search: {algorithm: tpe}`",
-        "method": "write `search: {algorithm: tpe}`",
-        "search_alg": "write `search: {algorithm: tpe}`",
-        "algorithm": "write `search: {algorithm: tpe}`",
+        **dict.fromkeys(("sampler", "method", "search_alg", "algorithm"), _ALGORITHM),
         "seed": "write `search: {seed: 0}`",
         "random_state": "write `search: {seed: 0}`",
         "pruner": "write `scheduler: {name: asha, max_t: 100}`, or median",
@@ -48,6 +51,8 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "parameters": "write `space: {params: ...}`",
         "hyperparameters": "write `space: {params: ...}`",
         "params": "write `space: {params: ...}`",
+        "spec": "it is Katib's; `sweeps init` writes a space file to begin with",
+        "api_version": "it is Katib's; `sweeps init` writes a space file to begin with",
         "config": "write `space: {params: ...}`",
         "train_loop_config": "write `space: {params: ...}`",
         "preprocessor": "write `space: {preprocessor: ...}`",

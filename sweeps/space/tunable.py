@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
-from sweeps.space.foreign import in_our_words
+from sweeps.space.foreign import call_in_our_words, in_our_words
 from sweeps.space.labels import canon, keys_of
 from sweeps.space.nodes import Node
 from sweeps.space.suggestions import known
@@ -58,13 +58,21 @@ class Tunable:
             return self.mapping(node, path)
         if node.is_list:
             return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _scalar(self, node: Node, path: str) -> Template:
+        """A constant that is no mapping and no list."""
+        if isinstance(node.value, str) and not self.begun and (instead := call_in_our_words(node.value)):
+            text = node.show()
+            self.problems.add(node.mark, path, f"{text} is text, no domain: {instead}; to keep the text, write {{grid: [{text}]}}")
+            return BAD
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """One of several values. Here a mapping that another tool takes for a distribution is a constant."""
+        """One of several values. Here what another tool takes for a distribution is a constant."""
         if node.is_map and self.domain(node, path) is None and in_our_words(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
-        return self.anything(node, path)
+        return self.anything(node, path) if node.is_map or node.is_list else node.value
 
     def mapping(self, node: Node, path: str) -> Template:
         template = {}
@@ -95,10 +103,12 @@ class Tunable:
                 self.problems.add(mark, path, f"`{found[0]}` must be the only key of its mapping, which also has: {others}")
             return BROKEN
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
-            name = names[0]
+            name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             close = difflib.get_close_matches(name.lower(), DOMAINS, n=1, cutoff=0.8)
-            if meant := known("domain", name) or (close[0] if close else None):
-                self.problems.add(node.keys[name], path, f"unknown domain `{name}`; did you mean `{meant}`?")
+            meant = known("domain", name) or (close[0] if close else None)
+            if meant and (name == names[0] or meant in DOMAINS):
+                bound = " Its upper bound does not occur" if meant == "randint" else ""
+                self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
                 return BROKEN
         if values and not self.begun and (instead := in_our_words(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"

@@ -130,7 +130,7 @@ def summary(result: Any, unexported: bool = False) -> str:
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
     if result.freed is not None:
-        lines.append(_freed(result.freed))
+        lines.append(freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
     if result.front:
@@ -158,12 +158,14 @@ def summary(result: Any, unexported: bool = False) -> str:
     return "\n".join([*lines, *again, *_look(result)])
 
 
-def _freed(freed: dict[str, int]) -> str:
-    """What was deleted of checkpoints."""
+def freed(told: dict[str, int], done: str = "freed") -> str:
+    """What was deleted of checkpoints, or is to be; from `search.cleaner.Freed`."""
     from sweeps.plan.text import size
 
-    what = f"{counted(freed['checkpoints'], 'checkpoint')} of {counted(freed['trials'], 'trial')}"
-    return f"freed {size(freed['bytes'])}: {what}; {size(freed['left'])} left"
+    if not told["checkpoints"]:
+        return f"no checkpoint to delete; {size(told['left'])} in use"
+    what = f"{counted(told['checkpoints'], 'checkpoint')} of {counted(told['trials'], 'trial')}"
+    return f"{done} {size(told['bytes'])}: {what}; {size(told['left'])} left"
 
 
 def _look(result: Any) -> list[str]:
@@ -280,8 +282,8 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
     """A trial's whole configuration, its curve and its error, of a `search.record.Recorded`; `state` is the word for its state."""
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
-    steps, gangs = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((r.steps, "step"), (t.attempts, "gang")))
-    lines = [f"trial {t.id}: {state}{reason} after {steps}, {r.seconds:.1f} s on {gangs}"]
+    attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
+    lines = [f"trial {t.id}: {state}{reason} after {counted(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"]
     if r.given:
         lines = [f"trial {t.id}: an initial point with a known result, {', '.join(map(said, r.values))}; it was not run"]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)

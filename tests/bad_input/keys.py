@@ -53,7 +53,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "no data",
             "data",
             "1:1: data.label: is required by `xgboost`; give the column to predict",
-            "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function",
+            "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function; "
+            "a loop that reads its own needs no `data`",
             "1:1: data.valid: is required; give a fraction such as 0.2, a path, {column: split, value: valid}, "
             "{time: col, last: 0.2} or {group: col, part: 0.2}",
         ),

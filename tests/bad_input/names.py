@@ -205,7 +205,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got 3"),
         line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got {}"),
-        line("params that are no mapping", "space: {params: [1]}", "5:17: params: must be a mapping, got [1]"),
+        line("params that are no mapping", "space: {params: [1]}", "5:17: params: must be a mapping such as {eta: 0.1}, got [1]"),
         line(
             "resources that are no mapping",
             "space: {scaling: {resources_per_worker: 2}}",

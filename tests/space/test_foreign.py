@@ -30,6 +30,7 @@ WRITTEN = {
     "{type: float, low: 1e-5, high: 0.1, log: true}": "{loguniform: [1e-5, 0.1]}",
     "{type: int, low: 1, high: 1024, log: true}": "{lograndint: [1, 1025]}",
     "{type: categorical, choices: [relu, tanh]}": "{choice: [relu, tanh]}",
+    "{mu: 0, sigma: 1}": "{randn: [0, 1]}",
     '{name: lr, parameterType: double, feasibleSpace: {min: "0.01", max: "0.03"}}': "{uniform: [0.01, 0.03]}",
     "{name: opt, parameterType: categorical, feasibleSpace: {list: [sgd, adam]}}": "{choice: [sgd, adam]}",
     "{name: lr, type: range, bounds: [1e-6, 0.4], log_scale: true}": "{loguniform: [1e-6, 0.4]}",
@@ -56,6 +57,38 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
     assert space(f"params: {{x: {{grid: [{theirs}]}}}}").sections["params"]["x"].options[0].value == parse(theirs, "").plain()
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    {
+        "tune.uniform(0, 1)": "{uniform: [0, 1]}",
+        "ray.tune.choice([adam, sgd])": "{choice: [adam, sgd]}",
+        "hp.choice('opt', 2)": "{choice: [...]}",
+        "trial.suggest_int('depth', 1, 8)": "{randint: [lower, upper]}",
+        "np.random.poisson(3)": "another domain",
+    }.items(),
+)
+def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str) -> None:
+    with pytest.raises(InputError) as e:
+        space(f'params: {{x: "{theirs}"}}')
+    (problem,) = e.value.problems
+    assert problem.text.startswith("params.x: ") and ours in problem.text
+    assert space(f'params: {{x: {{grid: ["{theirs}"]}}}}').sections["params"]["x"].options[0].value == theirs
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("tune.uniform", "uniform"), ("suggest_float", "uniform"), ("int", "randint"), ("tune.quniform", "quniform")]
+)
+def test_the_name_of_another_tools_domain_is_refused_with_ours(space, theirs: str, ours: str) -> None:
+    with pytest.raises(InputError) as e:
+        space(f"params: {{x: {{{theirs}: [0, 1]}}}}")
+    (problem,) = e.value.problems
+    assert problem.text.startswith("params.x: ") and theirs in problem.text and f"`{ours}`" in problem.text
+
+
+def test_a_list_of_no_options_is_not_suggested() -> None:
+    assert "[]" not in str(in_our_words(parse("{values: []}", "")))
+
+
 def test_integers_may_mean_either() -> None:
     text = in_our_words(parse("{min: 0, max: 1}", ""))
     assert text is not None and re.findall(r"\{.*?\}", text) == ["{randint: [0, 2]}", "{uniform: [0, 1]}"]
@@ -67,7 +100,13 @@ def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "theirs", ["{sample_from: f}", "{distribution: log_normal, mu: 0, sigma: 1}", "{distribution: inv_log_uniform, min: 0, max: 1}"]
+    "theirs",
+    [
+        "{sample_from: f}",
+        "{distribution: log_normal, mu: 0, sigma: 1}",
+        "{distribution: inv_log_uniform, min: 0, max: 1}",
+        "{distribution: foo, min: 0, max: 1}",
+    ],
 )
 def test_what_has_no_domain_of_ours_is_refused_too(space, theirs: str) -> None:
     with pytest.raises(InputError) as e:

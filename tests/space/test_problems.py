@@ -123,9 +123,9 @@ BAD_SPACE = [
     ("params: {eta: {uniform: [0, 1], when: {a: b}}}", "6:42", "params.eta: `when` names no dimension: `a`"),
     ("params: {a: [1, {uniform: [1, 0]}]}", "6:20", "params.a.1: uniform needs lower < upper"),
     ("params: {a: {grid: [1, {uniform: [1, 0]}]}}", "6:27", "params.a.grid.1: uniform needs lower < upper"),
-    ("params: 3", "6:11", "params: must be a mapping, got 3"),
+    ("params: 3", "6:11", "params: must be a mapping such as {eta: 0.1}, got 3"),
     ("params: {uniform: [0, 1]}", "6:11", "params: can be a grid or a choice, not uniform"),
-    ("params: {grid: [3]}", "6:19", "params.grid.0: must be a mapping, got 3"),
+    ("params: {grid: [3]}", "6:19", "params.grid.0: must be a mapping such as {eta: 0.1}, got 3"),
     ("params: {1: 2}", "6:12", "params.1: a parameter's name must be text"),
     (
         "preprocessor: StandardScalr",
