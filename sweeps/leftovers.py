@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from sweeps import lock
 # Which Ray drives a sweep, as long as it does.
 RAY = "ray.json"
 END_WITHIN = 10.0
+# What Ray calls the folder of a session: when it was made, and the process that made it.
+SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
 # What Tune and Ray Train keep for a restore of their own.
 SCRATCH = ("tune", "gangs")
 
@@ -27,26 +32,56 @@ def note(folder: Path, session: str, pids: Iterable[int]) -> None:
 
 
 def end(folder: Path) -> int:
-    """End what is left of the Ray that a dead driver had noted, and remove its session; the processes ended."""
+    """End what is left of the Ray that a dead driver had noted, and remove its session.
+
+    The folder may come from anyone, so the note is not believed. Ended are only processes of this user that were noted with the time at
+    which they began, or that have a log of the noted session open. The session counts only if `session_of` accepts it.
+
+    Returns:
+        How many processes were ended.
+    """
     try:
         noted = json.loads((folder / RAY).read_text())
-        session, pids = Path(noted["session"]), {int(pid): at for pid, at in noted["pids"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        session, pids = session_of(noted["session"]), {int(pid): at for pid, at in noted["pids"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
-    left = [psutil.Process(pid) for pid, at in pids.items() if _began(pid) == at]
-    for process in list(left):
+    left = {pid for pid, at in pids.items() if _began(pid) == at}
+    if session is not None:
+        left |= {pid for pid in psutil.pids() if _writes_to(pid, session / "logs")}
+    ended = []
+    for pid in left - {os.getpid()}:
         with contextlib.suppress(psutil.Error):
-            left += process.children(recursive=True)
-    left += [process for process in psutil.process_iter() if process.pid != os.getpid() and _writes_to(process.pid, session)]
-    left = list({process.pid: process for process in left}.values())
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(left, END_WITHIN)
-    if session.name.startswith("session_"):
+            process = psutil.Process(pid)
+            if process.uids().real == os.getuid():
+                process.kill()
+                ended.append(process)
+    psutil.wait_procs(ended, END_WITHIN)
+    if session is not None:
         shutil.rmtree(session, ignore_errors=True)
     forget(folder)
-    return len(left)
+    return len(ended)
+
+
+def session_of(noted: object) -> Path | None:
+    """Return the folder of a Ray session that this user's dead driver left behind; None for anything else.
+
+    It lies in Ray's temporary folder, has a name that Ray gives, is no link (`session_latest` leads to a live one), belongs to this user,
+    and the process that its name ends with does not live any more.
+    """
+    from ray._common.utils import get_default_ray_temp_dir
+
+    if not isinstance(noted, str) or (name := SESSION.fullmatch(Path(noted).name)) is None:
+        return None
+    session = Path(noted)
+    try:
+        ours = session.parent.resolve() == Path(get_default_ray_temp_dir()).resolve() and stat.S_ISDIR(session.lstat().st_mode)
+        if not ours or session.lstat().st_uid != os.getuid():
+            return None
+        made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    began = _began(int(name["pid"]))
+    return session if began is None or began > made else None  # one that began later has only got the number
 
 
 def forget(folder: Path) -> None:
@@ -57,17 +92,17 @@ def forget(folder: Path) -> None:
 def _began(pid: int) -> float | None:
     try:
         return psutil.Process(pid).create_time()
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):
         return None
 
 
-def _writes_to(pid: int, session: Path) -> bool:
-    """Whether a process has a file of the session open, as every worker has its log: its name and parent say nothing any more."""
+def _writes_to(pid: int, logs: Path) -> bool:
+    """Return whether a process has a file below this folder open, as every worker has its log."""
     try:
         files = [os.readlink(f.path) for f in os.scandir(f"/proc/{pid}/fd")]
     except OSError:
         return False
-    return any(f.startswith(f"{session}/") for f in files)
+    return any(f.startswith(f"{logs}/") for f in files)
 
 
 def tidy(folder: Path, kept: Mapping[str, set[str]]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -31,34 +34,98 @@ def start():
         process.wait()
 
 
-def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start):
-    session, folder = tmp_path / "session_1", tmp_path / "sweep"
-    session.mkdir(), folder.mkdir()
-    noted, worker, other = start(), start(session / "worker.out"), start(tmp_path / "session_12")
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """A session's folder in a temporary folder of Ray's, of a driver that does not live any more."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "tmp"))
+    driver = subprocess.Popen([sys.executable, "-c", ""])
+    driver.wait()
+    return made(tmp_path / "tmp" / "ray" / f"session_2026-11-23_10-00-00_123456_{driver.pid}")
+
+
+def made(session: Path) -> Path:
+    (session / "logs").mkdir(parents=True)
+    return session
+
+
+def noting(folder: Path, session: object, pids: dict[int, float] | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / leftovers.RAY).write_text(json.dumps({"session": str(session), "pids": pids or {}}))
+    return folder
+
+
+def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, session):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    noted, worker = start(), start(session / "logs" / "worker.out")
+    other, reader = start(made(Path(f"{session}2")) / "logs" / "worker.out"), start(session / "space.yaml")
     leftovers.note(folder, str(session), [noted.pid])
     assert leftovers.end(folder) == 2
     wait_until(lambda: noted.poll() is not None and worker.poll() is not None, 10, "both to end")
-    assert other.poll() is None and not session.exists() and not (folder / leftovers.RAY).exists()
+    assert other.poll() is None and reader.poll() is None and not session.exists() and not (folder / leftovers.RAY).exists()
     assert leftovers.end(folder) == 0
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_let_be(tmp_path, start):
     process = start()
     began = psutil.Process(process.pid).create_time()
-    leftovers.write(tmp_path / leftovers.RAY, f'{{"session": "/tmp/session_none", "pids": {{"{process.pid}": {began - 100}}}}}')
+    noting(tmp_path, "/tmp/session_none", {process.pid: began - 100})
     assert leftovers.end(tmp_path) == 0 and process.poll() is None
 
 
-def test_this_process_is_never_ended(tmp_path):
-    session = tmp_path / "session_1"
-    session.mkdir()
-    with open(session / "log", "w"):
-        leftovers.note(tmp_path, str(session), [])
+def test_this_process_is_never_ended(tmp_path, session):
+    with open(session / "logs" / "log", "w"):
+        leftovers.note(tmp_path, str(session), [os.getpid()])
         assert leftovers.end(tmp_path) == 0
     assert os.getpid()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"session": 1}'])
+def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_it(tmp_path, start, session, monkeypatch):
+    """Whatever `ray.json` of a sweep's folder says: the folder may come from anyone."""
+    name = session.name
+    live = made(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))
+    live = live.rename(live.with_name(f"session_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S_%f}_{os.getpid()}"))
+    (latest := session.with_name("session_latest")).symlink_to(live)
+    (linked := session.with_name(name.replace("123456", "654321"))).symlink_to(made(tmp_path / "target"))
+    crafted = [
+        "/dev",
+        "/",
+        "",
+        ".",
+        made(tmp_path / "session_x"),
+        made(tmp_path / name),
+        made(session / name),
+        session.parent,
+        session.with_name("session_x"),
+        made(session.parent / ".." / name),
+        live,
+        latest,
+        linked,
+    ]
+    for number, noted in enumerate(crafted):
+        folder = Path(noted, "logs")
+        held = start(folder / "held.log") if folder.is_dir() else start()
+        assert leftovers.end(noting(tmp_path / f"sweep-{number}", noted)) == 0, noted
+        assert held.poll() is None and (Path(noted).exists() or noted == session.with_name("session_x")), noted
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    held = start(session / "logs" / "held.log")
+    began = psutil.Process(held.pid).create_time()
+    assert leftovers.end(noting(tmp_path / "another user", session, {held.pid: began})) == 0 and held.poll() is None and session.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"session": 1}',
+        '{"session": "/tmp", "pids": {"x": 1}}',
+        '{"session": "/tmp", "pids": []}',
+        '{"session": null, "pids": {"1": 1e999}}',
+        '{"session": "\\u0000", "pids": {"99999999999999999999": 1}}',
+    ],
+)
 def test_a_note_that_cannot_be_read_is_no_note(tmp_path, text):
     (tmp_path / leftovers.RAY).write_text(text)
     assert leftovers.end(tmp_path) == 0
