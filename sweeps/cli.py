@@ -58,6 +58,7 @@ ROOT: dict[str, Any] = {
     "show_default": True,
     "help": "Root of all sweeps.",
 }
+TRUST: dict[str, Any] = {"is_flag": True, "help": "Read pickles in the sweep's folder that your key has not signed; this runs their code."}
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -102,6 +103,7 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.option("--address", default=None, help="A Ray cluster's address.  [default: as the sweep began]")
 @click.option("--tracking-uri", default=None, help="MLflow's.  [default: as the sweep began]")
 @click.option("--storage", default=None, metavar="URL", help="The study's database, with its password.")
+@click.option("--trust", **TRUST)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
 @click.option("--dir", "root", **ROOT)
@@ -211,6 +213,7 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
     help="Move this alias to the version, if it is better, and breaks no constraint that the other keeps.",
 )
 @click.option("--force", is_flag=True, help="Move the alias in any case.")
+@click.option("--trust", **TRUST)
 @click.option("--dir", "root", **ROOT)
 def export(
     sweep: str,
@@ -223,6 +226,7 @@ def export(
     name: str | None,
     alias: str | None,
     force: bool,
+    trust: bool,
     root: Path,
 ) -> None:
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
@@ -238,7 +242,8 @@ def export(
         registry.check_names(name, alias)
     folder = find(sweep, root)
     again = name is not None  # one that is there is registered
-    written = exporting.export(folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=again)
+    how: dict[str, Any] = {"refit": refit, "latest": latest, "output": output, "again": again, "trust": trust}
+    written = exporting.export(folder, trial=trial, top=top, pareto=pareto, **how)
     for made in written:
         click.echo(made.path)
         for note in made.notes:

@@ -7,6 +7,8 @@ import logging
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -33,6 +35,7 @@ LARGEST_FILE = 2 * 2**20
 LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlruns", "mlartifacts", "venv", "build", "dist")
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
+AUTH_MODE = "RAY_AUTH_MODE"
 SPARE_CPUS = 1
 # Ray gives its processes 30 s to start. A busy machine may need longer, so sweeps tries once more with the second limit, in seconds.
 START_WITHIN = (30, 120)
@@ -102,6 +105,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             reach(address)
             join(address, environment(space, roots, Path(stage)))
         else:
+            forget_authentication()
             cpus = int(machine.detect()["CPU"])
             parked = parked_cpus(cpus, machine.memory())
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
@@ -445,8 +449,71 @@ def at_driver() -> Any:
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
-def prepare_authentication() -> None:
-    """Before Ray is imported: a cluster that was started with a token wants to see it; one without ignores it."""
-    named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    if named or Path("~/.ray/auth_token").expanduser().exists():
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+# Asks a cluster whether it takes this process, and exits with one of the codes below.
+ASK = """
+import sys
+from ray._private.services import canonicalize_bootstrap_address_or_die
+from ray._raylet import GcsClient
+from ray.exceptions import AuthenticationError
+try:
+    GcsClient(address=canonicalize_bootstrap_address_or_die(sys.argv[1])).internal_kv_keys(b"session_name", namespace=None)
+except AuthenticationError:
+    sys.exit(77)
+"""
+TAKEN, NEEDS_TOKEN = 0, 77
+_mode: str | None = None  # what `prepare_authentication` has set
+
+
+def prepare_authentication(address: str) -> None:
+    """Show a cluster a token if it wants one, and none if it was started without.
+
+    Ray decides by a variable when it is imported, and a process that has a token cannot work with a cluster that has none. So the
+    cluster is asked in a process of its own. `RAY_AUTH_MODE` is not changed if it is set.
+
+    Raises:
+        InputError: the cluster wants a token, and there is none, or another.
+    """
+    global _mode
+    if os.environ.get(AUTH_MODE) not in (None, "", _mode):
+        return
+    for mode in ("disabled", "token"):
+        if (answer := _ask(address, mode)) == TAKEN:
+            _mode = os.environ[AUTH_MODE] = mode
+            _read_again()
+            return
+        if answer != NEEDS_TOKEN:
+            return  # whoever joins it says what is wrong
+    kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
+    token = "the one in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the one in {kept}"
+    has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
+    why = f"{token} is another" if has else f"there is none in {kept}"
+    text = f"{address}: the cluster wants a token, and {why}; copy the cluster's ~/.ray/auth_token, or set RAY_AUTH_TOKEN"
+    raise InputError(Problem("--address", text))
+
+
+def forget_authentication() -> None:
+    """Leave it to Ray again whether it asks for a token."""
+    global _mode
+    if _mode is not None and os.environ.get(AUTH_MODE) == _mode:
+        del os.environ[AUTH_MODE]
+        _read_again()
+    _mode = None
+
+
+def _read_again() -> None:
+    """Have Ray read the variable, which it does only once."""
+    if "ray" in sys.modules:
+        from ray._raylet import Config  # type: ignore[attr-defined]
+
+        Config.initialize("")
+
+
+def _ask(address: str, mode: str) -> int | None:
+    """How a cluster answers a process with this mode of authentication: a code of `ASK`; None if it did not in time."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, address], env={**os.environ, AUTH_MODE: mode}, capture_output=True, timeout=ANSWER_WITHIN
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return done.returncode

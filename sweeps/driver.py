@@ -31,7 +31,7 @@ from sweeps.space import Space, known_fits
 from sweeps.trial import Trial
 
 if TYPE_CHECKING:
-    from sweeps.data.prepared import Facts
+    from sweeps.data.shelf import Facts
     from sweeps.gangs.messages import Job
     from sweeps.lock import FolderLock
 
@@ -55,7 +55,7 @@ def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
 class Driver:
     """Drives one sweep, whether it begins or goes on."""
 
-    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress):
+    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress, trust=False):
         self.space: Space = space
         self.root: Path = root
         self.folder: Path = folder
@@ -63,6 +63,7 @@ class Driver:
         self.began: float = began  # as if it had been driven without a break
         self.address: str | None = address
         self.uri = tracking_uri
+        self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
         self.ledger: Any = None
@@ -323,7 +324,7 @@ class Driver:
         done, error = None, None
         if number is not None:
             self.winner = ledger.trial(number)
-            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots)
+            done = winner.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots, trust=self.trust)
             notes, error = (*notes, *done.notes), done.error
         elif not front:
             error = ending.failed(counts, failures, reason, self.folder)

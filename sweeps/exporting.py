@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import InputError, Problem
-from sweeps.folder import RESULT, saved_space
+from sweeps.folder import RESULT, saved_space, without_password
 from sweeps.result import plain
 from sweeps.search import storage
 from sweeps.space import Space
@@ -46,6 +46,7 @@ def export(
     latest: bool = False,
     output: str | os.PathLike[str] | None = None,
     again: bool = False,
+    trust: bool = False,
 ) -> list[Written]:
     """Write the bundle of a trial of a sweep that ran, or of several.
 
@@ -59,6 +60,7 @@ def export(
         output: folder to make; SWEEP/exports/ID by default, with `-refit` or `-latest` behind it. With `top` or `pareto` the folder in
             which each gets one by its id.
         again: one that lies in SWEEP/exports from before, and is whole, will do.
+        trust: read the pickles in the sweep's folder whoever wrote them. Reading them runs code.
 
     Returns:
         What was written; the best first.
@@ -103,7 +105,7 @@ def export(
         for target in targets.values():
             if target not in there and target.exists():
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
-        export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest)
+        export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest, trust=trust)
         return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]
     finally:
         lock.release()
@@ -132,7 +134,16 @@ def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> 
 
 
 def _export(
-    folder: Path, space: Space, ledger: Ledger, number: int, target: Path, *, roots: tuple[Path, ...], refit: bool, latest: bool
+    folder: Path,
+    space: Space,
+    ledger: Ledger,
+    number: int,
+    target: Path,
+    *,
+    roots: tuple[Path, ...],
+    refit: bool,
+    latest: bool,
+    trust: bool,
 ) -> Written:
     """One trial's bundle, in its place or not at all."""
     from sweeps import refitting, winner
@@ -144,7 +155,7 @@ def _export(
         raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
     try:
         with refitting.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
-            done = winner.export_trial(folder, space, ledger, number, work, roots, again, latest)
+            done = winner.export_trial(folder, space, ledger, number, work, roots, again, latest, trust)
         if done.error is not None:
             raise done.error
         made = done.bundle or done.checkpoint
@@ -191,4 +202,6 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
+    said = os.environ.get("MLFLOW_TRACKING_URI", "")  # with the password, which no file keeps
+    uri = said if without_password(said) == uri else uri
     return registry.register(bundle, seal.sha256(bundle / seal.MANIFEST), made, uri, parent, name, alias, force)

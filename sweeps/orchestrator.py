@@ -22,6 +22,7 @@ from sweeps.result import SweepResult
 from sweeps.search import storage as storages
 from sweeps.search.extras import missing
 from sweeps.shell import DEFAULT_ROOT
+from sweeps.trust import NotTrusted
 
 
 def run(
@@ -61,7 +62,7 @@ def run(
         raise placed(space, problems)
     if address:
         cluster.reach(address)
-        cluster.prepare_authentication()
+        cluster.prepare_authentication(address)
     elif "ray" not in sys.modules and (problems := never_fits_here(space)):
         raise InputError(problems)
     chatter.set_environment()
@@ -99,6 +100,7 @@ def resume(
     address: str | None = None,
     tracking_uri: str | None = None,
     storage: str | None = None,
+    trust: bool = False,
     on_progress: Callable[[Any], None] | None = None,
 ) -> SweepResult:
     """Go on with a sweep that was interrupted or whose driver has died, from its study and its checkpoints.
@@ -110,6 +112,7 @@ def resume(
         add_trials: so many more than there were to be.
         address, tracking_uri: as for `run`; by default those that the sweep was begun with.
         storage: the one that the sweep was begun with, if its password is to be told so.
+        trust: read the pickles in the sweep's folder whoever wrote them. Reading them runs code.
         on_progress: as for `run`.
 
     Returns:
@@ -120,6 +123,7 @@ def resume(
         SweepLocked: another living process drives the sweep.
         SweepFailed, BundleError: as for `run`.
     """
+    from sweeps.data.shelf import needs_trust
     from sweeps.lock import FolderLock
 
     folder = Path(sweep).resolve()
@@ -127,6 +131,10 @@ def resume(
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))
+    if not trust and needs_trust(folder):
+        kept = folder / "prepared" / "facts.pkl"
+        text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
+        raise NotTrusted(Problem(str(kept), text))
     lock = FolderLock(folder)
     try:
         space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
@@ -138,6 +146,7 @@ def resume(
             address or origin.get("address"),
             _tracking_again(tracking_uri, origin.get("tracking_uri")),
             on_progress,
+            trust,
         )
         chatter.set_environment()
         nothing_left = driver.take_up(changed=bool(file or overrides or add_trials))
@@ -145,7 +154,7 @@ def resume(
             return nothing_left
         if driver.address and driver.over is None:
             cluster.reach(driver.address)
-            cluster.prepare_authentication()
+            cluster.prepare_authentication(driver.address)
         import ray  # noqa: F401 - sets up its logging, which is then redirected
 
         return driver.run(lock)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.data.prepared import Shelf
+from sweeps.data.shelf import Shelf
 from sweeps.driver import job_of
 from sweeps.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.rerunning import scratch_of, trained

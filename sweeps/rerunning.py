@@ -139,7 +139,7 @@ def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str |
         held.enter_context(chatter.into(scratch / "rerun.log"))
         address = address or saved_origin(folder).get("address")
         if address:
-            cluster.prepare_authentication()
+            cluster.prepare_authentication(address)
         yield scratch, held.enter_context(cluster.ray_for(space, scratch, roots, address))
 
 

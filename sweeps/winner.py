@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps import bundle, metrics, provenance, refs
-from sweeps.data.prepared import Shelf
+from sweeps.data.shelf import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, no_trial
 from sweeps.resources import COSTS
 from sweeps.result import plain
@@ -22,6 +22,7 @@ from sweeps.search import record
 from sweeps.search.study import Ledger
 from sweeps.space import Space
 from sweeps.trial import CHECK_PREDICTIONS, Result, Trial
+from sweeps.trust import Unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,7 @@ def export_trial(
     roots: tuple[Path, ...],
     refitted: Refitted | None = None,
     latest: bool = False,
+    trust: bool = False,
 ) -> Exported:
     """Export a trial of a sweep.
 
@@ -84,6 +86,7 @@ def export_trial(
         roots: folders of the user's modules.
         refitted: export this in place of the trial's own model.
         latest: export the trial's latest checkpoint in place of that of its best step.
+        trust: read the pickles of the sweep's folder whoever wrote them.
     """
     trial, result = ledger.trial(number), ledger.results()[number]
     done = Exported(described(ledger, number))
@@ -107,8 +110,11 @@ def export_trial(
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     told = done.best if step == result.best_step else described(ledger, number, step)
+    shelf = Shelf(refitted.folder if refitted else folder, trust)
     try:
-        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted)
+        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, shelf)
+    except Unreadable as e:
+        return replace(done, error=e)
     except BundleError as e:
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
@@ -128,8 +134,9 @@ def _bundle(
     target: Path,
     roots: tuple[Path, ...],
     refitted: Refitted | None,
+    shelf: Shelf,
 ) -> Exported:
-    shelf, load = Shelf(refitted.folder if refitted else folder), space.trainer.load
+    load = space.trainer.load
     assert load is not None
     facts = shelf.facts(trial.data)
     fitted = shelf.chain(trial.preprocessor, trial.data) if space.data.given else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tarfile
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,10 @@ from tests.waiting import wait_until
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
 # Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts them anew
 os.environ.setdefault("RAY_num_workers_soft_limit", "8")
+# The key that signs pickles: one of the tests' own, and not one in the home of whoever runs them
+KEY = Path(tempfile.gettempdir()) / f"sweeps-tests-key-{os.getuid()}"
+KEY.write_text("the tests' own key, which signs nothing else\n")
+os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 
 
 @pytest.fixture(scope="session")

@@ -176,6 +176,92 @@ def test_a_ray_that_does_not_start_is_told_in_a_line_with_how_to_go_on(project, 
     assert len(starts.limits) == tries and all(part in said for part in named)
 
 
+@pytest.mark.parametrize(
+    ("wants", "has", "mode", "named"),
+    [
+        ("none", "none", "disabled", None),
+        ("none", "right", "disabled", None),
+        ("right", "right", "token", None),
+        ("right", "none", None, "there is none"),
+        ("right", "wrong", None, "is another"),
+        ("away", "right", None, None),
+    ],
+)
+def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(monkeypatch, tmp_path, wants, has, mode, named):
+    def ask(address: str, mode: str) -> int | None:
+        if wants == "away":
+            return 1
+        shown = has if mode == "token" else "none"
+        return cluster.TAKEN if wants in (shown, "none") else cluster.NEEDS_TOKEN
+
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    if has != "none":
+        (tmp_path / "token").write_text(has)
+    monkeypatch.setattr(cluster, "_ask", ask)
+    monkeypatch.setattr(cluster, "_mode", None)
+    monkeypatch.setattr(cluster, "_read_again", lambda: None)
+    if named is None:
+        cluster.prepare_authentication("10.0.0.1:6379")
+    else:
+        with pytest.raises(InputError, match=named) as refused:
+            cluster.prepare_authentication("10.0.0.1:6379")
+        assert refused.value.problems[0].place == "--address" and "token" in str(refused.value)
+    assert os.environ.get("RAY_AUTH_MODE") == mode
+    cluster.forget_authentication()
+    assert os.environ.get("RAY_AUTH_MODE") is None
+
+
+def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setattr(cluster, "_ask", lambda *which: pytest.fail("the cluster was asked"))
+    cluster.prepare_authentication("10.0.0.1:6379")
+    cluster.forget_authentication()
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp_path, monkeypatch):
+    """A sweep on this machine has left `~/.ray/auth_token`; the cluster was started without."""
+    home = Path(tempfile.mkdtemp(prefix="c-"))
+    (home / "token").write_text("0123456789abcdef0123456789abcdef")
+    port = free_port()
+    env = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    env.pop("PYTHONPATH", None)
+    full = [
+        str(Path(sys.executable).with_name("ray")),
+        "start",
+        "--head",
+        "--block",
+        "--num-cpus=2",
+        f"--port={port}",
+        f"--temp-dir={home}/r",
+    ]
+    log = (home / "log").open("w")
+    head = subprocess.Popen([*full, "--include-dashboard=false", "--disable-usage-stats"], stdout=log, stderr=log, env=env, cwd=home)
+    try:
+        wait_until(lambda: "Ray runtime started" in (home / "log").read_text(), 120, "the head")
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "token"))
+        one = ("--set", "limits.max_trials=1", "--set", "space.scaling.num_workers=1")
+        process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", f"127.0.0.1:{port}", "--json", *one)
+        out, err = process.communicate(timeout=150)
+        assert process.returncode == 0, err
+        assert json.loads(out)["trials"]["completed"] == 1
+    finally:
+        members = psutil.Process(head.pid).children(recursive=True)
+        head.kill()
+        head.wait(20)
+        for member in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        psutil.wait_procs(members, timeout=20)
+        shutil.rmtree(home, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def two_nodes():
     """Two nodes that want a token, started by `ray start`; ended by their process ids. Gives their address and the token's file."""

@@ -214,7 +214,7 @@ def exported(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, **ho
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     shelf = SimpleNamespace(facts=lambda data: facts, chain=lambda *which: None, test=lambda data: None)
-    monkeypatch.setattr(winner, "Shelf", lambda folder: shelf)
+    monkeypatch.setattr(winner, "Shelf", lambda folder, trust: shelf)
     monkeypatch.setattr(winner.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
     space = dataclasses.replace(ledger.space, trainer=dataclasses.replace(ledger.space.trainer, load="tests.user_loops:load"))
     return winner.export_trial(folder, space, ledger, 0, folder / "exports" / "0000", (), **how), told

@@ -15,6 +15,7 @@ ROOT = Path(sweeps.__file__).parent
 FLOORS = {
     "errors": 0,
     "refs": 0,
+    "trust": 1,
     "distribution": 0,
     "checkpoints": 0,
     "space": 1,

@@ -34,15 +34,27 @@ def test_show_lists_its_trials(old_sweep):
 @pytest.mark.timeout(240)
 def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep):
     before = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
-    answered("resume", old_sweep, "--add-trials", 1, "--json", timeout=200)
+    answered("resume", old_sweep, "--add-trials", 1, "--trust", "--json", timeout=200)
     after = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
     assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("verb", [("resume", "--add-trials", 1), ("export", "--trial", "0000")], ids=["resume", "export"])
+def test_r2_its_pickles_are_not_read_without_trust(old_sweep, verb):
+    before = {path: path.read_bytes() for path in old_sweep.rglob("*") if path.is_file()}
+    process = command(verb[0], old_sweep, *verb[1:])
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (2, "") and err.count("\n") == 1, err
+    assert str(old_sweep / "prepared" / "facts.pkl") in err and "--trust" in err
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
 def test_export_writes_a_bundle_that_predicts(old_sweep, tmp_path):
-    answered("export", old_sweep, "--trial", "0000", "-o", tmp_path / "new", timeout=100)
+    answered("export", old_sweep, "--trial", "0000", "-o", tmp_path / "new", "--trust", timeout=100)
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     for bundle in (old_sweep / "bundle", tmp_path / "new"):

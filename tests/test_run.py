@@ -263,18 +263,23 @@ def refitted_on_all_but_test(file, result, rows):
     assert sorted(p.name for p in result.dir.iterdir()) == sorted({*before, "exports"})
 
 
+def kept_of(folder: Path) -> list[Path]:
+    """The files that a sweep keeps of its data."""
+    return [path for path in (folder / "prepared").rglob("*") if path.is_file()]
+
+
 def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
     rows = pd.DataFrame({"a": range(40), "y": ["no", "yes"] * 20})
     rows.to_csv(tmp_path / "rows.csv", index=False)
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(file.read_text().replace('"sklearn:iris", label: target', "rows.csv, label: y"))
     folder = sweeps.run(file, dir=tmp_path / "runs").dir
-    before = {path: path.read_bytes() for path in [folder / "origin.json", folder / "result.json", *(folder / "prepared").iterdir()]}
+    before = {path: path.read_bytes() for path in [folder / "origin.json", folder / "result.json", *kept_of(folder)]}
     rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(sweeps.InputError, match=r"space.yaml:\d+:\d+: data.train: the data has changed since the sweep began"):
         sweeps.resume(folder, add_trials=1)
     assert {path: path.read_bytes() for path in before} == before
-    assert len(before) == 2 + len(list((folder / "prepared").iterdir()))
+    assert len(before) == 2 + len(kept_of(folder))
 
 
 def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(tmp_path):

@@ -7,10 +7,8 @@ Everything lies in the object store, owned by the keeper, so that trials on one 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +21,9 @@ from ray.data import ExecutionResources
 from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
 from sweeps.data.look import placed
-from sweeps.data.preprocess import Fitted, data_key, fit_transform, runs_tasks
+from sweeps.data.preprocess import data_key, fit_transform, runs_tasks
 from sweeps.data.rules import lacking
+from sweeps.data.shelf import Facts, Shelf
 from sweeps.data.sources import as_tensors
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
@@ -32,82 +31,12 @@ from sweeps.errors import InputError, Problem, SweepsError
 from sweeps.machine import lives
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from sweeps.space import DataSpec, Space, Step
 
 # Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
 CHECK_ROWS = 32
 # What is said when the keeper's process is lost, and with it the data.
 LOST = "the process that holds the data was lost"
-
-
-@dataclasses.dataclass(frozen=True)
-class Facts:
-    """What the rest of a sweep needs to know of its data.
-
-    Attributes:
-        label, task, classes, features, fingerprint: see `sweeps.data.Splits`.
-        rows: by split.
-        check: raw feature rows of `valid`, up to 32.
-        test: under which name the test split is on the shelf.
-        notes: what the user should know of the splits.
-    """
-
-    label: str | None
-    task: str | None
-    classes: tuple[Any, ...] | None
-    features: tuple[str, ...]
-    fingerprint: str
-    rows: dict[str, int]
-    check: pd.DataFrame
-    test: str = "test"
-    notes: tuple[str, ...] = ()
-
-
-class Shelf:
-    """What a sweep's folder keeps of its data, for the export: the facts, the fitted chains, the test split."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder / "prepared"
-
-    def put(self, name: str, value: Any) -> None:
-        """Write a value whole or not at all."""
-        self.folder.mkdir(exist_ok=True)
-        part = self.folder / f".{name}.part"
-        part.write_bytes(pickle.dumps(value))
-        part.rename(self.folder / f"{name}.pkl")
-
-    def get(self, name: str) -> Any:
-        """Raises FileNotFoundError if it was never put."""
-        return pickle.loads((self.folder / f"{name}.pkl").read_bytes())
-
-    def facts(self, data: Mapping[str, Any] | None = None) -> Facts:
-        """Of a variant, which is what a trial has of the data; of data of which nothing is tuned without an argument."""
-        return self.get(_facts(data or {}))
-
-    def chain(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> Fitted:
-        """The chain as it was fitted for the trials that used it, on their variant of the data."""
-        return self.get(data_key(self.facts(data).fingerprint, steps))
-
-    def fits(self) -> int:
-        """How many chains with a step in them were fitted."""
-        values = (self.get(path.stem) for path in self.folder.glob("*.pkl") if not path.stem.startswith(("facts", "test")))
-        return sum(bool(fitted.steps) for fitted in values)
-
-    def test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
-        """Raw feature rows of the test split and their encoded labels; None without one."""
-        facts = self.facts(data)
-        if "test" not in facts.rows or facts.label is None:
-            return None
-        table = self.get(facts.test)
-        return table.select(list(facts.features)).to_pandas(), table.column(facts.label).to_numpy()
-
-
-def _facts(data: Mapping[str, Any]) -> str:
-    """Under which name the facts of a variant are on the shelf."""
-    return f"facts-{name_of(data)}" if data else "facts"
 
 
 def _import_all(modules: Iterable[str]) -> None:
@@ -174,11 +103,9 @@ class _Keeper:
             raise InputError(Problem("data.train", said))
         for i, s in enumerate(self.variants.sources.values()):
             if s.test is not None:
-                self.shelf.put(f"test-{i}" if tuned else "test", s.test)
+                self.shelf.put_table(f"test-{i}" if tuned else "test", s.test)
         whole = next(iter(self.variants.sources.values()))
-        facts = dataclasses.replace(self._facts_of(whole, "test"), fingerprint=now)
-        self.shelf.put("facts", facts)
-        return facts
+        return self._note_facts(whole, "test", now)
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> Facts:
         """Prepare nothing: the space names no data.
@@ -190,22 +117,26 @@ class _Keeper:
         import pandas as pd
 
         facts = Facts(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
-        self.shelf.put("facts", facts)
+        self.shelf.put_facts(facts, None)
         return facts
 
-    def _facts_of(self, s: Splits, test: str) -> Facts:
+    def _note_facts(self, s: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> Facts:
+        """Put the facts of a variant of the data on the shelf."""
         parts = {"train": s.train, "valid": s.valid, "test": s.test}
-        return Facts(
+        check = s.valid.slice(0, CHECK_ROWS).select(list(s.features))
+        facts = Facts(
             label=s.label,
             task=s.task,
             classes=s.classes,
             features=s.features,
-            fingerprint=s.fingerprint,
+            fingerprint=fingerprint,
             rows={name: table.num_rows for name, table in parts.items() if table is not None},
-            check=s.valid.slice(0, CHECK_ROWS).select(list(s.features)).to_pandas(),
+            check=check.to_pandas(),
             test=test,
             notes=s.notes + lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
         )
+        self.shelf.put_facts(facts, check, data)
+        return facts
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
         """Whether `prepare` runs tasks for a chain."""
@@ -233,7 +164,8 @@ class _Keeper:
                 splits = joined(splits)
             self.prepared[key] = self._fit(key, steps, splits)
         if data and name_of(data) not in self.noted:
-            self.shelf.put(_facts(data), self._facts_of(self.variants.of(data), f"test-{self.variants.source(data)}"))
+            splits = self.variants.of(data)
+            self._note_facts(splits, f"test-{self.variants.source(data)}", splits.fingerprint, data)
             self.noted.add(name_of(data))
         return self.prepared[key]
 
@@ -241,12 +173,13 @@ class _Keeper:
         import pyarrow as pa
 
         label = splits.label
-        try:  # a sweep that is resumed has it
-            fitted = self.shelf.get(key)
-        except (OSError, EOFError, pickle.UnpicklingError):
+        kept = None
+        with contextlib.suppress(InputError):  # damaged, or not to be trusted: it is fitted anew
+            kept = self.shelf.fitted(key)  # a sweep that is resumed has it
+        if kept is None:
             fitted, prepared = fit_transform(steps, splits.train, label)
         else:
-            prepared = fitted.transform(splits.train.to_pandas())
+            fitted, prepared = kept, kept.transform(splits.train.to_pandas())
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numbers:
             check_numbers(valid, label)
@@ -261,7 +194,8 @@ class _Keeper:
         for workers in self.workers:
             parts = [part.to_pandas() for part in equal_parts(train, workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": whole}
-        self.shelf.put(key, fitted)
+        if kept is None:
+            self.shelf.put_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
         return {
             "key": key,

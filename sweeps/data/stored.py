@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,18 @@ def save(fitted: Fitted, folder: Path) -> dict[str, str]:
     return pickled
 
 
-def load(folder: Path) -> Fitted:
-    """The chain that `save` wrote. Unpickles what had to be pickled, and imports what is named.
+def load(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Fitted:
+    """Return the chain that `save` wrote. Unpickles what had to be pickled, and imports what is named.
+
+    Args:
+        folder: of the chain.
+        read: reads a pickle's file; may refuse to.
 
     Raises:
         ValueError, KeyError, TypeError: the file is not one of these.
     """
     stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    stages = tuple(_restored(stage, folder) for stage in stored["stages"])
+    stages = tuple(_restored(stage, folder, read) for stage in stored["stages"])
     steps = tuple(Applied(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
     return Fitted(steps, stored["label"], tuple(Column(**c) for c in stored["inputs"]), stages, empty)
@@ -71,6 +75,11 @@ def references(folder: Path) -> list[str]:
     """The `module:function` of every step that is a function."""
     stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return [stage["function"] for stage in stored["stages"] if stage["kind"] == "function"]
+
+
+def steps_of(folder: Path) -> list[Any]:
+    """Return the steps that a chain was asked for, as they stand in its file."""
+    return json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"]
 
 
 def _described(stage: Stage) -> dict[str, Any] | None:
@@ -96,9 +105,9 @@ def _names(reference: str, function: Any) -> bool:
         return False
 
 
-def _restored(stored: Mapping[str, Any], folder: Path) -> Stage:
+def _restored(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> Stage:
     if stored["kind"] == "pickle":
-        return pickle.loads((folder / stored["file"]).read_bytes())
+        return pickle.loads(read(folder / Path(stored["file"]).name))
     if stored["kind"] == "function":
         return FunctionStage(refs.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
     return plain.from_json(stored)

@@ -68,7 +68,7 @@ def serve(
         raise InputError(Problem("--port", "0: with --address it must be a port that is free on the cluster's head node"))
     chatter.set_environment()
     if address:
-        cluster.prepare_authentication()
+        cluster.prepare_authentication(address)
     try:
         import ray.serve
 

@@ -126,7 +126,8 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs(local_ray, tmp_path):
-    from sweeps.data.prepared import Shelf, _Keeper
+    from sweeps.data.prepared import _Keeper
+    from sweeps.data.shelf import Shelf
     from sweeps.space import Step
 
     rows = pd.DataFrame({"x": np.arange(40.0), "z": np.arange(40) % 7, "y": ["no", "yes"] * 20})
@@ -202,7 +203,8 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     import ray
 
     from sweeps.bundle.columns import describe
-    from sweeps.data.prepared import Shelf, _Keeper
+    from sweeps.data.prepared import _Keeper
+    from sweeps.data.shelf import Shelf
     from sweeps.space import Step
 
     keeper, third = _Keeper((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)

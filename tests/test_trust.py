@@ -1,0 +1,97 @@
+"""The key of this user, and the MAC that a pickle of a sweep's folder carries."""
+
+from __future__ import annotations
+
+import stat
+import threading
+
+import pytest
+
+from sweeps import trust
+from sweeps.errors import InputError
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A configuration folder without a key."""
+    monkeypatch.delenv(trust.KEY_FILE, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "sweeps"
+
+
+@pytest.fixture
+def signed(home, tmp_path):
+    file = tmp_path / "preprocessor-1.pkl"
+    file.write_bytes(b"bytes")
+    trust.sign(file)
+    return file
+
+
+def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed, home):
+    assert trust.read(signed) == b"bytes"
+    assert stat.S_IMODE((home / "key").stat().st_mode) == 0o600 and stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert [path.name for path in home.iterdir()] == ["key"]
+
+
+def test_the_key_is_made_once(home):
+    assert trust.key() is None
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(trust.key(make=True))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1 and len(found[0]) >= 32 and trust.key() == found[0]
+
+
+def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(signed, tmp_path):
+    other = tmp_path / "preprocessor-2.pkl"
+    other.write_bytes(signed.read_bytes())
+    with pytest.raises(trust.NotTrusted, match="--trust"):
+        trust.read(other)
+    other.with_name(other.name + trust.SUFFIX).write_bytes(signed.with_name(signed.name + trust.SUFFIX).read_bytes())
+    with pytest.raises(trust.NotTrusted, match=r"preprocessor-2\.pkl"):
+        trust.read(other)
+    assert trust.read(other, trust=True) == b"bytes"
+    signed.write_bytes(b"others")
+    with pytest.raises(trust.NotTrusted):
+        trust.read(signed)
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"0" * 64, "ä".encode() * 32])
+def test_a_mac_that_is_none_is_refused_in_the_same_way(signed, text):
+    signed.with_name(signed.name + trust.SUFFIX).write_bytes(text)
+    with pytest.raises(trust.NotTrusted):
+        trust.read(signed)
+
+
+def test_without_a_key_nothing_is_trusted(signed, home):
+    (home / "key").unlink()
+    with pytest.raises(trust.NotTrusted):
+        trust.read(signed)
+    assert not (home / "key").exists()
+
+
+def test_another_key_may_be_named(signed, home, tmp_path, monkeypatch):
+    (tmp_path / "team").write_text("a key of the team's, long enough\n")
+    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "team"))
+    with pytest.raises(trust.NotTrusted):
+        trust.read(signed)
+    trust.sign(signed)
+    assert trust.read(signed) == b"bytes"
+    monkeypatch.delenv(trust.KEY_FILE)
+    with pytest.raises(trust.NotTrusted):
+        trust.read(signed)
+
+
+def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path, monkeypatch):
+    named = tmp_path / "named"
+    monkeypatch.setenv(trust.KEY_FILE, str(named))
+    for text, said in ((None, "no such file"), ("short", "fewer than 16")):
+        if text is not None:
+            named.write_text(text)
+        with pytest.raises(InputError, match=said) as refused:
+            trust.sign(signed)
+        assert refused.value.problems[0].place == trust.KEY_FILE
+    named.unlink()
+    assert not named.exists(), "a key that is named is never made"
