@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import difflib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ STAGES = "stages.json"
 # The winner's bundle, and the file that every bundle has.
 BUNDLE = "bundle"
 MANIFEST = "manifest.json"
+_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]*(?:/[^\s/@'\"]*)?@")
 # What a folder's name has behind the sweep's.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -204,6 +206,15 @@ def without_password(uri: str) -> str:
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     return f"{scheme}{there}{user.partition(':')[0]}{at}{host}{slash}{path}{mark if query else ''}{query}"
+
+
+def masked(text: str) -> str:
+    """Return a text in which no URI shows its password, such as the message of a library.
+
+    >>> masked("API request to http://me:secret@host/api failed")
+    'API request to http://me:***@host/api failed'
+    """
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def _diff(before: str, file: Path) -> str:

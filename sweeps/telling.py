@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import ending, leftovers, provenance
-from sweeps.folder import RESULT
+from sweeps.folder import RESULT, without_password
 from sweeps.result import SweepResult
 from sweeps.search import storage
 from sweeps.shell import resume_of
@@ -99,7 +99,9 @@ def kept(tracker: Any, told: bool, result: SweepResult, ended: float) -> SweepRe
         mlflow = dict(result.mlflow)  # it did not answer this time
     if not told or tracker.error:
         why = f"did not get everything: {tracker.error or 'it did not answer'}"
-        notes.append(f"{UNTOLD}{tracker.uri} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}")
+        notes.append(
+            f"{UNTOLD}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}"
+        )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     leftovers.write(result.dir / RESULT, result.as_text())
@@ -108,4 +110,4 @@ def kept(tracker: Any, told: bool, result: SweepResult, ended: float) -> SweepRe
 
 def place(tracker: Any) -> dict[str, Any]:
     """Where in MLflow a sweep is, for its result."""
-    return {"tracking_uri": tracker.uri, "experiment": tracker.experiment, "parent_run": tracker.parent}
+    return {"tracking_uri": without_password(tracker.uri), "experiment": tracker.experiment, "parent_run": tracker.parent}

@@ -15,12 +15,13 @@ import queue
 import shutil
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.folder import without_password
+from sweeps.folder import masked, without_password
 from sweeps.leftovers import write
 from sweeps.resources import COSTS
 from sweeps.space import Space
@@ -164,9 +165,9 @@ class Tracker:
                     return self._changed(1)
                 events = []
         except Exception as e:
-            self.error = f"{type(e).__name__}: {e}"
+            self.error = masked(f"{type(e).__name__}: {e}")
             self._changed()
-            log.exception("MLflow: giving up")
+            log.error("MLflow: giving up\n%s", masked(traceback.format_exc()))
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
         """Called when `parent`, `error` or `waiting` may have changed, so many events were written, or the server took part of one."""
@@ -182,14 +183,14 @@ class Tracker:
                 return
             except MlflowException as e:
                 if e.error_code in REFUSALS:
-                    self.error = str(e)
-                    log.error("MLflow refused: %s", e)
+                    self.error = masked(str(e))
+                    log.error("MLflow refused: %s", self.error)
                     return
                 reason: Exception = e
             except (OSError, ConnectionError) as e:
                 reason = e
             if not self.waiting:
-                log.warning("MLflow at %s does not answer, trying again: %s", self.uri, reason)
+                log.warning("MLflow at %s does not answer, trying again: %s", without_password(self.uri), masked(str(reason)))
             self.waiting = True
             self._changed()
             if self._done.wait(RETRY_EVERY):
@@ -317,7 +318,7 @@ class Tracker:
                 place = Path(FILES, path.relative_to(top)).parent
                 self._permit(self._client.log_artifact, self._runs[number], str(path), str(place))
             except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the file's fault, not the server's
-                log.error("MLflow: %s is not logged: %s", path, e)
+                log.error("MLflow: %s is not logged: %s", path, masked(str(e)))
                 continue
             logged[path] = now
             self._answered = time.monotonic()
@@ -350,8 +351,8 @@ class Tracker:
         except MlflowException as e:
             if e.error_code not in REFUSALS:
                 raise
-            self.error = str(e)
-            log.error("MLflow refused: %s", e)
+            self.error = masked(str(e))
+            log.error("MLflow refused: %s", self.error)
 
     def _save_views(self, space: Space) -> None:
         trials = views.saved(f"{self.sweep}: trials", self.started, views.trials_view(self.sweep, space))
