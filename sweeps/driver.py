@@ -21,7 +21,7 @@ from sweeps.errors import InputError, SweepsError
 from sweeps.folder import RESULT, roots_of, save_limits
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits
-from sweeps.resources import concurrency
+from sweeps.resources import COSTS, concurrency
 from sweeps.result import SweepResult, here
 from sweeps.search import budgets, repeats, verdicts
 from sweeps.search import storage as storages
@@ -404,6 +404,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         loop=space.trainer.loop,
         backend=space.trainer.backend,
         reuse=space.trainer.reuse,
+        goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=roots,
         metric=judge.metric,
         goal="minimize" if judge.minimize else "maximize",

@@ -15,6 +15,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+# The longest text of an error that is kept, in characters.
+ERROR_LENGTH = 20_000
+
 
 class SweepsError(Exception):
     """Base of every error that sweeps raises on purpose."""
@@ -69,6 +72,15 @@ class Interrupted(SweepsError):
     """The user pressed Ctrl-C."""
 
     exit_code = 130
+
+
+def shortened(text: str) -> str:
+    """Return a text with its middle left out where it has more than `ERROR_LENGTH` characters."""
+    if len(text) <= ERROR_LENGTH:
+        return text
+    first = ERROR_LENGTH // 4
+    last = ERROR_LENGTH - first - 100
+    return f"{text[:first]}\n... {len(text) - first - last:,} characters were left out here ...\n{text[-last:]}"
 
 
 def no_trial(place: str, asked: str, known: Collection[str]) -> InputError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
 import re
 import time
 from collections import Counter
@@ -161,6 +162,7 @@ def find(sweep: str | Path, root: Path) -> Path:
         InputError: no such sweep, or several.
     """
     path, name = Path(sweep), str(sweep).rstrip("/")
+    _refuse_long(name)
     if (path / ORIGIN).is_file():
         return path.resolve()
     there = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
@@ -180,6 +182,12 @@ def find(sweep: str | Path, root: Path) -> Path:
     raise InputError(Problem(str(sweep), f"no such sweep, neither as a folder nor in {root}; {hint}"))
 
 
+def _refuse_long(name: str) -> None:
+    """Refuse what no file system takes for a path."""
+    if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
+        raise InputError(Problem(f"{name[:40]}...", f"{len(name):,} characters are more than a path can have"))
+
+
 def _newest(folders: Iterable[Path]) -> Path:
     """The sweep's folder that began last."""
     return max(folders, key=lambda folder: (_json(folder / ORIGIN) or {}).get("began", 0)).resolve()
@@ -192,6 +200,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
         InputError: no such sweep, or the sweep has no bundle.
     """
     path = Path(bundle)
+    _refuse_long(str(bundle))
     if (path / ORIGIN).is_file():
         return sweep_folder.bundle_of(path)
     if path.exists() or len(path.parts) > 1:  # whoever loads it says what is wrong with it
@@ -246,10 +255,10 @@ def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
             raise InputError(Problem("--rank" if files else trial.id, what))
         for file in wanted:
             with file.open("rb") as opened:
-                opened.seek(read.get(file, 0))
+                start = opened.seek(min(read.get(file, 0), opened.seek(0, 2)))  # its middle may have been cut out meanwhile
                 new = opened.read()
             whole = len(new) if ended else new.rfind(b"\n") + 1
-            read[file] = read.get(file, 0) + whole
+            read[file] = start + whole
             prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
             for line in new[:whole].decode(errors="replace").splitlines():
                 yield prefix + line

@@ -99,7 +99,7 @@ def test_validating_runs_no_code_of_the_users(folder):
 def test_a_metric_that_is_never_reported_is_said_at_the_first_report():
     from sweeps.gangs.rank import TrialSession
 
-    job = SimpleNamespace(sweep="s", metric="loss", max_t=None, rungs=frozenset())
+    job = SimpleNamespace(sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset())
     order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
     with pytest.raises(ValueError) as e:
         TrialSession(None, "g", 0, job, order, {}).report({"accuracy": 1.0, "f1": 0.5}, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -114,6 +115,9 @@ def _local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
                 if files:
                     return files, None
             refuse(place, f"no file matches `{source}`")
+        for path in tried:
+            if os.path.lexists(path):  # a link that leads to nothing
+                refuse(place, f"`{source}` is a link that cannot be followed: {_why_not(path)}")
         siblings = sorted(p.name for p in tried[0].parent.iterdir()) if tried[0].parent.is_dir() else []
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         refuse(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
@@ -121,6 +125,14 @@ def _local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
     if not any(path.parent.is_dir() for path in tried):
         refuse(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
     refuse(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
+
+
+def _why_not(link: Path) -> str:
+    try:
+        os.stat(link)
+    except OSError as e:
+        return f"{os.readlink(link)}: {e.strerror}"
+    return os.readlink(link)
 
 
 def check_scheme(source: str, place: str) -> str:

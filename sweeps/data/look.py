@@ -153,6 +153,9 @@ def look_at_root(root: Path) -> None:
     Raises:
         InputError: it is no folder, or one that may not be written.
     """
+    if (found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))) and len(found[1]) > 1 and not root.exists():
+        text = f"{root}: `{found[1]}:` is no folder; sweeps writes to a folder of this machine, or of storage that all nodes have mounted"
+        raise InputError(Problem("--dir", text))
     there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not there.is_dir():
         raise InputError(Problem("--dir", f"{root}: " + ("is a file" if there == root else f"`{there}` is a file") + ", not a folder"))

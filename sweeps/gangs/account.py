@@ -40,6 +40,7 @@ class Request:
     Attributes:
         key: of the trial's data; a gang that keeps it is warmer than another.
         tasks: of a fit, whether it runs tasks, for which Ray finds no CPU that a gang holds, be it idle.
+        again: of a trial that is tried again: it comes before trials that have not begun.
     """
 
     id: int
@@ -47,6 +48,7 @@ class Request:
     shape: Shape | None = None
     key: str | None = None
     tasks: bool = True
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Wait:
 
 
 Action = Reuse | Start | Evict | Refuse | Wait
+
+
+def position(line: Sequence[Request], request: Request) -> int:
+    """Return where in the line a request begins to wait: at its end, or before all who are not there again."""
+    return next((i for i, waits in enumerate(line) if not waits.again), len(line)) if request.again else len(line)
 
 
 def decide(

@@ -122,13 +122,17 @@ class Leases:
             if fits(shape.total, minus(self.cluster, (g.shape.total for g in self.gangs.values()))):
                 self._begin(shape).phase = Phase.IDLE
 
-    async def gang(self, shape: Shape, key: str | None = None) -> Gang:
+    async def gang(self, shape: Shape, key: str | None = None, again: bool = False) -> Gang:
         """Wait in line for a gang of a shape; of several, the one that keeps the data `key`.
+
+        Args:
+            shape, key: see `Request`.
+            again: it is for a trial that is tried again, which comes before those that have not begun.
 
         Raises:
             RuntimeError: the cluster can never hold it.
         """
-        return await self._queue(Request(next(self._count), shape.total, shape, key))
+        return await self._queue(Request(next(self._count), shape.total, shape, key, again=again))
 
     @contextlib.asynccontextmanager
     async def resources(self, need: dict[str, float], tasks: bool = True) -> AsyncIterator[None]:
@@ -179,7 +183,7 @@ class Leases:
 
     async def _queue(self, request: Request) -> Any:
         got: asyncio.Future = asyncio.get_running_loop().create_future()
-        self._line.append((request, got))
+        self._line.insert(account.position([waits for waits, _ in self._line], request), (request, got))
         self._serve_line()
         try:
             return await got

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ class Job:
         backend: the process group the loop needs.
         roots: folders that the user's modules are found in.
         metric, goal: of the objective that leads, see `search.judging`; None if none does.
+        goals: of each objective that loops report, "minimize" or "maximize".
         asked: every metric that loops have to report.
         max_t: the step at which a trial ends; None for no bound.
         rungs: the steps at which the loop waits for a verdict.
@@ -47,6 +49,7 @@ class Job:
     tracking: str | None = field(default=None, repr=False)  # it may hold a password
     keep_latest: int = 1
     reuse: str = "auto"
+    goals: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 # Folder of a trial's logs in the trial's folder, and a rank's file in it.
 LOGS = "logs"
+# A log that has grown larger keeps its first and its last part, in bytes.
+LARGEST, FIRST, LAST = 10 * 2**20, 2**20, 4 * 2**20
 
 
 def log_of(folder: str | Path, rank: int) -> Path:
@@ -36,7 +38,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     streams = (sys.stdout, sys.stderr)  # a loop may put others in their place, and leave what it printed in these
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     kept = {number: os.dup(number) for number in (1, 2)}
     _flush(*streams)
     for number in kept:
@@ -54,7 +56,36 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
+        shorten(log)
         os.close(log)
+
+
+def shorten(log: int | Path) -> None:
+    """Cut the middle out of a log that is larger than `LARGEST`.
+
+    Processes may go on appending to it; what they write in the moment of the cut may be lost with the rest.
+
+    Args:
+        log: a file, or the descriptor of one that is open for reading and appending.
+    """
+    if isinstance(log, Path):
+        with contextlib.suppress(OSError):
+            opened = os.open(log, os.O_RDWR | os.O_APPEND)
+            try:
+                shorten(opened)
+            finally:
+                os.close(opened)
+        return
+    size = os.fstat(log).st_size
+    if size <= LARGEST:
+        return
+    last = os.pread(log, LAST, size - LAST)
+    last = last[last.find(b"\n") + 1 :]
+    os.ftruncate(log, FIRST)
+    cut = (
+        f"\n--- output was left out here: of more than {LARGEST >> 20} MiB a log keeps the first {FIRST >> 20} and the last {LAST >> 20}\n"
+    )
+    os.write(log, cut.encode() + last)
 
 
 def _flush(*streams: Any) -> None:

@@ -312,7 +312,7 @@ class _Pool:
                 run.stage = Stage.PREPARING
                 prepared = await asyncio.shield(self.fits.of(run.trial.data, run.trial.preprocessor))
                 run.stage = Stage.WAITING
-                gang = await self.leases.gang(run.trial.shape, prepared["key"])
+                gang = await self.leases.gang(run.trial.shape, prepared["key"], again=run.lost > 0)
                 run.stage = Stage.STARTING
                 try:
                     ended = await self._attempt(gang, run, prepared)

@@ -27,6 +27,8 @@ import ray.data
 import ray.train
 
 from sweeps import refs, trial
+from sweeps.errors import shortened
+from sweeps.folder import masked
 from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam, train_run
 from sweeps.gangs.messages import Data, Ended, Job, News, Order
 from sweeps.gangs.seeds import seeded
@@ -80,6 +82,8 @@ class TrialSession:
             Stopped: the trial ends at this step.
             ValueError: rank 0 did not report the objective's metric, or the loop began anew under PBT.
         """
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"report takes a dict of metrics, such as {{'loss': 0.5}}; got {type(metrics).__name__}: {shown(metrics)}")
         if threading.current_thread() in self._strays:
             raise RuntimeError("the trial that began this thread has ended: what it reports is of no trial")
         if self.stopped:  # a loop with a bare `except:` has swallowed it
@@ -98,10 +102,13 @@ class TrialSession:
         numbers = numeric(flat)
         if self.rank == 0 and (metric := self.job.metric) is not None and metric not in numbers:
             if metric in flat:
-                raise ValueError(f"the objective's metric `{metric}` must be a number, got {flat[metric]!r} at step {self.step}")
+                raise ValueError(f"the objective's metric `{metric}` must be a number, got {shown(flat[metric])} at step {self.step}")
             named = ", ".join(sorted(flat)) or "nothing"
             said = f"the objective's metric `{metric}` was not reported at step {self.step}; the loop reports: {named}"
             raise (MetricMissing if self.step == 1 else ValueError)(said)
+        if self.rank == 0 and (unbeatable := too_good(numbers, self.job.goals)) is not None:
+            said = f"`{unbeatable}` is {numbers[unbeatable]} at step {self.step}, which no trial could beat"
+            raise ValueError(f"{said}; report a finite value, or nan where there is none")
         with self._lock:
             self._booked = self.step
             if saved is not None:
@@ -209,6 +216,7 @@ class Teller(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="teller", daemon=True)
         self.session: TrialSession | None = None
+        self.log: Path | None = None  # of the trial at hand
 
     def run(self) -> None:
         seen: TrialSession | None = None
@@ -219,6 +227,8 @@ class Teller(threading.Thread):
                 with contextlib.suppress(ray.exceptions.RayError):  # the pool is gone, and this process soon
                     session.tell()
             seen = session
+            if (log := self.log) is not None:
+                output.shorten(log)
 
 
 _teller: Teller | None = None
@@ -245,9 +255,30 @@ def numeric(metrics: dict[str, Any]) -> dict[str, float]:
     for name, value in metrics.items():
         if isinstance(value, bool) or not hasattr(value, "__float__"):
             continue
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
             kept[str(name)] = float(value)
     return kept
+
+
+def too_good(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
+    """Return the objective whose value is infinite on the good side; None if there is none.
+
+    >>> too_good({"loss": float("-inf")}, {"loss": "minimize"})
+    'loss'
+    >>> too_good({"loss": float("inf")}, {"loss": "minimize"}) is None
+    True
+    """
+    best = {"minimize": -math.inf, "maximize": math.inf}
+    return next((name for name, goal in goals.items() if metrics.get(name) == best[goal]), None)
+
+
+def shown(value: Any) -> str:
+    """A value in a message, at most 100 characters of it."""
+    try:
+        text = repr(value)
+    except Exception as e:  # an integer of more than 4,300 digits, or a class of the user's
+        text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def threads() -> int:
@@ -325,7 +356,8 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         title = f"trial {order.trial.id}, attempt {order.attempt}, rank {rank} of {order.trial.shape.workers} on {gang}"
         if index == 0:
             isolation.settle()
-        with output.into(output.log_of(order.folder, rank), title) as say:
+        teller.log = output.log_of(order.folder, rank)
+        with output.into(teller.log, title) as say:
             seconds = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
             if index == 0:  # what importing the user's module takes and changes is no trial's, and the same for all of them
                 logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, rank), keep=True)
@@ -337,7 +369,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
                 ended = replace(run_one(session, current, distributed), reports=session.reports)
             strays.update(left.threads)
             say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
-        teller.session = None
+        teller.session = teller.log = None
         if index == 0:
             isolation.settle()
         now = isolation.wear()
@@ -430,9 +462,10 @@ def takes_config(loop: Any) -> bool:
 
 
 def trace(error: BaseException) -> str:
-    """The traceback from the user's first frame on; our own frames below it help nobody."""
+    """Return the traceback of an error, at most `sweeps.errors.ERROR_LENGTH` characters of it, without our own frames around the user's."""
     here = str(Path(__file__).parent)
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(here):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__)).rstrip()
+    told = traceback.TracebackException.from_exception(error)
+    theirs = [number for number, frame in enumerate(told.stack) if not frame.filename.startswith(here)]
+    if theirs:
+        told.stack = traceback.StackSummary.from_list(told.stack[theirs[0] : theirs[-1] + 1])
+    return shortened(masked("".join(told.format()).rstrip()))

@@ -22,6 +22,7 @@ import optuna
 from optuna.trial import TrialState
 
 from sweeps.checkpoints import newest
+from sweeps.errors import shortened
 from sweeps.resources import costs
 from sweeps.search import record, rules, storage, takeover, trials
 from sweeps.search.agenda import Agenda
@@ -273,6 +274,7 @@ class Ledger:
         if state is State.COMPLETE and judged.missing is not None:
             state, error = State.FAIL, error or self._no_value(row, judged.missing)
             judged = self.judge.judge(state, row.steps, curve, row.others, cost)
+        error = error and shortened(error)
         final = dict(final or {}) if state is State.COMPLETE else {}
         self._tell(number, (), **{name: said for name, said in (("error", error), ("reason", reason), ("final", final)) if said})
         for name, broken in self.judge.violations(judged).items() if state in (State.COMPLETE, State.PRUNED) else ():

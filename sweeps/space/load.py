@@ -248,6 +248,8 @@ class _Loader:
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
             rule = "must be text; quote it" if number else "must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ."
             self.problems.add(node.mark, "name", f"{rule}, got {node.show()}")
+        if node.value == "latest":
+            self.problems.add(node.mark, "name", "`latest` stands for the newest sweep in every command; take another name")
         return str(node.value)
 
     def trainer(self) -> TrainerSpec | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide
+from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide, position
 from sweeps.resources import Shape, fits
 
 CLUSTER = {"CPU": 4.0, "GPU": 1.0}
@@ -161,3 +161,14 @@ def test_a_gang_that_cannot_help_is_left_alone():
     gangs = [GangState("cpus", shape(2), Phase.IDLE, 1), GangState("gpu", shape(1, 1, 1), Phase.BUSY, 2)]
     request = Request(0, shape(1, 1, 1).total, shape(1, 1, 1))
     assert decide(CLUSTER, gangs, [], [request]) == Wait()
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_r17_who_comes_again_waits_before_all_that_have_not_begun_and_behind_others_that_come_again(again):
+    line: list[Request] = []
+    for number, who in enumerate(again):
+        request = Request(number, {"CPU": 1.0}, again=who)
+        line.insert(position(line, request), request)
+    assert [r.again for r in line] == sorted(again, reverse=True)
+    for group in (True, False):
+        assert [r.id for r in line if r.again is group] == [n for n, who in enumerate(again) if who is group], "first come, first served"

@@ -70,3 +70,29 @@ def test_a_gang_that_never_came_up_is_killed_when_it_is_closed(monkeypatch):
 async def _until(condition) -> None:
     while not condition():
         await asyncio.sleep(0.005)
+
+
+def test_r17_a_trial_that_is_tried_again_gets_the_next_gang(monkeypatch):
+    async def play() -> None:
+        ends: dict[str, asyncio.Future] = {}
+        own = pool(monkeypatch, ends)
+        gangs = [await own.gang(ONE) for _ in range(2)]
+        served: list[str] = []
+
+        async def wait(name: str, again: bool) -> None:
+            await own.gang(ONE, again=again)
+            served.append(name)
+
+        waiting = [asyncio.create_task(wait(name, again)) for name, again in (("new", False), ("newer", False), ("again", True))]
+        await asyncio.sleep(0)
+        for gang in gangs:
+            gang.greet(0, None)
+            own.release(gang)
+        await _until(lambda: len(served) == 2)
+        assert served == ["again", "new"]
+        for task in waiting:
+            task.cancel()
+        for end in ends.values():
+            end.set_result(None)
+
+    asyncio.run(asyncio.wait_for(play(), 10))

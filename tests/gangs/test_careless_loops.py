@@ -1,0 +1,123 @@
+"""What a loop does wrong is said with the loop's own line, and what it says too much of is cut."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from sweeps.errors import ERROR_LENGTH, shortened
+from sweeps.gangs import output, rank
+from sweeps.gangs.messages import Job
+from sweeps.gangs.rank import TrialSession, numeric, too_good, trace
+
+LINE = "session.report(metrics, None)"
+
+
+def session(**objectives: str) -> TrialSession:
+    metric, goal = next(iter(objectives.items()))
+    job = Job("s", "m:f", "none", (), metric, goal, None, frozenset(), asked=tuple(objectives), goals=objectives)
+    order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
+    return TrialSession(None, "g", 0, job, order, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
+
+
+def report(session: TrialSession, metrics: object) -> None:
+    session.report(metrics, None)  # type: ignore[arg-type]
+
+
+def said(session: TrialSession, metrics: object) -> str:
+    """The error's text, as it goes on record."""
+    with pytest.raises(Exception) as raised:
+        report(session, metrics)
+    return trace(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "fails"),
+    [
+        ("minimize", -math.inf, True),
+        ("minimize", math.inf, False),
+        ("maximize", math.inf, True),
+        ("maximize", -math.inf, False),
+        ("minimize", math.nan, False),
+    ],
+)
+def test_r14_an_infinite_value_on_the_good_side_fails_the_trial(goal, value, fails):
+    assert too_good({"loss": value}, {"loss": goal}) == ("loss" if fails else None)
+    one, other = session(loss=goal), session(auc="maximize", loss=goal)
+    if not fails:
+        report(one, {"loss": value})
+        return report(other, {"auc": 0.5, "loss": value})
+    assert "`loss` is " in said(one, {"loss": value}) and "step 1" in said(session(loss=goal), {"loss": value})
+    assert "`loss` is " in said(other, {"auc": 0.5, "loss": value})
+
+
+@pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
+def test_r16_what_is_no_dict_is_refused_at_the_line_of_the_loop(metrics):
+    lines = said(session(loss="minimize"), metrics).splitlines()
+    assert lines[-1].startswith("TypeError: report takes a dict of metrics") and repr(metrics) in lines[-1]
+    assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
+
+
+@pytest.mark.parametrize("value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"])
+def test_r16_a_value_that_is_no_number_is_refused_at_the_line_of_the_loop(value):
+    lines = said(session(loss="minimize"), {"loss": value}).splitlines()
+    assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
+    assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
+    assert numeric({"other": value, "x": 1}) == {"x": 1.0}
+
+
+def test_an_error_of_our_own_keeps_its_frames():
+    try:
+        rank.worth_a_retry(ValueError(), 3)  # type: ignore[arg-type]
+    except TypeError as e:
+        assert trace(e).startswith("Traceback")
+
+
+def test_r5_a_password_in_a_librarys_message_is_masked():
+    text = trace(RuntimeError("API request to http://me:secret@host/api failed"))
+    assert "secret" not in text and "http://me:***@host/api" in text
+
+
+def test_r15_an_error_is_cut_in_its_middle():
+    text = shortened("a" * 3_000_000 + "b" * 2_000_000)
+    assert len(text) <= ERROR_LENGTH and text.startswith("aaa") and text.endswith("bbb") and "4,9" in text
+    assert shortened("a" * ERROR_LENGTH) == "a" * ERROR_LENGTH
+    try:
+        raise ValueError("x" * 5_000_000)
+    except ValueError as e:
+        assert len(trace(e)) <= ERROR_LENGTH
+
+
+def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):
+    log = output.log_of(tmp_path, 0)
+    with output.into(log, "attempt 1"):
+        for part in range(40):
+            os.write(1, f"part {part}\n".encode() + b"x" * 2**20 + b"\n")
+    text = log.read_bytes()
+    assert len(text) <= output.LARGEST and text.startswith(b"--- 20") and text.endswith(b"x\n")
+    assert b"part 0\n" in text and b"part 39\n" in text and b"part 20\n" not in text and text.count(b"was left out here") == 1
+    with output.into(log, "attempt 2"):
+        os.write(1, b"the second\n" + b"y" * 12 * 2**20 + b"\nthe end\n")
+    text = log.read_bytes()
+    assert len(text) <= output.LARGEST and text.startswith(b"--- 20") and text.endswith(b"the end\n") and b"part 0\n" in text
+
+
+def test_r15_a_log_is_cut_while_it_is_written(tmp_path):
+    log = output.log_of(tmp_path, 0)
+    with output.into(log, "attempt 1"):
+        for _ in range(12):
+            os.write(1, b"x" * 2**20)
+        cutter = threading.Thread(target=output.shorten, args=(log,))
+        cutter.start()
+        cutter.join()
+        os.write(1, b"\nafter the cut\n")
+        assert log.stat().st_size < output.LARGEST
+    assert log.read_bytes().endswith(b"\nafter the cut\n")
+
+
+def test_a_log_that_is_gone_is_not_missed(tmp_path):
+    output.shorten(tmp_path / "rank-0.log")

@@ -1,0 +1,108 @@
+"""Names that no file system takes, links that lead nowhere, places that are no folder: one line each, and nothing is made."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli
+from sweeps.errors import InputError
+from sweeps.folder import masked, without_password
+from sweeps.space import load
+
+SPACE = """\
+name: {name}
+trainer: xgboost
+data: {{train: {train}, label: y, valid: 0.2}}
+objective: {{metric: valid-logloss, goal: minimize}}
+limits: {{max_trials: 1}}
+space: {{params: {{eta: 0.1}}}}
+"""
+
+
+def typed(*args: object) -> str:
+    """What a command says when it refuses."""
+    done = CliRunner().invoke(cli.main, [str(arg) for arg in args])
+    assert done.exit_code == 2 and done.output.count("\n") == 1 and "Traceback" not in done.output, (done.output, done.exception)
+    return done.output
+
+
+@pytest.fixture
+def space(tmp_path):
+    def write(name: str = "own", train: str = "rows.csv"):
+        file = tmp_path / "space.yaml"
+        file.write_text(SPACE.format(name=name, train=train))
+        return file
+
+    (tmp_path / "rows.csv").write_text("x,y\n" + "1,0\n2,1\n" * 20)
+    return write
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000, "ä" * 200, "a" * 256])
+@pytest.mark.parametrize("verb", ["show", "logs", "resume", "export", "rerun", "predict", "serve", "gc"])
+def test_r16_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, name, verb):
+    more = {"logs": ["0"], "rerun": ["0"], "predict": [tmp_path / "rows.csv"]}.get(verb, [])
+    said = typed(verb, name, *more, "--dir", tmp_path)
+    assert "more than a path can have" in said and len(said) < 200
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan", "run"])
+def test_r16_the_same_for_a_space_file(tmp_path, verb):
+    assert "File name too long" in typed(verb, "a" * 5000)
+
+
+def test_r16_a_link_that_leads_to_itself_is_said_to(space, tmp_path):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
+    assert "Too many levels of symbolic links" in typed("run", space(train="loop.csv"), "--dir", tmp_path / "runs")
+    assert "nowhere.csv: No such file" in typed("run", space(train="gone.csv"), "--dir", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_r16_a_sweep_cannot_be_called_latest(space):
+    with pytest.raises(InputError, match="name: `latest` stands for") as refused:
+        load(space("latest"))
+    assert len(refused.value.problems) == 1
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/sweeps", "gs://bucket", "hdfs://host:1/a", "file:///tmp/x"])
+def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root):
+    monkeypatch.chdir(tmp_path)
+    assert typed("run", space(), "--dir", root).startswith("--dir: ")
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "space.yaml"}
+
+
+def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
+    from sweeps.data.look import look_at_root
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ab:").mkdir()
+    look_at_root(tmp_path / "ab:" / "runs")
+    look_at_root(tmp_path / "new:folder" / "runs")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://me:secret@host/api",
+        "API request to http://me:secret@host:5000/api/2.0/mlflow failed with HTTPConnectionPool(host='host')",
+        "postgresql+psycopg2://me:se/cret@host/db and http://me:secret@other",
+        "'https://:secret@host'",
+    ],
+)
+def test_r5_no_password_is_left_in_a_text(text):
+    assert "secret" not in masked(text) and "cret" not in masked(text) and ":***@" in masked(text)
+
+
+@pytest.mark.parametrize("text", ["http://host/a:b", "sqlite:///a/b@c.db", "see http://host:5000/#/x and mail me@host", "no URI: a:b@c"])
+def test_r5_other_texts_stay(text):
+    assert masked(text) == text
+
+
+def test_r5_the_result_of_a_sweep_names_the_server_without_the_password():
+    from types import SimpleNamespace
+
+    from sweeps.telling import place
+
+    told = place(SimpleNamespace(uri="http://me:secret@host:5000", experiment="e", parent="p"))
+    assert told["tracking_uri"] == without_password("http://me:secret@host:5000") and "secret" not in str(told)
