@@ -19,6 +19,7 @@ from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
 from tests.commands import REPO
 
 CASES = [pytest.param(case, id=f"{title}: {case.name}") for title, cases in TABLE.items() for case in cases]
+LIMIT = 3.0  # CPU seconds; an answer takes 0.1 to 0.7 on a quiet machine, and twice that on a slow one
 HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
 
 
@@ -55,7 +56,7 @@ def test_the_answer(case: Case, folder):
         done, seconds = typed(verb, *case.args)
         assert tuple(done.output.splitlines()) == case.answer
         assert done.exit_code == 2 and "Traceback" not in done.output
-        assert seconds < 1
+        assert seconds < LIMIT
     if case.sound:
         done, _ = typed("validate", *case.args)
         assert done.exit_code == 0, f"`validate` opens no data, but says: {done.output}"
