@@ -5,13 +5,16 @@ What cannot be put back is the state of the user's own modules: a module is impo
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from sweeps.gangs import strays
+from sweeps.gangs import children, strays
 
 # Beyond what it had after its first trial, a worker may grow by so much: by as much again as it had, but at least a gigabyte.
 MEMORY_GROWTH = 1 << 30
@@ -55,7 +58,54 @@ def _attribute(module: str, path: str, fresh: Any) -> Knob:
     return Knob(module, lambda m: getattr(holder(m), last), lambda m, value: setattr(holder(m), last, value), fresh)
 
 
+def _options(pandas: Any) -> dict[str, Any]:
+    """The options of pandas by their dotted names."""
+
+    def flat(options: dict[str, Any], above: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in options.items():
+            found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+        return found
+
+    return flat(pandas.options.d)
+
+
+def _set_options(pandas: Any, before: dict[str, Any]) -> None:
+    for name, value in _options(pandas).items():
+        if name in before and before[name] is not value and before[name] != value:
+            with warnings.catch_warnings():  # some are deprecated
+                warnings.simplefilter("ignore")
+                pandas.set_option(name, before[name])
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How `multiprocessing` starts processes; None until it is first asked for."""
+
+    context: Any
+
+    def put(self, module: Any) -> None:
+        module._default_context._actual_context = self.context
+
+
+def _precision(module: Any) -> tuple[Any, ...]:
+    """The arithmetic of `decimal`, of this thread and of threads to come."""
+    return module.getcontext().copy(), module.DefaultContext.copy()
+
+
+def _set_precision(module: Any, before: tuple[Any, ...]) -> None:
+    module.setcontext(before[0].copy())
+    for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps", "flags"):
+        setattr(module.DefaultContext, name, getattr(before[1], name))
+
+
 KNOBS = (
+    Knob("pandas", _options, _set_options),
+    Knob("decimal", _precision, _set_precision),
+    Knob("socket", lambda socket: socket.getdefaulttimeout() or -1.0, lambda socket, v: socket.setdefaulttimeout(v if v >= 0 else None)),
+    Knob("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
+    Knob("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
+    Knob("multiprocessing.context", lambda m: _Method(m._default_context._actual_context), lambda m, value: value.put(m)),
     Knob(
         "torch",
         lambda torch: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
@@ -84,6 +134,12 @@ KNOBS = (
 )
 
 
+def _set_collector(enabled: bool, threshold: tuple[int, int, int], debug: int) -> None:
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*threshold)
+    gc.set_debug(debug)
+
+
 def _dtype(torch: Any, name: str) -> Any:
     return getattr(torch, name.removeprefix("torch."))
 
@@ -102,23 +158,37 @@ class Left:
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[Left]:
-    """Put the process back, after the trial inside, to what it was before it."""
+def apart(mark: str = "") -> Iterator[Left]:
+    """Put the process back, after the trial inside, to what it was before it.
+
+    Args:
+        mark: in the environment of the processes that the trial starts; see `sweeps.gangs.children`.
+    """
+    below = children.started() if mark else set()
+    if mark:
+        children.end(mark)  # of an attempt whose process was lost
     left, running = Left(), set(threading.enumerate())
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
+    mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
     filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
     handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)} if main else {}
     timer = signal.getitimer(signal.ITIMER_REAL) if main else (0.0, 0.0)
     streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
     knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
+    if mark:
+        os.environ[children.MARK] = mark
     try:
         yield left
     finally:
+        _put_back_builtins(known)  # first: what follows needs them
+        sys.settrace(watching[0])
+        sys.setprofile(watching[1])
         left.threads = strays.left(running)
-        left.broken = _stand_as(standing) or _closed(streams) or _tensorflow_cluster() or strays.of_the_user(left.threads)
+        why = (_stand_as(standing), _put_back_limits(limits), _closed(streams), _tensorflow_cluster(), strays.of_the_user(left.threads))
+        left.broken = next(filter(None, why), None)
         sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
         with contextlib.suppress(RecursionError):  # it is deeper in than that
             sys.setrecursionlimit(bounds[0])
@@ -134,6 +204,8 @@ def apart() -> Iterator[Left]:
         if dict(os.environ) != environment:
             os.environ.clear()
             os.environ.update(environment)
+        time.tzset()
+        os.umask(mask)
         sys.path[:], sys.argv[:] = path, arguments
         warnings.filters[:] = filters  # type: ignore[index]
         for knob, value in knobs:
@@ -142,6 +214,8 @@ def apart() -> Iterator[Left]:
                     if knob.get(module) != value:
                         knob.put(module, value)
         _put_back_loggers(loggers)
+        if mark:
+            children.end(mark, below)
         gc.collect()
         _empty_cuda()
 
@@ -166,6 +240,43 @@ def _stand_as(before: dict[int, tuple[int, frozenset[int]]]) -> str | None:
     except OSError as e:
         return f"its loop changed how the process is scheduled, and that cannot be undone: {e.strerror}"
     return None
+
+
+def _umask() -> int:
+    """The mask of new files. Where the system tells it, it is not changed for that, as other threads may make files."""
+    with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as status:
+        return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _limits() -> dict[int, tuple[int, int]]:
+    """The resource limits of this process."""
+    found = {}
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            with contextlib.suppress(OSError, ValueError):
+                found[getattr(resource, name)] = resource.getrlimit(getattr(resource, name))
+    return found
+
+
+def _put_back_limits(before: dict[int, tuple[int, int]]) -> str | None:
+    """Put resource limits back; why not, if that is not allowed."""
+    for which, limits in before.items():
+        if resource.getrlimit(which) != limits:
+            try:
+                resource.setrlimit(which, limits)
+            except (OSError, ValueError) as e:
+                return f"its loop lowered a resource limit, and that cannot be undone: {e}"
+    return None
+
+
+def _put_back_builtins(before: dict[str, Any]) -> None:
+    now = vars(builtins)
+    for name in [name for name in now if name not in before]:
+        del now[name]
+    now.update(before)
 
 
 def _closed(streams: Iterable[Any]) -> str | None:

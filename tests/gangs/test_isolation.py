@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
+import decimal
 import functools
+import gc
 import io
+import locale
 import logging
+import multiprocessing
 import os
 import random
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,12 +25,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import psutil
 import pytest
 import torch
 import xgboost
 
 from sweeps.gangs import isolation
 from sweeps.gangs.isolation import Wear, worn
+from tests.waiting import wait_until
 
 
 def state() -> dict:
@@ -253,6 +263,127 @@ def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path)
         assert isolation.groups() == own and torch.distributed.is_initialized()
     finally:
         torch.distributed.destroy_process_group()
+
+
+def zone() -> str:
+    return time.strftime("%H", time.localtime(0))
+
+
+def turn_zone() -> None:
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.tzset()
+
+
+def patch_builtins() -> None:
+    setattr(builtins, "print", None)  # noqa: B010 - as a loop might
+    setattr(builtins, "everywhere", 1)  # noqa: B010
+
+
+# What a loop turns, and what shows it.
+TURNED = {
+    "umask": (lambda: os.umask(0o077), isolation._umask),
+    "soft limit": (lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])), isolation._limits),
+    "socket timeout": (lambda: socket.setdefaulttimeout(0.1), socket.getdefaulttimeout),
+    "collector": (gc.disable, gc.isenabled),
+    "collector's threshold": (lambda: gc.set_threshold(1), gc.get_threshold),
+    "builtins": (patch_builtins, lambda: (builtins.print, hasattr(builtins, "everywhere"))),
+    "pandas option": (lambda: pd.set_option("display.max_rows", 1), lambda: pd.get_option("display.max_rows")),
+    "pandas precision": (lambda: pd.set_option("display.precision", 1), lambda: pd.get_option("display.precision")),
+    "decimal precision": (lambda: setattr(decimal.getcontext(), "prec", 3), lambda: decimal.getcontext().prec),
+    "decimal rounding": (lambda: setattr(decimal.DefaultContext, "rounding", "ROUND_UP"), lambda: decimal.DefaultContext.rounding),
+    "time zone": (turn_zone, zone),
+    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C"), lambda: locale.setlocale(locale.LC_ALL)),
+    "start of processes": (
+        lambda: multiprocessing.set_start_method("spawn", force=True),
+        lambda: multiprocessing.get_start_method(allow_none=True),
+    ),
+    "tracing": (lambda: sys.setprofile(lambda *event: None), sys.getprofile),
+}
+
+
+@pytest.mark.parametrize(("turn", "shown"), TURNED.values(), ids=TURNED)
+def test_r7_what_a_loop_turns_is_put_back(monkeypatch, turn, shown):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0:
+        monkeypatch.setattr(resource, "RLIMIT_CORE", resource.RLIMIT_NOFILE)
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+    before = shown()
+    try:
+        with isolation.apart() as left:
+            turn()
+            if shown is not isolation._limits:
+                assert shown() != before
+        assert shown() == before and left.broken is None
+    finally:
+        gc.enable()
+
+
+def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
+    with isolation.apart() as left:
+        monkeypatch.setattr(isolation, "_limits", dict)
+        before = isolation._put_back_limits
+
+        def refused(limits):
+            monkeypatch.setattr(resource, "getrlimit", lambda which: (-5, -5))
+            monkeypatch.setattr(resource, "setrlimit", lambda which, values: (_ for _ in ()).throw(ValueError("not allowed to raise")))
+            return before(limits)
+
+        monkeypatch.setattr(isolation, "_put_back_limits", refused)
+    assert left.broken is not None and "limit" in left.broken
+
+
+SLEEPS = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(600)"]
+
+
+def forks() -> int:
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        time.sleep(600)
+        os._exit(0)
+    return pid
+
+
+def spawns() -> int:
+    return subprocess.Popen(SLEEPS, start_new_session=True, stdout=subprocess.DEVNULL).pid
+
+
+def spawns_a_daemon() -> int:
+    """A process whose parent is gone: below no other of ours."""
+    code = f"import subprocess; print(subprocess.Popen({SLEEPS!r}, start_new_session=True, stdout=-3, stderr=-3).pid)"
+    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize("start", [forks, spawns, spawns_a_daemon])
+def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, start):
+    stays = subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL)
+    try:
+        with isolation.apart(f"{tmp_path}/trials/0000/0"):
+            pid = start()
+            assert psutil.pid_exists(pid)
+        wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 10, "it to end")
+        assert stays.poll() is None and isolation.children.MARK not in os.environ
+    finally:
+        stays.kill()
+        stays.wait()
+
+
+def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
+    mine, other = (
+        subprocess.Popen(SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.children.MARK: f"{tmp_path}/{name}/trials/0000/0"})
+        for name in ("one", "one-more")
+    )
+    try:
+        for process in (mine, other):
+            process.stdout.readline()  # it runs, and so has its environment
+        assert isolation.children.end(str(tmp_path / "one")) == 1
+        assert not psutil.pid_exists(mine.pid) and other.poll() is None
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()
+            process.stdout.close()
 
 
 def test_a_trial_costs_a_millisecond_or_two_to_put_back():
