@@ -1,0 +1,1 @@
+"""Made-up input: nothing of it may end in a traceback, a hang, or a file outside the folder."""
