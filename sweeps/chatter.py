@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import warnings
@@ -40,13 +41,37 @@ def set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
+class _Log(io.TextIOBase):
+    """Appends text to a file. What it cannot write, as on a full disk, is lost: a log must not end what it tells of.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path):
+        self._file = io.FileIO(path, "ab")  # with a buffer, what was not written would be tried again
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._file.write(text.encode(errors="replace"))
+        return len(text)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 @contextlib.contextmanager
 def into(path: Path) -> Iterator[None]:
     """While this lasts, the loggers of the libraries write to the file and nowhere else; so does what they print.
 
     Ray prints what its raylet has to say of dead workers on stdout, where `--json` promises one object and nothing else.
     """
-    handler = logging.FileHandler(path)
+    file = _Log(path)
+    handler = logging.StreamHandler(file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = []
     loggers = [logging.getLogger(name) for name in LOGGERS]
@@ -61,7 +86,7 @@ def into(path: Path) -> Iterator[None]:
             other.handlers = []
     logging.captureWarnings(True)
     try:
-        with warnings.catch_warnings(), open(path, "a", buffering=1) as log, contextlib.redirect_stdout(log):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(file):
             yield
     finally:
         logging.captureWarnings(False)
@@ -69,3 +94,4 @@ def into(path: Path) -> Iterator[None]:
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)
         handler.close()
+        file.close()

@@ -364,6 +364,8 @@ def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: P
             click.echo(json.dumps(found.to_json()))
         else:
             click.echo(text.one_trial(found, study.metric, study.goal, seen.state_of(found)))
+            if (stage := seen.stages.get(found.id, "")).startswith("silent: "):
+                click.echo("\n" + stage.removeprefix("silent: "))
     elif as_json:
         click.echo(json.dumps({**seen.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
     else:

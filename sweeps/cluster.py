@@ -36,6 +36,7 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlrun
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
+MONITOR = "RAY_memory_monitor_refresh_ms"  # of memory; the pool has a better one, see `sweeps.gangs.memory`
 SPARE_CPUS = 1
 # Ray gives its processes 30 s to start. A busy machine may need longer, so sweeps tries once more with the second limit, in seconds.
 START_WITHIN = (30, 120)
@@ -110,6 +111,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             parked = parked_cpus(cpus, machine.memory())
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
+            os.environ.setdefault(MONITOR, "0")
             start(folder, cpus + SPARE_CPUS + parked)
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
@@ -145,7 +147,7 @@ def start(folder: Path, cpus: int) -> None:
     for limit in START_WITHIN:
         before = {child.pid for child in psutil.Process().children()}
         try:
-            with _patience(limit), _only_needed():  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
+            with _patience(limit), _only_needed(), _apart(), _on_loopback():  # "local": not a Ray that RAY_ADDRESS or `ray start` offers
                 ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
             return
         except Exception as e:  # Ray raises no less
@@ -206,6 +208,40 @@ def _only_needed() -> Iterator[None]:
     finally:
         for name, method in plain.items():
             setattr(Node, name, method)
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """While this lasts, `ray.init` starts a Ray that listens on the loopback address alone, as it does on macOS and Windows."""
+    from ray._private import ray_constants
+
+    plain = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = plain
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """While this lasts, `ray.init` starts each process in a process group of its own.
+
+    A signal to the driver's group, as `timeout` sends it, is for the driver alone: it stops the sweep gently, for which it needs Ray.
+    """
+    from ray._private import services as starting
+
+    services: Any = starting
+    plain = services.ConsolePopen
+
+    def popen(*what: Any, **how: Any) -> Any:
+        return plain(*what, **{"process_group": 0, **how})
+
+    services.ConsolePopen = popen
+    try:
+        yield
+    finally:
+        services.ConsolePopen = plain
 
 
 def _end_ray(before: set[int]) -> None:

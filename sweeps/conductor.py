@@ -20,7 +20,7 @@ import ray
 
 from sweeps.data.prepared import LOST
 from sweeps.errors import InputError, Problem
-from sweeps.folder import STAGES
+from sweeps.folder import STAGES, check_room
 from sweeps.gangs.messages import Past, Progress, Stage, Usage
 from sweeps.leftovers import write
 from sweeps.machine import lives
@@ -48,10 +48,12 @@ def _past(row: Row, lost: int = 0) -> Past:
 
 
 def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Keeps what a method raises: Tune, which calls it, makes text of that."""
+    """Keep what a method raises, and raise it again whenever Tune calls: Tune makes text of it, and in some places goes on."""
 
     @functools.wraps(method)
     def call(self: Conductor, *what: Any) -> Any:
+        if self.broke is not None:
+            raise self.broke
         try:
             return method(self, *what)
         except StopIteration:
@@ -197,6 +199,8 @@ class Conductor:
         self.tracker.reports(number, fresh)
         self.overview.heard(trial, progress.attempts, fresh)
         if progress.state is not None:
+            if progress.state is State.FAIL:
+                check_room(self.folder)
             if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
@@ -331,8 +335,9 @@ class Conductor:
         self.asked = self.asked or self.pool.usage.remote()
 
     def _note_stages(self, usage: Usage) -> None:
-        """Leave word of the trials that do not train yet, for `sweeps show`: the study knows only that they were begun."""
+        """Leave word of the trials that do not train yet or are silent, for `sweeps show`: the study knows only that they were begun."""
         stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        stages |= {trial: f"silent: {said}" for trial, said in usage.silent.items()}
         if stages != self.stages:
             self.stages = stages
             write(self.folder / STAGES, json.dumps(stages) + "\n")

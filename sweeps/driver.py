@@ -19,6 +19,7 @@ from sweeps.data.look import placed
 from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, SweepsError
 from sweeps.folder import RESULT, roots_of, save_limits
+from sweeps.gangs import children
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits
 from sweeps.resources import COSTS, concurrency
@@ -28,6 +29,7 @@ from sweeps.search import storage as storages
 from sweeps.shell import resume_of
 from sweeps.snapshot import opening
 from sweeps.space import Space, known_fits
+from sweeps.tracking.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 from sweeps.trial import Trial
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOW_ON_MEMORY = "running low on memory"  # so says Ray
 # A Tune trial must ask for something; a CPU would be taken from the workers.
 RUNNER_MEMORY = 16 * 2**20
 
@@ -85,7 +88,7 @@ class Driver:
             What the sweep came to, if nothing is left to do.
         """
         with chatter.into(self.folder / "sweep.log"):
-            ended = leftovers.end(self.folder)
+            ended = leftovers.end(self.folder) + children.end(str(self.folder))
             self.ledger = self._open_ledger()
         said = _said(self.folder / RESULT)
         spent = self._spent(said) if said is not None else None
@@ -141,7 +144,7 @@ class Driver:
             except Exception as e:
                 safe = f"what is on record is safe; to go on: {resume_of(self.folder)}"
                 if (why := storages.outage(e)) is not None:
-                    log.exception("the study cannot be written")
+                    log.exception("the sweep cannot go on")
                     raise SweepsError(f"{why}; {safe}") from None
                 e.add_note(safe)
                 raise
@@ -157,7 +160,7 @@ class Driver:
             best = self.ledger.trial(int(before.best["trial"])) if before.best else None
             others = self.ledger.results() if before.front else ()  # an earlier driver may have had them in the front
             return telling.again(tracker, self.folder, self.space, self.ledger.data or "", before, best, others).noting(note)
-        result, error, status = None, None, "FAILED"
+        result, error, status, patience = None, None, "FAILED", CLOSE_WITHIN
         try:
             self._say("starting Ray")
             with cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
@@ -168,10 +171,14 @@ class Driver:
             made = report.write(self.folder, self.space, result, self.drawing)
             if made is not None:
                 tracker.report(made.markdown, made.html, self.winner)
+        except Exception as e:
+            if storages.outage(e) is not None:  # which MLflow may share
+                patience = CLOSE_SOON
+            raise
         finally:
             ended = self.ended or time.time()
             tracker.finish(status, ended)
-            told = tracker.close()
+            told = tracker.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)
         result = telling.kept(tracker, told, result, ended)
         if error is not None:
             error.result = result
@@ -264,11 +271,12 @@ class Driver:
             except ray.exceptions.RayActorError:
                 conductor.reason = prepared.LOST
             if conductor.reason == prepared.LOST:
-                raise SweepsError(f"{prepared.LOST}; did the memory run out? To go on: {resume_of(self.folder)}")
+                raise SweepsError(f"{prepared.lost(keeper, holds)}. To go on: {resume_of(self.folder)}")
             return self._conclude(conductor, fitted, facts.notes, tracker)
         finally:
             ray.kill(pool)
             ray.kill(keeper)
+            children.end(str(self.folder))  # on this machine, of workers that were lost
             for scratch in leftovers.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
@@ -302,9 +310,13 @@ class Driver:
         )
         try:
             tuner.fit()
-        except Exception:
+        except Exception as e:
             if conductor.broke is not None:  # of which Tune made text
                 raise conductor.broke  # noqa: B904 - with the cause that it has
+            if LOW_ON_MEMORY in str(e):  # a cluster's monitor, which takes the light processes first
+                log.exception("the memory ran low")
+                text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
+                raise SweepsError(f"{text} trials at once: {resume_of(self.folder)} --set limits.max_concurrent_trials=N") from None
             raise
         self.on_progress(conductor.snapshot())
 
@@ -413,6 +425,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
         milestones=scheduler.rungs if isinstance(scheduler, verdicts.Pbt) else range(0),
         trial_timeout=space.limits.trial_timeout,
+        report_timeout=space.limits.report_timeout,
         retry_on=space.limits.retry_on,
         keep_latest=max(1, space.checkpoints.per_trial - 1),
     )

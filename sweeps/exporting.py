@@ -72,6 +72,7 @@ def export(
         SweepFailed: the loop failed as it was trained once more.
     """
     from sweeps import winner
+    from sweeps.data.shelf import refuse_untrusted
     from sweeps.lock import FolderLock
     from sweeps.search.storage import JOURNAL
     from sweeps.search.study import Ledger
@@ -90,6 +91,8 @@ def export(
     space, roots = saved_space(folder)
     if refit and not space.data.given:
         raise InputError(Problem("--refit", "joins the rows of train and valid, and the space names no data: its loop reads its own"))
+    if not refit and space.trainer.load is not None:
+        refuse_untrusted(folder, trust)
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import difflib
+import errno
 import json
+import os
 import re
 import sys
 from dataclasses import replace
@@ -23,12 +25,15 @@ from sweeps.space import Space
 ORIGIN = "origin.json"
 # What `--json` prints, at the end.
 RESULT = "result.json"
-# Which trials of a sweep that is driven do not train yet, and the stage of each, by id.
+# Which trials of a sweep that is driven do not train yet, or have not reported for long, and the stage of each, by id.
 STAGES = "stages.json"
 # The winner's bundle, and the file that every bundle has.
 BUNDLE = "bundle"
 MANIFEST = "manifest.json"
 _PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]*(?:/[^\s/@'\"]*)?@")
+# Errors of a disk that is full, broken or not to be written any more.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+ROOM = 1 << 20  # bytes
 # What a folder's name has behind the sweep's.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -46,6 +51,25 @@ def new_folder(root: Path, name: str, began: float) -> Path:
             raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
         return folder
     raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
+
+
+def check_room(folder: Path) -> None:
+    """See whether the disk of a sweep's folder takes another mebibyte.
+
+    Raises:
+        OSError: it does not.
+    """
+    probe = folder / f".room-{os.getpid()}"
+    try:
+        with open(probe, "wb", buffering=0) as file:
+            file.write(bytes(ROOM))
+            os.fsync(file)
+    except OSError as e:
+        if e.errno in DISK:
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:

@@ -37,7 +37,8 @@ class Sweep:
         began: seconds since the epoch.
         result: what `--json` printed at the end; None before.
         algorithm: of the search; None if the folder does not say.
-        stages: of a sweep that runs, the trials that do not train yet: their ids, and each one's stage in a word, such as `waiting`.
+        stages: of a sweep that runs, the trials that do not train yet or have not reported for long: their ids, and each one's stage, such
+            as `waiting for workers` or `silent: rank 1 has not reported for 310 s; ...`.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Sweep:
     def state_of(self, trial: Any) -> str:
         """The word for the state of a trial, of a `search.record.Recorded`: its stage where it does not train yet."""
         state = trial_state(trial, self.state == "running")
-        return self.stages.get(trial.id, "running") if state == "RUNNING" else state
+        return _word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
     def to_json(self) -> dict[str, Any]:
         """What `ls --json` prints of it."""
@@ -122,9 +123,9 @@ def look_at(folder: Path) -> Sweep:
         trials = {word: counts[state] for word, state in WORDS.items()}
         if running:  # the first word of a stage says it: `waiting for workers`
             begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, _json(folder / STAGES) or {}
-            stages = {trial: stage.split()[0] for trial, stage in told.items() if trial in begun}
+            stages = {trial: stage for trial, stage in told.items() if trial in begun}
         trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
-        trials |= Counter(stages.values())
+        trials |= Counter(_word(stage) for stage in stages.values())
         if (found := study.best) is not None:
             value = study.configurations.results()[found.number if found.origin is None else found.origin].value
             best = None if value is None else (found.id, value)
@@ -141,6 +142,11 @@ def look_at(folder: Path) -> Sweep:
         algorithm=origin.get("algorithm"),
         stages=stages,
     )
+
+
+def _word(stage: str) -> str:
+    """The first word of a stage, which says how a trial stands: `waiting for workers`, `silent: rank 1 ...`."""
+    return stage.split()[0].rstrip(":")
 
 
 WORDS = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}

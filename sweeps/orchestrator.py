@@ -16,13 +16,12 @@ from sweeps import space as space_file
 from sweeps.data.look import look, look_at_root, placed
 from sweeps.driver import Driver
 from sweeps.errors import InputError, Problem
-from sweeps.folder import new_folder, save_space, saved_origin, taken_up, without_password
+from sweeps.folder import ORIGIN, new_folder, save_space, saved_origin, taken_up, without_password
 from sweeps.plan import never_fits_here
 from sweeps.result import SweepResult
 from sweeps.search import storage as storages
 from sweeps.search.extras import missing
 from sweeps.shell import DEFAULT_ROOT
-from sweeps.trust import NotTrusted
 
 
 def run(
@@ -78,14 +77,20 @@ def run(
             storages.connect(storage)  # one that cannot be reached is said at once
         return driver.run()
     except InputError:  # found before anything was searched: nothing is left behind
-        shutil.rmtree(folder, ignore_errors=True)
-        if new:
-            _clear(root)
+        _clear(folder, root if new else None)
         raise
+    except OSError as e:
+        if (folder / ORIGIN).exists():
+            raise
+        _clear(folder, root if new else None)
+        raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
 
 
-def _clear(root: Path) -> None:
-    """Take away a root that a sweep has made for itself, unless another sweep has come to it since."""
+def _clear(folder: Path, root: Path | None) -> None:
+    """Take away the folder of a sweep, and the root that was made for it, unless another sweep has come to it since."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if root is None:
+        return
     with contextlib.suppress(OSError):
         if all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.iterdir()):
             shutil.rmtree(root)
@@ -123,7 +128,7 @@ def resume(
         SweepLocked: another living process drives the sweep.
         SweepFailed, BundleError: as for `run`.
     """
-    from sweeps.data.shelf import needs_trust
+    from sweeps.data.shelf import refuse_untrusted
     from sweeps.lock import FolderLock
 
     folder = Path(sweep).resolve()
@@ -131,10 +136,7 @@ def resume(
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))
-    if not trust and needs_trust(folder):
-        kept = folder / "prepared" / "facts.pkl"
-        text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
-        raise NotTrusted(Problem(str(kept), text))
+    refuse_untrusted(folder, trust)
     lock = FolderLock(folder)
     try:
         space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)

@@ -172,11 +172,14 @@ class Overview:
         return time_left(now, to_end, self.spans, going, self.at_once, self._space.limits.timeout)
 
     def _row(self, r: Running, now: float, stopping: bool) -> Row:
+        silent: str | None = None
         stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
         if stopping:
             said = "stopping"
         elif rung is not None:
             said = f"at rung {rung}"
+        elif self.usage is not None and (silent := self.usage.silent.get(r.trial.id)):
+            said = "silent"
         elif r.last is not None and r.attempt == 1:  # heard of since the pool was asked
             said = Stage.TRAINING.value
         else:
@@ -193,6 +196,7 @@ class Overview:
             seconds=now - r.began,
             attempt=r.attempt,
             configuration=r.shown,
+            silent=(silent or "") if said == "silent" else "",
         )
 
     def _use(self) -> tuple[Use, ...]:

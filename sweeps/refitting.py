@@ -48,7 +48,9 @@ def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tup
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))
     with scratch_of(folder, space, roots, None) as (scratch, joined):
         # The rows are more than the sweep's limits were made for
-        job = dataclasses.replace(job_of(space, joined.roots), rungs=frozenset(), max_t=steps, trial_timeout=None, keep_last=True)
+        job = dataclasses.replace(
+            job_of(space, joined.roots), rungs=frozenset(), max_t=steps, trial_timeout=None, report_timeout=None, keep_last=True
+        )
         known = ledger.study.user_attrs.get("data")
         _, last = trained(space, joined, scratch, trial, job, known, together=True)
         kept = left_of(trial.id, last, steps)

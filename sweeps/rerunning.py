@@ -206,7 +206,7 @@ def trained(
             news = pool.advance.remote(trial.id, runner)
             while not ray.wait([news], timeout=1.0)[0]:
                 if holds is not None and not lives(holds):
-                    raise SweepsError(f"{prepared.LOST}; did the memory run out?")
+                    raise SweepsError(prepared.lost(keeper, holds))
             progress = ray.get(news)
             reports += progress.reports
             if progress.state is not None:

@@ -41,6 +41,7 @@ class Row:
         seconds: since it was begun.
         attempt: above 1 if workers were lost under it.
         configuration: its values of all that is tuned, but for the workers.
+        silent: which ranks have not reported for long, and where they stand; "" if none.
     """
 
     trial: str
@@ -53,6 +54,7 @@ class Row:
     seconds: float
     attempt: int = 1
     configuration: Pairs = ()
+    silent: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pytest
 from sweeps import cluster
 from sweeps.errors import InputError, SweepsError
 from sweeps.space import load
-from tests.commands import command
+from tests.commands import REPO, command
 from tests.serving.slow import exported, post, rows, started
 from tests.waiting import wait_until
 
@@ -260,6 +260,36 @@ def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp
                 member.kill()
         psutil.wait_procs(members, timeout=20)
         shutil.rmtree(home, ignore_errors=True)
+
+
+LISTENING = """
+import os, sys, tempfile
+from pathlib import Path
+import psutil
+from sweeps import chatter, cluster
+chatter.set_environment()
+import ray
+cluster.start(Path(tempfile.mkdtemp()), 2)
+ray.get(ray.remote(lambda: 1).remote())
+me = psutil.Process()
+for process in [me, *me.children(recursive=True)]:
+    for one in process.net_connections():
+        if one.status == psutil.CONN_LISTEN:
+            print("listens", one.laddr.ip)
+for child in me.children():
+    print("group", os.getpgid(child.pid) == os.getpgid(0))
+ray.shutdown()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_groups_of_its_own():
+    done = subprocess.run([sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=100, cwd=REPO)
+    said = [line.split() for line in done.stdout.splitlines()]
+    addresses = {word for kind, word in said if kind == "listens"}
+    assert addresses and addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, done.stderr
+    assert {word for kind, word in said if kind == "group"} == {"False"}
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ FLOORS = {
     "errors": 0,
     "refs": 0,
     "trust": 1,
+    "deaths": 0,
     "distribution": 0,
     "checkpoints": 0,
     "space": 1,

@@ -150,12 +150,12 @@ def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):
     (root / "mlartifacts").mkdir(parents=True)
     (root / "mlflow.db").touch()
     (root / "other-20261122-120000").mkdir()
-    _clear(root)
+    _clear(root / "mine", root)
     assert (root / "mlflow.db").is_file() and (root / "other-20261122-120000").is_dir(), "it began meanwhile"
     (root / "other-20261122-120000").rmdir()
-    _clear(root)
+    _clear(root / "mine", root)
     assert not root.exists()
-    _clear(root)
+    _clear(root / "mine", root)
 
 
 def test_a_sweep_goes_on_in_the_mlflow_that_it_began_with(monkeypatch):

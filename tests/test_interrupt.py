@@ -25,8 +25,8 @@ print(child, flush=True)
 with interrupt.listening():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # as ray.init does
     interrupt.again()
-    signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGINT)
 """
 
 
@@ -41,6 +41,27 @@ def test_the_first_asks_and_what_was_there_before_is_put_back(number):
         os.kill(os.getpid(), number)
         assert interrupt.asked
     assert [signal.getsignal(s) for s in SIGNALS] == before
+
+
+def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one():
+    interrupt = Interrupt("must not end\n")
+    with interrupt.listening():
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):  # as `timeout` and a closed terminal send them
+            signal.raise_signal(number)
+        assert interrupt.asked
+
+
+def test_r4_sighup_stays_ignored_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        interrupt = Interrupt()
+        with interrupt.listening():
+            interrupt.again()
+            signal.raise_signal(signal.SIGHUP)
+            assert not interrupt.asked
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_ends_the_process_and_those_that_it_has_started():

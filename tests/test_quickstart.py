@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
+STOPS_WITHIN = 30  # seconds, as README.md says
 
 
 def children(client, result) -> list:
@@ -155,8 +157,28 @@ def one_term(pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
 
 
+def group_term(pid: int) -> None:
+    """As `timeout` does: to the process, then to its group."""
+    os.kill(pid, signal.SIGTERM)
+    os.killpg(pid, signal.SIGTERM)
+
+
+def group_hup(pid: int) -> None:
+    """As a terminal that is closed: from the kernel and from the shell."""
+    os.killpg(pid, signal.SIGHUP)
+    os.killpg(pid, signal.SIGHUP)
+
+
 # A terminal sends Ctrl-C to every process of the group; Slurm, Kubernetes and systemd end the one they started.
-@pytest.mark.parametrize("send", [group_int, pytest.param(one_term, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "send",
+    [
+        group_int,
+        pytest.param(one_term, marks=pytest.mark.long),
+        pytest.param(group_term, id="r4_group_term"),
+        pytest.param(group_hup, id="r4_group_hup", marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send):
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
@@ -168,12 +190,14 @@ def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send
     mine = psutil.Process(process.pid).children(recursive=True)
     # By Ray's default the training would stand behind everything else, MLflow's process but a step behind it
     assert {p.nice() for p in mine if "ray::" in " ".join(p.cmdline())} == {psutil.Process().nice()}
+    asked = time.monotonic()
     send(process.pid)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     result = json.loads(out)
     assert result["reason"] == "interrupted" and result["trials"]["interrupted"] == 1 and result["trials"]["completed"] >= 2
     assert Path(result["checkpoint"], "state.json").is_file()
+    assert time.monotonic() - asked < STOPS_WITHIN
     _, alive = psutil.wait_procs(mine, timeout=20)
     assert not alive, alive
 

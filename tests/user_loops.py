@@ -117,6 +117,44 @@ def held(config):
             wait_for(latch / "go")
 
 
+def heavy(config):
+    """Like `held`, with a checkpoint of 4 MiB."""
+    import ray.train
+
+    latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
+    for step in range(_start() + 1, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "weights").write_bytes(bytes(4 << 20))
+            Path(folder, "state.json").write_text(json.dumps({"step": step}))
+            if step == 2:
+                Path(latch, f"{name}.two").touch()
+                wait_for(latch / "go")
+            ray.train.report({"loss": config["x"] + 1 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def very_heavy(config):
+    """Two checkpoints of 300 MiB."""
+    import ray.train
+
+    for step in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(Path(folder, "weights"), "wb") as file:
+                for _ in range(300):
+                    file.write(bytes(1 << 20))
+            ray.train.report({"loss": config["x"] + 1 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def grows(config):
+    """Takes more and more memory if it is told to, a gibibyte a second, until somebody acts."""
+    import ray.train
+
+    held = []
+    while config["x"] and len(held) < 200:
+        held.append(bytearray(os.urandom(1 << 20)) * 100)
+        time.sleep(0.1)
+    ray.train.report({"loss": 1.0})
+
+
 def load(folder):
     """A constant model, and its folder's proof that it came from a checkpoint."""
     state = json.loads(Path(folder, "state.json").read_text())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.data import ExecutionResources
 
+from sweeps import deaths
 from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
 from sweeps.data.look import placed
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 CHECK_ROWS = 32
 # What is said when the keeper's process is lost, and with it the data.
 LOST = "the process that holds the data was lost"
+DEAD_WITHIN = 10.0  # seconds, until Ray knows that it is dead
+_kills = 0  # for memory, before the keeper was started
 
 
 def _import_all(modules: Iterable[str]) -> None:
@@ -227,6 +230,8 @@ def start(
     modules: Sequence[str] = (),
 ) -> Any:
     """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
+    global _kills
+    _kills = deaths.kills_for_memory()
     return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
 
 
@@ -239,7 +244,7 @@ def process(keeper: Any) -> int | None:
     try:
         pid = ray.get(keeper.pid.remote())
     except ray.exceptions.RayActorError:
-        raise SweepsError(f"{LOST}; did the memory run out?") from None
+        raise SweepsError(lost(keeper)) from None
     return pid if lives(pid) else None
 
 
@@ -262,4 +267,22 @@ def load(keeper: Any, space: Space, before: str | None) -> Facts:
             raise placed(space, e.cause.problems) from None
         raise
     except ray.exceptions.RayActorError:
-        raise SweepsError(f"{LOST} as it read {space.data.source}; did the memory run out?") from None
+        raise SweepsError(f"{lost(keeper)}, as it read {space.data.source}") from None
+
+
+def lost(keeper: Any, pid: int | None = None) -> str:
+    """Say what the keeper's process died of.
+
+    Args:
+        keeper: see `start`.
+        pid: of its process, if it was seen on this machine.
+    """
+    error, log = None, ""
+    try:
+        ray.get(keeper.pid.remote(), timeout=DEAD_WITHIN)
+    except ray.exceptions.RayError as e:
+        error = e
+    node = ray._private.worker._global_node
+    if pid is not None and node is not None:
+        log = "".join(deaths.latest(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
+    return f"{LOST}: {deaths.cause(error, log, deaths.kills_for_memory() > _kills) or 'it does not answer'}"

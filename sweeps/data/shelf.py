@@ -24,7 +24,7 @@ from sweeps.data import stored
 from sweeps.data.preprocess import Fitted, data_key
 from sweeps.data.variants import name_of
 from sweeps.errors import InputError, Problem
-from sweeps.trust import Unreadable
+from sweeps.trust import NotTrusted, Unreadable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -219,10 +219,16 @@ class Shelf:
         return pq.read_table(file)
 
 
-def needs_trust(folder: Path) -> bool:
-    """Return whether what a sweep's folder keeps of its data are the pickles of an earlier version."""
+def refuse_untrusted(folder: Path, trust: bool) -> None:
+    """Refuse a sweep's folder in which an earlier version keeps pickles of the data, before anything is changed in it.
+
+    Raises:
+        NotTrusted: it is one, and `trust` is false.
+    """
     kept = folder / "prepared"
-    return not (kept / FACTS).exists() and (kept / "facts.pkl").exists()
+    if not trust and not (kept / FACTS).exists() and (kept / "facts.pkl").exists():
+        text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
+        raise NotTrusted(Problem(str(kept / "facts.pkl"), text))
 
 
 def damaged(file: Path, error: Exception) -> Unreadable:

@@ -13,6 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 
+from sweeps import deaths
 from sweeps.gangs import account, keeping, local, train_run
 from sweeps.gangs.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start
 from sweeps.gangs.messages import Ended, Job, Order
@@ -279,8 +280,8 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
 def said(error: BaseException | None) -> str:
     """An error in one line: its cause where Ray wrapped one, without Ray's colours and addresses."""
     cause = getattr(error, "cause", None) or error
-    if isinstance(error, ActorDiedError):
-        return "the process was killed or crashed"
+    if (died := deaths.cause(error)) is not None:
+        return died
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")
 

@@ -31,6 +31,7 @@ class Job:
         tracking: MLflow's tracking URI, where each trial has a run; None if trials have none.
         keep_latest: checkpoints that a running trial keeps beside its best, at least 1.
         reuse: "never" closes a gang after each trial.
+        report_timeout: seconds between two reports of a rank, after which its trial fails; None for no bound.
     """
 
     sweep: str
@@ -50,6 +51,26 @@ class Job:
     keep_latest: int = 1
     reuse: str = "auto"
     goals: Mapping[str, str] = field(default_factory=dict)
+    report_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A rank that trains and has not reported for long.
+
+    Attributes:
+        rank: of the gang.
+        seconds: since its latest report, or since the trial began.
+        stack: where its loop stands, as a traceback shows it; "" if the process does not answer.
+    """
+
+    rank: int
+    seconds: float
+    stack: str = ""
+
+    def __str__(self) -> str:
+        stands = f"; it stands here:\n{self.stack}" if self.stack else " and does not answer"
+        return f"rank {self.rank} has not reported for {self.seconds:.0f} s{stands}"
 
 
 @dataclass(frozen=True)
@@ -206,6 +227,7 @@ class Usage:
         fits: preprocessors fitted.
         stages: of each trial on its way; with the step at which it waits for a verdict, if it does.
         seconds: that each of these has spent on gangs.
+        silent: what is to be said of ranks of these that have not reported for long.
     """
 
     total: dict[str, float]
@@ -214,3 +236,4 @@ class Usage:
     fits: int = 0
     stages: dict[str, tuple[Stage, int | None]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)

@@ -23,13 +23,16 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from sweeps import deaths
 from sweeps.checkpoints import remove
 from sweeps.gangs.booking import Book
 from sweeps.gangs.fits import Fits
 from sweeps.gangs.keeping import keep, room_of
 from sweeps.gangs.leases import Background, Gang, Leases, said
-from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Stage, Usage
-from sweeps.gangs.run import Run
+from sweeps.gangs.memory import MONITOR, Guard
+from sweeps.gangs.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Silence, Stage, Usage
+from sweeps.gangs.output import log_of
+from sweeps.gangs.run import STACKS_WITHIN, Run
 from sweeps.gangs.runners import Runners
 from sweeps.resources import Shape
 from sweeps.trial import FILES, LOST, State, Trial
@@ -46,8 +49,6 @@ RAISED_ALONE_AFTER = 2.0
 ENDS_WITHIN = 0.05
 # How often it is seen whether a trial with a time limit has begun, in seconds.
 LOOK_EVERY = 0.5
-# A trial that is too late has so long to write the stacks of its threads to its log, in seconds.
-STACKS_WITHIN = 2.0
 
 
 class _Pool:
@@ -72,6 +73,10 @@ class _Pool:
         self.runs: dict[str, Run] = {}
         self.runners = Runners()
         self.stopping: State | None = None
+        self.guard = Guard()
+
+    def _kills_for_memory(self) -> int:
+        return deaths.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
         """Start gangs that will be wanted, while the data is being read."""
@@ -81,6 +86,8 @@ class _Pool:
         """Tell the pool of the data, once it is known."""
         self.labels = labels
         self.fits.configure(keeper)
+        if os.environ.get(MONITOR) == "0":
+            self.spawn(self.guard.watch())
 
     async def life(self) -> None:
         """Never answers: whoever waits for it learns that the pool has died."""
@@ -161,7 +168,8 @@ class _Pool:
         going = {name: run for name, run in self.runs.items() if run.book.state is None}
         stages = {name: (run.stage, run.book.rung) for name, run in going.items()}
         seconds = {name: run.spent() for name, run in going.items()}
-        return Usage(self.leases.cluster, busy, warm, self.fits.count, stages, seconds)
+        silent = {name: "\n".join(map(str, run.silent.values())) for name, run in going.items() if run.silent}
+        return Usage(self.leases.cluster, busy, warm, self.fits.count, stages, seconds, silent)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
         """Close every gang, waiting for them; kill those that take longer."""
@@ -266,6 +274,13 @@ class _Pool:
                 if rank in gang.handles:
                     gang.handles[rank].__ray_call__.remote(_hurry, trial_id, step)
 
+    async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
+        """A rank has not reported for long."""
+        run = self.runs.get(trial_id)
+        if run is not None and run.book.attempt == attempt:
+            log.warning("trial %s: %s", trial_id, silence)
+            run.silent[silence.rank] = silence
+
     async def at_rung(self, gang_id: str, trial_id: str, attempt: int, news: News) -> bool:
         """The verdict at a rung, the same for every rank: whether to go on. The driver is asked when rank 0 has come."""
         run = self._book(trial_id, attempt, news)
@@ -293,6 +308,8 @@ class _Pool:
         run = self.runs.get(trial_id)
         if run is None or not run.book.take(attempt, news, ended, failed):
             return None
+        run.silent.pop(news.rank, None)
+        run.heard[news.rank] = time.monotonic()
         self._clear(run)
         if ended:  # the trial's end mostly follows at once: one message to the driver instead of two
             asyncio.get_running_loop().call_later(ENDS_WITHIN, run.changed.set)
@@ -313,7 +330,7 @@ class _Pool:
                 prepared = await asyncio.shield(self.fits.of(run.trial.data, run.trial.preprocessor))
                 run.stage = Stage.WAITING
                 gang = await self.leases.gang(run.trial.shape, prepared["key"], again=run.lost > 0)
-                run.stage = Stage.STARTING
+                run.stage, kills = Stage.STARTING, self._kills_for_memory()
                 try:
                     ended = await self._attempt(gang, run, prepared)
                 except BaseException:
@@ -329,6 +346,7 @@ class _Pool:
                     run.finish(ended.state, ended.error, ended.refused, ended.final)
                     break
                 run.lost += 1
+                died = _death(gang, run, self._kills_for_memory() > kills) if ended is None else ""
                 limit = f"limits.max_failures: {self.max_failures}"
                 if ended is not None and run.lost > self.max_failures:
                     before = f"{run.lost} attempts failed of what limits.retry_on names ({limit}); the last:\n" if run.lost > 1 else ""
@@ -336,9 +354,9 @@ class _Pool:
                 elif ended is not None:
                     run.retry()
                 elif LOST not in self.job.retry_on:
-                    run.finish(State.FAIL, f"a worker process died (limits.retry_on does not name `{LOST}`): {said(gang.gone)}")
+                    run.finish(State.FAIL, f"a worker process died (limits.retry_on does not name `{LOST}`): {died}")
                 elif run.lost > self.max_failures:
-                    run.finish(State.FAIL, f"a worker process died in {run.lost} attempts ({limit}): {said(gang.gone)}")
+                    run.finish(State.FAIL, f"a worker process died in {run.lost} attempts ({limit}): {died}")
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
             raise
@@ -357,6 +375,7 @@ class _Pool:
     async def _attempt(self, gang: Gang, run: Run, prepared: dict[str, Any]) -> Ended | None:
         """Run a trial on a leased gang; None if a process was lost under it. The gang is given back, or closed where this returns."""
         attempt, workers = run.book.begin(), gang.shape.workers
+        run.silent, run.heard = {}, {}
         run.resumed = asyncio.get_running_loop().create_future()
         if attempt > 1:
             loop = asyncio.get_running_loop()
@@ -367,11 +386,9 @@ class _Pool:
         gang.kept = keep(gang.kept, key, prepared["bytes"], room_of(self.leases.cluster, gang.shape))
         kept = tuple(k for k, _ in gang.kept)
         await gang.order(Order(run.trial, attempt, run.folder, key, kept, self.labels, data, run.book.checkpoint, run.seconds))
-        if await self._await_ranks(gang, run):
+        if (late := await self._await_ranks(gang, run)) is not None:
             await self.leases.close(gang, kill=True)
-            limit = f"limits.trial_timeout: {self.job.trial_timeout:g} s"
-            stands = "its log has the stack of every thread" if len(gang.ended) < workers else ""
-            return Ended(0, State.FAIL, f"the trial took longer than it may ({limit}); {stands}".rstrip("; "))
+            return Ended(0, State.FAIL, late)
         failed = [e for e in gang.ended if e.state is State.FAIL]
         if len(gang.ended) < workers:
             # A rank that lost its peer in a collective raises as well: it is the trial's fault only if its peers live.
@@ -397,24 +414,46 @@ class _Pool:
             return Ended(0, State.FAIL, f"every rank must report equally often; reports were: {counts}")
         return failed[0] if failed else min(gang.ended, key=lambda e: e.rank)
 
-    async def _await_ranks(self, gang: Gang, run: Run) -> bool:
-        """Wait until all ranks have ended the order, or the gang is gone, or one rank raised alone; whether the trial is too late."""
+    async def _await_ranks(self, gang: Gang, run: Run) -> str | None:
+        """Wait until all ranks have ended the order, or the gang is gone, or one rank raised alone; why the trial is too late, if it is."""
         workers = gang.shape.workers
-        limit = self.job.trial_timeout
+        limit, silence = self.job.trial_timeout, self.job.report_timeout
         async with gang.changed:
             while not (gang.gone or len(gang.ended) == workers or any(e.error for e in gang.ended)):
                 left = None
                 if limit is not None:  # the clock runs from the moment its ranks begin
                     left = limit + STACKS_WITHIN - run.seconds - (time.monotonic() - run.began) if run.began is not None else LOOK_EVERY
                     if run.began is not None and left <= 0:
-                        return True
+                        stands = "; its log has the stack of every thread" if len(gang.ended) < workers else ""
+                        return f"the trial took longer than it may (limits.trial_timeout: {limit:g} s){stands}"
+                if silence is not None:
+                    left = min(left or LOOK_EVERY, LOOK_EVERY)
+                    if run.overdue(silence, workers, time.monotonic()):
+                        await asyncio.sleep(STACKS_WITHIN)  # other ranks may wait for this one, and say so as well
+                        if late := run.overdue(silence, workers, time.monotonic()):
+                            return "\n".join([f"no report within limits.report_timeout, {silence:g} s:", *map(str, late)])
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(gang.changed.wait(), left)
             if not gang.gone and len(gang.ended) < workers:  # a rank raised: do the others too?
                 with contextlib.suppress(asyncio.TimeoutError):
                     everyone = gang.changed.wait_for(lambda: gang.gone or len(gang.ended) == workers)
                     await asyncio.wait_for(everyone, RAISED_ALONE_AFTER)
-        return False
+        return None
+
+
+def _death(gang: Gang, run: Run, killed_for_memory: bool) -> str:
+    """Say what a process of a gang died of under a trial.
+
+    Args:
+        gang: that is gone.
+        run: of the trial.
+        killed_for_memory: whether a process was, during the attempt.
+    """
+    silent = sorted(set(range(gang.shape.workers)) - {e.rank for e in gang.ended})
+    for rank in silent:
+        if (died := deaths.cause(None, deaths.latest(log_of(run.folder, rank)), killed_for_memory)) is not None:
+            return f"rank {rank}: {died}"
+    return said(gang.gone)
 
 
 def _checkpoints(folder: str) -> list[str]:

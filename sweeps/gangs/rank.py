@@ -26,16 +26,18 @@ import ray
 import ray.data
 import ray.train
 
-from sweeps import refs, trial
+from sweeps import deaths, refs, trial
 from sweeps.errors import shortened
 from sweeps.folder import masked
-from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam, train_run
-from sweeps.gangs.messages import Data, Ended, Job, News, Order
+from sweeps.gangs import isolation, loop_mlflow, missing_values, output, seam, strays, train_run
+from sweeps.gangs.messages import Data, Ended, Job, News, Order, Silence
 from sweeps.gangs.seeds import seeded
 from sweeps.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
 
 # What Ray's tutorials call the dataset that is `valid` here; a dataset of exactly that name comes first.
 ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
+# A loop that has not reported for so long is looked at, in seconds.
+SILENT_AFTER = 300.0
 # Between rungs a rank tells the pool its news this often, in seconds.
 NEWS_EVERY = 0.5
 
@@ -74,6 +76,9 @@ class TrialSession:
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if order.checkpoint else False
         self._asked = False  # the loop called get_checkpoint
+        self._thread = threading.get_ident()  # in which the loop runs
+        self._heard = time.monotonic()  # when it last reported; infinite while it waits for a verdict
+        self._silent = 0.0  # of these bounds of a silence, the one that the pool was told of
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Take a report of the loop; at a rung wait for the verdict.
@@ -95,6 +100,7 @@ class TrialSession:
                 raise NotTakenUp(
                     "pbt needs a loop that goes on from its checkpoint; this one did not ask `ray.train.get_checkpoint()` for it"
                 )
+        self._heard, self._silent = time.monotonic(), 0.0
         self.step += 1
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
@@ -120,8 +126,16 @@ class TrialSession:
             self._send()
         if self.job.max_t is not None and self.step >= self.job.max_t:
             self._stop()
-        if self.step in self.job.rungs and not self._tell(self.pool.at_rung):
+        if self.step in self.job.rungs and not self._at_rung():
             self._stop()
+
+    def _at_rung(self) -> bool:
+        """Wait for the verdict; whether to go on."""
+        self._heard = math.inf
+        try:
+            return self._tell(self.pool.at_rung)
+        finally:
+            self._heard = time.monotonic()
 
     def _stop(self) -> None:
         self.stopped = True
@@ -167,6 +181,16 @@ class TrialSession:
         """Tell the pool what is new, if anything is."""
         if self._known != self._booked:
             self._tell(self.pool.tell)
+
+    def look_at_silence(self) -> None:
+        """Tell the pool, once for each bound, that the loop has not reported for long, and where it stands."""
+        quiet, limits = time.monotonic() - self._heard, (SILENT_AFTER, self.job.report_timeout)
+        passed = max((limit for limit in limits if limit is not None and limit <= quiet), default=0.0)
+        if passed > self._silent:
+            self._silent = passed
+            silence = Silence(self.rank, quiet, stack_of(self._thread))
+            print(f"--- {silence}", file=sys.stderr, flush=True)
+            self.pool.silent.remote(self.order.trial.id, self.order.attempt, silence)
 
     def end(self, index: int, ended: Ended) -> None:
         """Tell the pool how the loop ended, and what it did not know yet."""
@@ -227,6 +251,8 @@ class Teller(threading.Thread):
                 with contextlib.suppress(ray.exceptions.RayError):  # the pool is gone, and this process soon
                     session.tell()
             seen = session
+            if session is not None:
+                session.look_at_silence()
             if (log := self.log) is not None:
                 output.shorten(log)
 
@@ -281,6 +307,16 @@ def shown(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
+def stack_of(thread: int) -> str:
+    """Return where a thread stands, from the user's code on, as a traceback shows it; "" of a thread that has ended."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return ""
+    frames = list(reversed(list(traceback.walk_stack(frame))))
+    first = next((i for i, (one, _) in enumerate(frames) if strays.users(one.f_code.co_filename)), 0)
+    return shortened("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())
+
+
 def threads() -> int:
     """CPUs that Ray gave this process, at least one."""
     return max(1, math.floor(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
@@ -310,6 +346,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     alone = not distributed and job.backend == "torch"
     seam.read_data_where_it_lies()
     seam.keep_ray()
+    deaths.note_exit()
     loop_mlflow.watch()
     global _teller
     teller = _teller = Teller()
@@ -365,7 +402,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
                     refs.resolve(job.loop)
                 if rank == 0:
                     ray.get(pool.imported.remote(order.trial.id, order.attempt))
-            with isolation.apart() as left, _stacks_after(seconds):
+            with isolation.apart(f"{order.folder}/{rank}") as left, _stacks_after(seconds):
                 ended = replace(run_one(session, current, distributed), reports=session.reports)
             strays.update(left.threads)
             say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))

@@ -6,8 +6,11 @@ import asyncio
 import time
 
 from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import Stage
+from sweeps.gangs.messages import Silence, Stage
 from sweeps.trial import State, Trial
+
+# A rank that is silent or too late has so long to say where it stands, in seconds.
+STACKS_WITHIN = 2.0
 
 
 class Run:
@@ -24,6 +27,8 @@ class Run:
         self.seconds = 0.0  # on gangs, in attempts that have ended
         self.began: float | None = None  # when its ranks began this attempt, by the monotonic clock
         self.lost = 0  # attempts that were lost, or failed of an exception that is worth another
+        self.silent: dict[int, Silence] = {}  # ranks that have not reported for long
+        self.heard: dict[int, float] = {}  # when there was last news of a rank in this attempt, by the monotonic clock
         self.again = False  # its ranks are being stopped at a milestone, for another attempt to go on from there
         self.task: asyncio.Task | None = None
         self.changed = asyncio.Event()
@@ -31,6 +36,23 @@ class Run:
     def spent(self) -> float:
         """Seconds on gangs, up to now."""
         return self.seconds + (time.monotonic() - self.began if self.began is not None else 0.0)
+
+    def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
+        """Return the ranks of this attempt that have not reported for longer than they may, or not answered beyond that.
+
+        Args:
+            limit: `limits.report_timeout`, in seconds.
+            workers: of the gang.
+            now: by the monotonic clock.
+        """
+        if self.began is None or any(not verdict.done() for verdict in self.verdicts.values()):
+            return []
+        late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
+        for rank in set(range(workers)) - set(late):
+            quiet = now - max(self.heard.get(rank, 0.0), self.began)
+            if not self.book.has_ended(rank) and quiet > limit + STACKS_WITHIN:
+                late[rank] = Silence(rank, quiet)
+        return [late[rank] for rank in sorted(late)]
 
     def verdict(self, step: int) -> asyncio.Future:
         """What the driver decides of a rung, whether to go on; one for all ranks."""

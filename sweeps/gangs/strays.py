@@ -43,11 +43,11 @@ def place(thread: threading.Thread) -> str | None:
     """Where in the user's code a thread is, or will be as it wakes up; None if it is not in it."""
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
-        if _users(frame.f_code.co_filename):
+        if users(frame.f_code.co_filename):
             return f"at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # a Timer's, a Thread's
-    return f"of {code.co_filename}:{code.co_firstlineno}" if code is not None and _users(code.co_filename) else None
+    return f"of {code.co_filename}:{code.co_firstlineno}" if code is not None and users(code.co_filename) else None
 
 
 def _code_of(function: Any) -> CodeType | None:
@@ -57,7 +57,7 @@ def _code_of(function: Any) -> CodeType | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _users(file: str) -> bool:
+def users(file: str) -> bool:
     """Whether a file of code is neither Python's nor an installed package's nor ours."""
     if file.startswith("<"):
         return False

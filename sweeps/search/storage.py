@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import json
 import os
@@ -14,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweeps.distribution import install
 from sweeps.errors import InputError, Problem
-from sweeps.folder import ORIGIN, without_password
+from sweeps.folder import DISK, ORIGIN, without_password
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"
@@ -23,8 +22,6 @@ PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval":
 SCHEMES = ("postgresql", DRIVER)
 # In the folder of a sweep without a database.
 JOURNAL = "study.journal"
-# Of a disk that is full, broken or not to be written any more.
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 # What this process was told of passwords, by the URL without them. Elsewhere libpq finds them: $PGPASSWORD, ~/.pgpass.
 _whole: dict[str, str] = {}
 
@@ -127,11 +124,11 @@ def outage(error: BaseException) -> str | None:
     while cause is not None and cause not in seen:  # errors may name each other
         seen.append(cause)
         if isinstance(cause, OSError) and cause.errno in DISK:
-            return f"the study cannot be written: {os.strerror(cause.errno)}"
+            return f"the sweep's folder cannot be written: {os.strerror(cause.errno)}"
         if isinstance(cause, SQLAlchemyError):
             said = str(getattr(cause, "orig", None) or cause).strip().splitlines() or [type(cause).__name__]
             return f"the study's database does not answer: {said[0]}"
-        cause = cause.__cause__ or cause.__context__
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is what a task of Ray raised
     return None
 
 

@@ -239,6 +239,7 @@ class Limits:
         max_failures: retries of one trial.
         retry_on: what a trial is tried again for: `lost` (a worker process was lost) and names of exception classes.
         trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
+        report_timeout: seconds between two reports of a rank, after which its trial fails; None for no limit.
         max_gpu_hours: that all trials together may hold GPUs; None for no limit.
         target: a value of the objective; when a trial reaches it, the sweep ends.
         patience: trials that may end, one after the other, without one better than all before.
@@ -251,6 +252,7 @@ class Limits:
     max_failures: AtLeast0 = 2
     retry_on: Annotated[tuple[str, ...], BeforeValidator(values.causes)] = (LOST,)
     trial_timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
+    report_timeout: Annotated[float | None, BeforeValidator(values.seconds)] = None
     max_gpu_hours: Annotated[float | None, BeforeValidator(values.above_0)] = None
     target: Annotated[float | None, BeforeValidator(values.number)] = None
     patience: AtLeast1 | None = None

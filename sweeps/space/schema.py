@@ -27,6 +27,7 @@ _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISON
 _BY_HAND: dict[tuple[str, str], Schema] = {
     ("limits", "timeout"): _TIME,
     ("limits", "trial_timeout"): _TIME,
+    ("limits", "report_timeout"): _TIME,
     ("limits", "max_concurrent_trials"): {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
     ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
     ("limits", "target"): {"type": "number"},

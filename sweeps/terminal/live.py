@@ -38,14 +38,16 @@ class Progress:
         self.lines: _Lines | None = None
         self.last: Snapshot | None = None
         self.stopping = False
+        self.told: set[str] = set()  # the trials that are silent, of which it was said
 
     def __call__(self, snapshot: Snapshot) -> None:
         if snapshot.reason == "interrupted" and not self.stopping:
             self.stopping = True
-            if self.frames is not None:
-                self.frames.say(STOPPING)
-            else:
-                self._print(STOPPING)
+            self._say(STOPPING)
+        for row in snapshot.rows:
+            if row.silent and row.trial not in self.told and not self.silent:
+                self._say(f"trial {row.trial}: {row.silent}")
+        self.told = {row.trial for row in snapshot.rows if row.silent}
         self.last = snapshot
         if self.silent:
             return
@@ -66,6 +68,13 @@ class Progress:
             self.frames = None
             if self.last is not None and not sys.stdout.isatty():
                 self._print(line(self.last))
+
+    def _say(self, text: str) -> None:
+        """Show a text that stays."""
+        if self.frames is not None:
+            self.frames.say(text)
+        else:
+            self._print(text)
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # whoever read it is gone; the sweep goes on

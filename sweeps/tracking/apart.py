@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sweeps import chatter
-from sweeps.tracking.tracker import Tracker
+from sweeps.tracking.tracker import CLOSE_WITHIN, Tracker
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class TrackerApart(Tracker):
         self._process: subprocess.Popen | None = None
         super().__init__(*self._given)
 
-    def close(self, timeout: float = 60.0) -> bool:
+    def close(self, timeout: float = CLOSE_WITHIN) -> bool:
         done = super().close(timeout)
         if not done and self._process is not None:
             self._process.kill()
@@ -144,7 +144,7 @@ class _Forward(logging.Handler):
 
 def main() -> None:
     """Write what the driver says, until it closes or is gone."""
-    for one in (signal.SIGINT, signal.SIGTERM):  # meant for the driver, which ends its sweep gently and has more to say then
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the driver, which ends its sweep gently and has more to say then
         signal.signal(one, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints is none of the driver's business

@@ -43,6 +43,8 @@ REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 BATCH_EVERY = 0.25
 BATCH_EVENTS = 200
 RETRY_EVERY = 2.0
+# How long a sweep waits at its end for a server that does not answer, in seconds: one that ends by itself, by a signal, for lack of disk.
+CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
 
 
 def default_uri(root: Path) -> str:
@@ -128,7 +130,7 @@ class Tracker:
     def finish(self, status: str, ended: float) -> None:
         self._say("finish", status, ended)
 
-    def close(self, timeout: float = 60.0) -> bool:
+    def close(self, timeout: float = CLOSE_WITHIN) -> bool:
         """Wait until all is written; False if the server stayed away for `timeout` seconds."""
         self._say("close")
         self._answered = time.monotonic()

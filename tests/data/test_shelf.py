@@ -15,7 +15,7 @@ import pytest
 
 from sweeps import trust
 from sweeps.data.preprocess import data_key, fit_chain
-from sweeps.data.shelf import FACTS, Facts, Shelf, needs_trust
+from sweeps.data.shelf import FACTS, Facts, Shelf, refuse_untrusted
 from sweeps.space import Step
 
 RAN = "RAN"
@@ -114,7 +114,9 @@ def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(shelf, bo
     shelf.folder.mkdir()
     folder = shelf.folder.parent
     (shelf.folder / "facts.pkl").write_bytes(pickle.dumps(bomb))
-    assert needs_trust(folder)
+    with pytest.raises(trust.NotTrusted):
+        refuse_untrusted(folder, False)
+    refuse_untrusted(folder, True)
     for ask in (shelf.facts, shelf.test, lambda: shelf.chain(STEPS)):
         with pytest.raises(trust.NotTrusted, match=r"facts.pkl.*no signature"):
             ask()

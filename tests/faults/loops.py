@@ -159,3 +159,32 @@ def reports_unequally(config):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "empty").touch()
             ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+
+
+def dies(config):
+    """Reports once, and dies in the way that it is told."""
+    import ray.train
+
+    ray.train.report({"loss": 1.0})
+    if config["how"] == "exits":
+        os._exit(3)
+    if config["how"] == "aborts":
+        os.abort()
+    os.kill(os.getpid(), signal.SIGSEGV if config["how"] == "segfaults" else signal.SIGKILL)
+    wait_for_ever()
+
+
+_eaten = []
+
+
+def eats_descriptors(config):
+    """Opens files until there are no descriptors left, and keeps them."""
+    import resource
+
+    import ray.train
+
+    if config["eat"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        while True:
+            _eaten.append(open(os.devnull))  # noqa: SIM115
+    ray.train.report({"loss": 1.0})

@@ -228,6 +228,11 @@ def test_the_trials_that_do_not_train_yet_stand_in_the_sweeps_folder_until_the_d
     going._look_at_pool()
     assert json.loads((tmp_path / STAGES).read_text()) == {"0001": "waiting for workers"}
     stages["0001"] = (Stage.TRAINING, None)
+    usage.silent["0000"] = "rank 1 has not reported for 301 s"
+    going.asked = object()
+    going._look_at_pool()
+    assert json.loads((tmp_path / STAGES).read_text()) == {"0000": "silent: rank 1 has not reported for 301 s"}
+    usage.silent.clear()
     going.asked = object()
     going._look_at_pool()
     assert json.loads((tmp_path / STAGES).read_text()) == {}

@@ -156,7 +156,7 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
 def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
     full = RuntimeError("Optuna's")
     full.__cause__ = OSError(errno.ENOSPC, "x")
-    assert storage.outage(full) == "the study cannot be written: No space left on device"
+    assert storage.outage(full) == "the sweep's folder cannot be written: No space left on device"
     away = RuntimeError("Optuna's")
     away.__context__ = sqlalchemy.exc.OperationalError("select", {}, Exception("server closed the connection\nhint"))
     assert storage.outage(away) == "the study's database does not answer: server closed the connection"

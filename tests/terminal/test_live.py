@@ -208,3 +208,14 @@ def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
     assert out.startswith("own-") and "best trial" in out and "\x1b" not in out
     (left,) = [shown for shown in terminal.screen if shown]
     assert left.startswith("3/3 trials · 0 running"), left
+
+
+def test_r13_a_silent_trial_is_named_once_with_its_stack():
+    said = "rank 1 has not reported for 301 s; it stands here:\n  File loop.py"
+    row = dataclasses.replace(STANDING.rows[0], stage="silent", silent=said)
+    stream = io.StringIO()
+    show = Progress(silent=False, stream=stream)
+    for rows in ((row,), (row,), (dataclasses.replace(row, stage="training", silent=""),), (row,)):
+        show(dataclasses.replace(STANDING, rows=rows))
+    show.close()
+    assert stream.getvalue().count(f"trial {row.trial}: {said}") == 2

@@ -1,0 +1,62 @@
+"""What is said of a rank that is silent or dies, and of the process that holds the data."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from sweeps.trial import State
+from tests.commands import command, space_of
+from tests.faults.test_hangs_and_the_pool import actor_of
+from tests.gangs.driving import Driving, job, trial
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize(("workers", "how", "rank"), [(1, "everywhere", 0), (2, "on rank 1", 1)])
+def test_r13_a_rank_that_does_not_report_in_time_fails_its_trial_with_its_stack(clean_ray, tmp_path, workers, how, rank):
+    driving = Driving(replace(job("tests.faults.loops:hangs", "none"), report_timeout=2.0), tmp_path)
+    try:
+        t = trial(0, {"how": how}, workers, "none")
+        driving.start(t)
+        progress, _ = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.FAIL, 1)
+        for part in ("limits.report_timeout", f"rank {rank} ", "wait_for_ever", "tests/faults/loops.py"):
+            assert part in progress.error
+        assert "wait_for_ever" in (tmp_path / t.id / "logs" / f"rank-{rank}.log").read_text()
+        last = trial(1, {"how": "not at all"}, workers, "none")
+        assert driving.run(last)[0] is State.COMPLETE
+    finally:
+        driving.close()
+
+
+DEATHS = {"exits": "code 3", "segfaults": "SIGSEGV", "aborts": "SIGABRT", "is killed": "SIGKILL"}
+
+
+def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:dies", "none"), tmp_path, max_failures=0)
+    try:
+        for number, (how, said) in enumerate(DEATHS.items()):
+            t = trial(number, {"how": how}, 1, "none")
+            driving.start(t)
+            progress, _ = driving.finish(t)
+            assert progress.state is State.FAIL and said in progress.error, progress.error
+    finally:
+        driving.close()
+
+
+def test_r12_what_the_process_that_holds_the_data_died_of_is_said(tmp_path):
+    file = space_of(tmp_path, "held", limits="max_trials: 3")
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    keeper = actor_of(psutil.Process(process.pid), "_Keeper")
+    assert keeper is not None
+    os.kill(keeper.pid, signal.SIGSEGV)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 1 and "Traceback" not in err and not out, err
+    assert "the process that holds the data was lost" in err and "SIGSEGV" in err and "sweeps resume" in err

@@ -1,0 +1,204 @@
+"""What surrounds a sweep misbehaves: the clock, the disk, MLflow's database, other commands, processes that stand still, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import sweeps
+from sweeps.search import record
+from sweeps.trial import State
+from tests.commands import command, space_of
+from tests.faults.test_crash import runs_of
+from tests.faults.test_hangs_and_the_pool import actor_of
+from tests.gangs.driving import Driving, job, trial
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+THREE = "max_trials: 3, max_concurrent_trials: 1"
+GRID = "{grid: [0.1, 0.2, 0.3]}"
+
+
+def ended(process: subprocess.Popen, timeout: float = 150) -> dict:
+    """Wait for a command with --json to succeed; what it printed."""
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0 and "Traceback" not in err, err
+    return json.loads(out)
+
+
+def test_a_folder_that_cannot_be_written_to(old_sweep, tmp_path):
+    mounted = tmp_path / "read-only"
+    mounted.mkdir()
+    if subprocess.run(["mount", "--bind", old_sweep.parent, mounted], capture_output=True).returncode:
+        pytest.skip("only root can mount a folder")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", mounted], check=True)
+        for args, code in (
+            (("show", "latest"), 0),
+            (("ls",), 0),
+            (("resume", "latest", "--trust"), 2),
+            (("export", "latest", "--trust"), 2),
+        ):
+            process = command(*args, "--dir", mounted)
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == code and "Traceback" not in out + err, err
+            assert (err.count("\n") == 1 and str(mounted) in err) if code else not err
+        process = command("run", space_of(tmp_path, "plain"), "--dir", mounted)
+        err = process.communicate(timeout=60)[1]
+        assert process.returncode == 2 and "--dir" in err and err.count("\n") == 1, err
+    finally:
+        subprocess.run(["umount", "--lazy", mounted], check=True)
+
+
+def test_a_clock_that_jumps_back(clean_ray, tmp_path, monkeypatch):
+    file, real, jumped = space_of(tmp_path, "plain", limits=THREE + ", timeout: 1h", x=GRID), time.time, []
+
+    def jump(snapshot) -> None:
+        if snapshot.ended and not jumped:
+            jumped.append(True)
+            monkeypatch.setattr(time, "time", lambda: real() - 7200)
+
+    result = sweeps.run(file, dir=tmp_path / "runs", on_progress=jump)
+    assert jumped and result.trials["completed"] == 3
+    study = record.read(result.dir)
+    assert study is not None and all(t.result.seconds >= 0 for t in study.trials)
+
+
+def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
+    file = space_of(tmp_path, "plain", limits=THREE, x=GRID)
+    both = [command("run", file, "--dir", tmp_path / "runs", "--json") for _ in range(2)]
+    results = [ended(process) for process in both]
+    assert len({result["dir"] for result in results}) == 2
+    folder = Path(results[0]["dir"])
+    both = [command("resume", folder, "--add-trials", 1, "--json") for _ in range(2)]
+    said = [(process.communicate(timeout=150), process.returncode) for process in both]
+    assert sorted(code for _, code in said) in ([0, 0], [0, 1]), said
+    refused = [err for (_, err), code in said if code]
+    assert all("driven by process" in err and "Traceback" not in err for err in refused)
+    study = record.read(folder)
+    assert (
+        study is not None
+        and len({t.number for t in study.trials}) == len(study.trials) >= 3
+        and all(t.result.steps == 5 for t in study.trials)
+    )
+    assert len(runs_of(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}", folder.name)) == 1 + len(study.trials)
+
+
+LONG = [pytest.param(how, marks=pytest.mark.long) for how in ("locked", "read-only")]
+
+
+@pytest.mark.parametrize("how", [*LONG, "deleted"])
+def test_mlflows_database(tmp_path, how):
+    """The sweep goes on; what MLflow missed is sent by a resume, if its database can be written again."""
+    file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
+    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{database}", "--json")
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
+    wait_until(lambda: list(tmp_path.glob("runs/*/trials/0000/mlflow.json")), 60, "its run in MLflow")
+    with contextlib.ExitStack() as lock:
+        if how == "locked":
+            held = lock.enter_context(contextlib.closing(sqlite3.connect(database, timeout=30, isolation_level=None)))
+            held.execute("begin exclusive")
+        elif how == "read-only":
+            subprocess.run(["chattr", "+i", database], check=False)
+            lock.callback(subprocess.run, ["chattr", "-i", database], check=False)
+        else:
+            database.unlink()
+        (tmp_path / "go").touch()
+        result = ended(process)
+    assert result["trials"]["completed"] == 3
+    folder = Path(result["dir"])
+    if result["mlflow"].get("missed"):
+        ended(command("resume", folder, "--json"))
+    if how != "deleted":
+        assert len(runs_of(f"sqlite:///{database}", folder.name)) == 4
+
+
+def test_processes_that_stand_still_for_a_while(tmp_path):
+    file = space_of(tmp_path, "held", limits=THREE, x=GRID)
+    process = command("run", file, "--dir", tmp_path / "runs", "--json")
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
+    driver = psutil.Process(process.pid)
+    names = {p.name(): p for p in driver.children(recursive=True)}
+    actors = [actor_of(driver, kind) for kind in ("_Pool", "_Keeper", "Solo", "Runner")]
+    victims = [p for p in (names.get("raylet"), names.get("gcs_server"), *actors, driver) if p is not None]
+    assert len(victims) >= 6
+    for victim in victims:
+        victim.send_signal(signal.SIGSTOP)
+        time.sleep(1)  # it is the time that it stands still
+        victim.send_signal(signal.SIGCONT)
+    (tmp_path / "go").touch()
+    result = ended(process)
+    assert result["trials"]["completed"] == 3
+    study = record.read(Path(result["dir"]))
+    assert study is not None and [t.attempts for t in study.trials] == [1, 1, 1]
+
+
+def test_a_loop_that_eats_descriptors_fails_its_trial_alone(clean_ray, tmp_path):
+    driving = Driving(job("tests.faults.loops:eats_descriptors", "none"), tmp_path, max_failures=0)
+    try:
+        hungry, next_one = trial(0, {"eat": True}, 1, "none"), trial(1, {"eat": False}, 1, "none")
+        driving.start(hungry)
+        progress, _ = driving.finish(hungry)
+        assert progress.state is State.FAIL and "Too many open files" in progress.error
+        assert driving.run(next_one)[0] is State.COMPLETE
+    finally:
+        driving.close()
+
+
+@pytest.mark.long
+def test_checkpoints_of_300_megabytes(tmp_path):
+    file = space_of(tmp_path, "very_heavy", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    result = ended(command("run", file, "--dir", tmp_path / "runs", "--json"))
+    assert result["trials"]["completed"] == 2
+    assert Path(result["checkpoint"], "weights").stat().st_size == 300 << 20
+    kept = list(Path(result["dir"]).glob("trials/*/checkpoint_*/weights"))
+    assert {file.stat().st_size for file in kept} == {300 << 20} and 2 <= len(kept) <= 4
+
+
+def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
+    """A sweep of two trials, of which the second takes memory until somebody acts: at 4 GiB more than are used now."""
+    used, total = psutil.virtual_memory().total - psutil.virtual_memory().available, psutil.virtual_memory().total
+    monkeypatch.setenv("RAY_memory_usage_threshold", f"{(used + (4 << 30)) / total:.4f}")
+    file = space_of(tmp_path, "grows", limits="max_trials: 2, max_concurrent_trials: 1, max_failures: 0", x="{grid: [0.0, 1.0]}")
+    return command("run", file, "--dir", tmp_path / "runs", "--json")
+
+
+def test_a_trial_that_takes_too_much_memory_fails_alone(tmp_path, monkeypatch):
+    result = ended(low_on_memory(tmp_path, monkeypatch))
+    assert result["trials"] == {"completed": 1, "pruned": 0, "failed": 1}
+    study = record.read(Path(result["dir"]))
+    assert study is not None
+    (failed,) = (t for t in study.trials if t.result.state is State.FAIL)
+    assert failed.params["x"] == 1.0 and "memory" in (failed.result.error or "")
+
+
+@pytest.mark.long
+def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_path, monkeypatch):
+    """Ray's monitor, as clusters have it, ends the light processes first."""
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    process = low_on_memory(tmp_path, monkeypatch)
+    err = process.communicate(timeout=150)[1]
+    assert process.returncode in (0, 1) and "Traceback" not in err, err
+    assert process.returncode == 0 or ("memory" in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1])
+
+
+def test_mlflows_processes_and_the_sweeps_are_gone(tmp_path):
+    """After all that, no process of these tests is left."""
+    left = [p for p in psutil.process_iter() if _of(p, tmp_path.parent)]
+    assert not left, left
+
+
+def _of(process: psutil.Process, folder: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.pid != os.getpid() and any(str(folder) in part for part in process.cmdline())
+    return False

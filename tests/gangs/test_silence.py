@@ -1,0 +1,89 @@
+"""A rank that has not reported for long says so, and where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.gangs import rank
+from sweeps.gangs.booking import Book
+from sweeps.gangs.messages import Silence
+from sweeps.gangs.rank import SILENT_AFTER, TrialSession, stack_of
+from sweeps.gangs.run import STACKS_WITHIN, Run
+from tests.gangs.driving import job, trial
+
+
+class Pool:
+    """Keeps what it is told of silence, and answers nothing else."""
+
+    def __init__(self) -> None:
+        self.heard: list[Silence] = []
+        self.silent = SimpleNamespace(remote=lambda trial, attempt, silence: self.heard.append(silence))
+
+
+@pytest.fixture
+def session(tmp_path):
+    order: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1)
+    return TrialSession(Pool(), "gang", 1, job("my:loop", "none"), order, SimpleNamespace(shards={}))
+
+
+def test_r13_a_silence_of_five_minutes_is_told_once_with_the_stack_and_ends_with_a_report(session, capsys):
+    session.look_at_silence()
+    assert not session.pool.heard
+    session._heard -= SILENT_AFTER
+    session.look_at_silence()
+    session.look_at_silence()
+    (silence,) = session.pool.heard
+    assert silence.rank == 1 and silence.seconds >= SILENT_AFTER and "ends_with_a_report" in silence.stack
+    assert "rank 1" in capsys.readouterr().err
+    session.report({"loss": 1.0}, None)
+    session.look_at_silence()
+    assert len(session.pool.heard) == 1
+    session._heard -= SILENT_AFTER
+    session.look_at_silence()
+    assert len(session.pool.heard) == 2
+
+
+def test_r13_the_wait_for_a_verdict_is_no_silence(session, monkeypatch):
+    def verdict(*more):
+        session._heard -= 10 * SILENT_AFTER
+        session.look_at_silence()
+        return True
+
+    monkeypatch.setattr(session, "_tell", verdict)
+    session.pool.at_rung = None
+    assert session._at_rung() and not session.pool.heard
+    session.look_at_silence()
+    assert not session.pool.heard
+
+
+def test_a_stack_begins_in_the_users_code_and_a_thread_that_has_ended_has_none():
+    stack = stack_of(threading.get_ident())
+    assert "in test_a_stack_begins" in stack.splitlines()[0]
+    ended = threading.Thread(target=lambda: None)
+    ended.start()
+    ended.join()
+    assert stack_of(ended.ident or 0) == ""
+    assert rank.SILENT_AFTER == 300
+
+
+def test_r13_who_is_overdue():
+    async def look() -> None:
+        run = Run(trial(0, {}, 2, "none"), "", Book(2, "loss", True, 1))
+        run.book.begin()
+        assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
+        run.began = 100.0
+        assert run.overdue(10, 2, 109.0) == []
+        run.silent[0] = Silence(0, 11.0, "here")
+        assert [s.rank for s in run.overdue(10, 2, 111.0)] == [0]
+        assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [(0, "here"), (1, "")]
+        run.heard[1] = 111.0
+        assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
+        run.verdict(3)  # a rank waits for the driver
+        assert run.overdue(10, 2, 500.0) == []
+
+    asyncio.run(look())
