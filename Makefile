@@ -5,17 +5,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-long test-frameworks test-browser soak screenshots bench bench-serving lint format clean
+.PHONY: run test test-unit test-faults test-long test-frameworks test-browser soak screenshots bench bench-serving lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
 UNIT := not integration and not faults and not browser and not long and not frameworks
-FIRST := tests/test_run.py tests/test_quickstart.py tests/faults tests/gangs/test_seam.py  # the longest
+FIRST := tests/test_run.py tests/test_quickstart.py tests/gangs/test_seam.py  # the longest
 
 test: $(READY)  ## half an hour; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
-	$(BIN)/python -m pytest -m "(integration or faults) and not long" -n 2 --durations 20 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+	$(BIN)/python -m pytest -m "integration and not long" -n 2 --durations 20 --dist loadfile --no-loadscope-reorder $(FIRST) tests
+
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; some ten minutes
+	$(BIN)/python -m pytest -m "faults and not long" -n 2 --durations 10 --dist loadfile
 
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile
