@@ -13,7 +13,7 @@ import click
 
 import sweeps
 from sweeps import __version__, distribution
-from sweeps.errors import BundleError, Interrupted, SweepsError
+from sweeps.errors import BundleError, InputError, Interrupted, Problem, SweepsError
 from sweeps.shell import DEFAULT_ROOT
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
@@ -304,30 +304,59 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 for any free one.")
 @click.option("--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Of a request; a larger one gets 413.")
 @click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request; likewise.")
+@click.option("--receive-timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds for a request to arrive, else 408.")
+@click.option("--max-connections", type=click.IntRange(1), default=None, help="That are open at once; others wait.  [default: 500]")
+@click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="That a request's Host header may name.  [default: any]")
+@click.option("--token", default=None, help="That a request must bear. `ps` shows it, so prefer one of the next two.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), default=None, help="A file with it.  [default: $SWEEPS_SERVE_TOKEN, else none]"
+)
 @click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this one alone]")
 @click.option("--address", default=None, help="A Ray cluster's address, for the replicas; by default a Ray of their own.")
 @click.option("--dir", "root", **ROOT)
-def serve(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, replicas: int | None, address: str | None, root: Path) -> None:
+def serve(
+    bundle: Path,
+    host: str,
+    port: int,
+    max_bytes: int,
+    max_rows: int,
+    receive_timeout: int,
+    max_connections: int | None,
+    allowed_hosts: str | None,
+    token: str | None,
+    token_file: Path | None,
+    replicas: int | None,
+    address: str | None,
+    root: Path,
+) -> None:
     """Serve BUNDLE, a bundle's folder or a sweep, over HTTP until Ctrl-C: POST rows to /predict.
 
     A sweep is a folder, a name in the root or its beginning, or `latest`: the bundle of its winner. Needs no Ray, unless by several
     replicas or on a cluster.
     """
     from sweeps.listing import bundle_of
+    from sweeps.serving.access import Access, token_of
+    from sweeps.serving.limits import MAX_CONNECTIONS, Limits
 
+    under_ray = replicas is not None or address is not None
+    if under_ray and max_connections is not None:
+        text = "does not hold with --replicas and --address, where Ray Serve's proxy listens; put a proxy before it that has the limit"
+        raise InputError(Problem("--max-connections", text))
+    access = Access.of(allowed_hosts, token_of(token, token_file))
+    limits = Limits(max_bytes, max_rows, receive_timeout, max_connections or MAX_CONNECTIONS)
     bundle = bundle_of(bundle, root)
 
     def say(line: str) -> None:
         click.echo(line, err=True)
 
-    if replicas is None and address is None:
-        from sweeps.serving import server
+    if under_ray:
+        from sweeps.serving.replicas import serve as serve_by_replicas
 
-        server.serve(bundle, host, port, say, max_bytes, max_rows)
+        serve_by_replicas(bundle, host, port, say, limits, access, replicas or 1, address)
     else:
-        from sweeps.serving import replicas as under_ray
+        from sweeps.serving.server import serve as serve_alone
 
-        under_ray.serve(bundle, host, port, say, max_bytes, max_rows, replicas or 1, address)
+        serve_alone(bundle, host, port, say, limits, access)
 
 
 @main.command("ls")

@@ -28,6 +28,7 @@ class Batcher(Generic[Asked]):
     def __init__(self, answer: Callable[[list[Asked]], list[Any]], size: Callable[[Asked], int], most: int = 4096):
         self.answer, self.size, self.most = answer, size, most
         self.waiting: deque[tuple[Asked, asyncio.Future[Any]]] = deque()
+        self.asked: set[asyncio.Future[Any]] = set()
         self.works = False
         self._batches: queue.SimpleQueue = queue.SimpleQueue()
         # A daemon, so that a model that never answers does not keep the process
@@ -39,6 +40,8 @@ class Batcher(Generic[Asked]):
         if self.thread.ident is None:
             self.thread.start()
         future: asyncio.Future[Any] = loop.create_future()
+        self.asked.add(future)
+        future.add_done_callback(self.asked.discard)
         self.waiting.append((request, future))
         if not self.works:
             self.works = True
@@ -47,7 +50,7 @@ class Batcher(Generic[Asked]):
 
     def _next(self) -> None:
         """Take what waits to the model, but for what nobody waits for."""
-        while self.waiting and self.waiting[0][1].cancelled():
+        while self.waiting and self.waiting[0][1].done():
             self.waiting.popleft()
         if not self.waiting:
             self.works = False
@@ -64,7 +67,7 @@ class Batcher(Generic[Asked]):
 
     def _tell(self, futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
         for future, answer in zip(futures, answers, strict=True):
-            if future.cancelled():
+            if future.done():
                 continue
             if isinstance(answer, BaseException):
                 future.set_exception(answer)
@@ -79,6 +82,12 @@ class Batcher(Generic[Asked]):
             if len(requests) == 1:
                 return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
+
+    def give_up(self, error: Callable[[], Exception]) -> None:
+        """Raise an error in every request that has no answer yet."""
+        for future in list(self.asked):
+            if not future.done():
+                future.set_exception(error())
 
     def close(self, timeout: float = 1.0) -> None:
         """End the thread when it has answered; wait for it so many seconds."""

@@ -17,9 +17,8 @@ import pydantic_core
 
 from sweeps.bundle.columns import tensor, tensor_rule
 from sweeps.bundle.manifest import Column
+from sweeps.serving.limits import MAX_ROWS
 
-MAX_BYTES = 10 * 2**20
-MAX_ROWS = 10_000
 # Problems that one answer names at most.
 MAX_PROBLEMS = 20
 

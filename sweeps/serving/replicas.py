@@ -19,7 +19,9 @@ from sweeps import chatter, cluster
 from sweeps.bundle import load_bundle, seal
 from sweeps.distribution import install
 from sweeps.errors import BundleError, InputError, Problem
-from sweeps.serving.server import DRAIN_SECONDS, listening, url_of
+from sweeps.serving.access import Access
+from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
+from sweeps.serving.server import listening, url_of, warn_of_strangers
 
 APP = "sweeps"
 START_SECONDS = 120.0
@@ -33,13 +35,13 @@ SERVE_NAMESPACE = "serve"
 class Replica:
     """What each replica runs: the application, around a bundle that it has loaded."""
 
-    def __init__(self, bundle: str, max_bytes: int, max_rows: int):
+    def __init__(self, bundle: str, limits: Limits, access: Access):
         from ray import serve
 
         from sweeps.serving.app import make_app
 
         name = serve.get_replica_context().replica_id.unique_id
-        self.made = make_app(load_bundle(bundle), max_bytes, max_rows, replica=name)
+        self.made = make_app(load_bundle(bundle), limits, access, name)
 
     def __serve_build_asgi_app__(self) -> Any:
         """For `serve.ingress`."""
@@ -47,7 +49,14 @@ class Replica:
 
 
 def serve(
-    bundle: Path, host: str, port: int, say: Callable[[str], None], max_bytes: int, max_rows: int, replicas: int, address: str | None
+    bundle: Path,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    limits: Limits,
+    access: Access,
+    replicas: int,
+    address: str | None,
 ) -> None:
     """Serve a bundle by several processes, under Ray Serve.
 
@@ -55,7 +64,8 @@ def serve(
         bundle: its folder; on a cluster, one that every node sees.
         host, port: to listen on, on a cluster at its head node; port 0 for any free one of this machine.
         say: prints where it listens, once it does.
-        max_bytes, max_rows: of a request.
+        limits: of a request.
+        access: who may ask.
         replicas: processes that answer, each on a CPU.
         address: of a cluster; without one, a Ray of its own.
 
@@ -78,6 +88,7 @@ def serve(
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     folder = bundle.resolve()
     require_columns(load_bundle(folder))  # what is wrong with it is said here, before anything is started
+    warn_of_strangers(host, access, say)
     if address is None:
         with listening(host, port) as listener:
             port = listener.getsockname()[1]
@@ -88,7 +99,7 @@ def serve(
         over = threading.Event()
         with _told(over):
             try:
-                _deploy(folder, host, port, max_bytes, max_rows, replicas)
+                _deploy(folder, host, port, limits, access, replicas)
                 if _runs(bundle, replicas, over):
                     by = f"{replicas} replica{'s' if replicas > 1 else ''}"
                     at = url_of(host, port) + (" of the head node" if address else "")
@@ -100,7 +111,7 @@ def serve(
                 ray.serve.shutdown()
 
 
-def _deploy(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, replicas: int) -> None:
+def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int) -> None:
     """Start Ray Serve, and ask it for the replicas.
 
     Raises:
@@ -111,7 +122,8 @@ def _deploy(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, r
 
     quiet = {"log_level": "WARNING", "enable_access_log": False}
     try:
-        serve.start(proxy_location="HeadOnly", http_options={"host": host or "0.0.0.0", "port": port}, logging_config=quiet)
+        listens = {"host": host or "0.0.0.0", "port": port, "keep_alive_timeout_s": KEEP_ALIVE_SECONDS}
+        serve.start(proxy_location="HeadOnly", http_options=listens, logging_config=quiet)
     except (OSError, RuntimeError, ray.exceptions.RayError) as e:
         raise InputError(Problem("--port", f"{port} on `{host}`: Ray Serve cannot listen: {cluster.last_line(e)}")) from e
     deployed = serve.deployment(
@@ -123,7 +135,7 @@ def _deploy(bundle: Path, host: str, port: int, max_bytes: int, max_rows: int, r
         graceful_shutdown_wait_loop_s=LOOK_EVERY,
         max_constructor_retry_count=1,
     )(serve.ingress()(Replica))
-    target = serve.RunTarget(deployed.bind(str(bundle), max_bytes, max_rows), APP, "/", quiet)
+    target = serve.RunTarget(deployed.bind(str(bundle), limits, access), APP, "/", quiet)
     serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -10,42 +11,71 @@ from pathlib import Path
 
 from sweeps.distribution import install
 from sweeps.errors import InputError, Problem
+from sweeps.serving.access import Access, open_to_others
+from sweeps.serving.limits import Limits
 
-# How long what is in flight may take once the server is told to end.
-DRAIN_SECONDS = 30
+# Connections that the kernel accepts before this process does.
+BACKLOG = 2048
+# Files that the process has open besides connections.
+FILES = 256
 
 
-def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], max_bytes: int, max_rows: int) -> None:
+def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits: Limits, access: Access) -> None:
     """Serve a bundle, in this process, without Ray.
 
     Args:
         bundle: its folder.
         host, port: to listen on; port 0 for any free one.
         say: prints where it listens, once it does.
-        max_bytes, max_rows: of a request.
+        limits: of a request and of a client.
+        access: who may ask.
 
     Raises:
-        InputError: no bundle, no address to listen on, or the extra `serve` is not installed.
+        InputError: no bundle, no address to listen on, too few files for the connections, or the extra `serve` is not installed.
         BundleError: the bundle is broken.
     """
     try:
-        import uvicorn
-
         from sweeps.serving.app import make_app
+        from sweeps.serving.connections import Server
     except ImportError as e:
         raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
     from sweeps.bundle import load_bundle
 
-    app = make_app(load_bundle(bundle), max_bytes, max_rows)
+    _need_files(limits.max_connections)
+    app = make_app(load_bundle(bundle), limits, access)
+    warn_of_strangers(host, access, say)
     with listening(host, port) as listener:
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
-        server = uvicorn.Server(config)
+        server = Server(app, listener, limits)
         real = listener.getsockname()[1]
         say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
         # One that comes before uvicorn listens for it ends it as well. When it has drained, uvicorn raises the signal again that ended it
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
-            server.run([listener])
+            server.run()
+
+
+def warn_of_strangers(host: str, access: Access, say: Callable[[str], None]) -> None:
+    """Say so if other machines can ask without a token."""
+    if access.digest is None and open_to_others(host):
+        say(f"--host: other machines can reach `{host}`, and whoever reaches it may ask: give --token-file, or put a proxy before it")
+
+
+def _need_files(connections: int) -> None:
+    """Raise this process's limit of open files, if there must be more.
+
+    Raises:
+        InputError: the limit cannot be raised so far.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # At the end, what is in the kernel's queue is accepted on top of the limit
+    wanted, least = connections + BACKLOG + FILES, connections + FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    may = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if may < least:
+        text = f"{connections}: this process may have {hard} files open, and {FILES} are for other things; `ulimit -Hn` shows the limit"
+        raise InputError(Problem("--max-connections", text))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(may, soft), hard))
 
 
 def url_of(host: str, port: int) -> str:
@@ -68,7 +98,7 @@ def listening(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(BACKLOG)
     except OSError as e:
         listener.close()
         raise InputError(Problem("--port", f"{port} on `{host}` cannot be listened on: {e.strerror or e}")) from e

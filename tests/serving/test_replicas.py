@@ -18,7 +18,9 @@ import pytest
 from sweeps.bundle import load_bundle
 from sweeps.errors import InputError
 from sweeps.serving import replicas
+from sweeps.serving.access import Access
 from sweeps.serving.app import make_app
+from sweeps.serving.limits import Limits
 from tests.serving import malformed, served
 from tests.serving.asking import ask
 from tests.serving.slow import exported, post, rows, started
@@ -51,7 +53,7 @@ def test_the_first_signal_asks_and_the_second_interrupts():
 
 
 def serve(path: Path, port: int = 8000, address: str | None = None) -> None:
-    replicas.serve(path, "127.0.0.1", port, print, 100, 100, 2, address)
+    replicas.serve(path, "127.0.0.1", port, print, Limits(100, 100), Access(), 2, address)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray Serve's own use of pydantic
@@ -105,7 +107,7 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
             malformed.Case("the model's own fields", None, path="/openapi.json", method="GET"),
         ]
         monkeypatch.delitem(sys.modules, "model_replicas")  # the export has imported it as it was before
-        app = make_app(load_bundle(path), malformed.MAX_BYTES, 5)
+        app = make_app(load_bundle(path), Limits(malformed.MAX_BYTES, 5))
         for case in [*good, *cases]:
             parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
             body = case.body if parts or isinstance(case.body, bytes) else json.dumps(case.body).encode()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.commands import command
 from tests.serving.slow import exported, post, rows, started
+from tests.serving.sockets import answer, closed
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
@@ -60,6 +61,40 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
     assert process.wait(20) == 0
 
 
+@pytest.mark.faults
+def test_r11_sigterm_answers_all_that_was_accepted_whoever_else_is_connected(bundle, tmp_path, monkeypatch):
+    """40 clients, 30 of them still in the kernel's queue, beside clients that hold a connection without a request."""
+    path, kept = bundle
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
+    monkeypatch.setenv("SWEEPS_TEST_GO", str(go))
+    process, url = started(path, "--max-connections", "12")
+    host, port = url.removeprefix("http://").split(":")
+    body = rows(kept["raw"].iloc[:3])
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    def connect(sent: bytes) -> socket.socket:
+        client = socket.create_connection((host, int(port)), timeout=60)
+        client.sendall(sent)
+        return client
+
+    first = connect(head + body)
+    wait_until(begun.exists, 20, "the model to work")
+    half = connect(head + body[:-5])
+    clients = [first, *(connect(head + body) for _ in range(39))]
+    idle = connect(b"")
+    process.send_signal(signal.SIGTERM)
+    wait_until(lambda: deaf(url), 20, "the server to take no more")
+    process.send_signal(signal.SIGTERM)
+    go.touch()
+    statuses = [answer(client)[0] for client in clients]
+    assert statuses == [200] * 40
+    with contextlib.suppress(EOFError):
+        assert answer(half)[0] == 503
+    assert closed(idle)
+    assert process.wait(20) == 0 and process.stderr.read() == ""
+
+
 def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, monkeypatch):
     path, kept = bundle
     begun = tmp_path / "begun"
@@ -77,9 +112,34 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: deaf(url), 20, "the server to take no more")
     process.send_signal(signal.SIGINT)  # a second signal waits for nothing that is in flight
-    process.wait(20)
+    assert process.wait(20) == 0 and process.stderr.read() == ""
     asking.join(20)
     assert not asking.is_alive()
+
+
+def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_warned_of(bundle, tmp_path, monkeypatch):
+    path, kept = bundle
+    (tmp_path / "token").write_text("se-cr.et\n")
+    process, url = started(path, "--token-file", tmp_path / "token", "--allowed-hosts", "127.0.0.1,*.example.com")
+    with pytest.raises(urllib.error.HTTPError) as e:
+        post(url, rows(kept["raw"]))
+    assert e.value.code == 401 and e.value.headers["WWW-Authenticate"] == "Bearer"
+    assert len(post(url, rows(kept["raw"]), Authorization="Bearer se-cr.et")) == len(kept["raw"])
+    with pytest.raises(urllib.error.HTTPError) as e:
+        post(url, rows(kept["raw"]), Authorization="Bearer se-cr.et", Host="evil.example")
+    assert e.value.code == 400
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0 and process.stderr.read() == ""
+
+    open_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
+    assert open_to_all.stderr.readline().startswith("--host: ")
+    assert open_to_all.stderr.readline().startswith("serving ")
+    monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "x")
+    closed_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
+    assert closed_to_all.stderr.readline().startswith("serving ")
+    for process in (open_to_all, closed_to_all):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 def test_a_server_goes_without_ray_and_without_what_trains(bundle):
@@ -98,6 +158,10 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
         text = process.communicate(timeout=40)[1]
         return process.returncode, text
 
+    code, text = said(bundle[0], "--replicas", "2", "--max-connections", "9")
+    assert code == 2 and text.count("\n") == 1 and text.startswith("--max-connections: ")
+    code, text = said(bundle[0], "--allowed-hosts", "http://a,b:80")
+    assert code == 2 and [line.partition(": `")[0] for line in text.splitlines()] == ["--allowed-hosts"] * 2
     code, text = said(tmp_path / "none")
     assert code == 2 and text == f"{tmp_path / 'none'}: there is no such folder\n"
     with socket.socket() as s:

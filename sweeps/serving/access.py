@@ -1,0 +1,142 @@
+"""Who may ask: a check of the Host header, and one of a bearer token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic_core
+
+from sweeps.errors import InputError, Problem
+
+VARIABLE = "SWEEPS_SERVE_TOKEN"
+# As RFC 6750 has it.
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
+# What a client sends: a host as above, maybe with a port.
+SENT_HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\[\]:]+)(:\d*)?")
+OPEN_PATH = "/health"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask. By default everybody.
+
+    Attributes:
+        hosts: that the Host header may name, in lower case; `*.example.com` for every name below that one. If there are none, any.
+        digest: SHA-256 of the token, so that the token itself is not sent to replicas.
+    """
+
+    hosts: tuple[str, ...] = ()
+    digest: bytes | None = None
+
+    @classmethod
+    def of(cls, hosts: str | None, token: str | None) -> Access:
+        """Read what the user gave.
+
+        Args:
+            hosts: separated by commas.
+
+        Raises:
+            InputError: a host is no name and no address.
+        """
+        names = [h.strip().lower() for h in hosts.split(",")] if hosts is not None else []
+        text = "must be a name or an address without scheme and port, as `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
+        if wrong := [Problem("--allowed-hosts", f"`{name}`: {text}") for name in names if not HOST.fullmatch(name)]:
+            raise InputError(wrong)
+        return cls(tuple(names), None if token is None else _digest(token))
+
+    def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        """Return the status and the rule that a request breaks; None if it may be answered."""
+        given = {name.lower(): value.decode("latin-1") for name, value in headers}
+        if self.hosts:
+            found = SENT_HOST.fullmatch(given.get(b"host", "").lower())
+            if found is None or not any(_matches(found["host"], host) for host in self.hosts):
+                return 400, "the Host header names a host that is not allowed here"
+        if self.digest is not None:
+            scheme, _, token = given.get(b"authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(token.strip()), self.digest):
+                return 401, "the header `Authorization: Bearer TOKEN` must hold the server's token"
+        return None
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _matches(sent: str, host: str) -> bool:
+    return sent.endswith(host[1:]) if host.startswith("*.") else sent == host
+
+
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """Return the token from the command line, a file, or the environment; None if there is none.
+
+    No message shows the token.
+
+    Raises:
+        InputError: both are given, the file cannot be read, or what was found is no token.
+    """
+    if token is not None and file is not None:
+        raise InputError(Problem("--token", "must not be given together with --token-file"))
+    place = "--token"
+    if file is not None:
+        place = f"--token-file {file}"
+        try:
+            token = file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as e:
+            said = e.strerror if isinstance(e, OSError) else "it is no text"
+            raise InputError(Problem(place, f"cannot be read: {said}")) from None
+    elif token is None and (token := os.environ.get(VARIABLE)) is not None:
+        place = VARIABLE
+    if token is not None and not TOKEN.fullmatch(token):
+        text = "is empty" if not token else "holds other characters"
+        raise InputError(Problem(place, f"the token {text}; it must be of letters, digits and `-._~+/`, and may end in `=`"))
+    return token
+
+
+def open_to_others(host: str) -> bool:
+    """Return whether another machine can reach a server that listens on `host`."""
+    try:
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+    except (OSError, ValueError):  # a name that only a cluster's head node knows
+        return True
+
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Guard:
+    """ASGI middleware that refuses who may not ask.
+
+    `/health` answers everybody, for the probes of a load balancer, but tells a stranger nothing about the model.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], access: Access):
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        refused = self.access.refusal(scope["headers"]) if scope["type"] == "http" else None
+        if refused is None:
+            await self.app(scope, receive, send)
+            return
+        status, rule = refused
+        answer: dict[str, Any] = {"detail": [{"rule": rule}]}
+        if scope["path"] == OPEN_PATH and scope["method"] == "GET":
+            status, answer = 200, {"status": "ok"}
+        body = pydantic_core.to_json(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

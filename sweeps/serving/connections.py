@@ -1,0 +1,200 @@
+"""uvicorn with limits: on connections, on the time that a request takes to arrive, and on the time that the end takes.
+
+uvicorn has a limit for idle connections (`timeout_keep_alive`) and h11 one for the size of headers. uvicorn has none for a request that
+arrives slowly or for an answer that nobody reads, and at SIGTERM it resets connections that the kernel has accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import h11
+import pydantic_core
+import uvicorn
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits, Phase, allowed
+
+CLOSE = (b"connection", b"close")
+LOOK_EVERY = 0.05
+# For what is written at the very end to be sent.
+FLUSH_SECONDS = 1.0
+
+
+class Connection(H11Protocol):
+    """One connection. h11 reads a request only when the one before is answered, so each phase is about one request.
+
+    Attributes:
+        ending: None, or when the server was told to end, by the monotonic clock.
+    """
+
+    def __init__(self, limits: Limits, ending: float | None, **more: Any):
+        super().__init__(**more)
+        self.limits, self.ending = limits, ending
+        self._seen: tuple[Phase, Any] | None = None
+        self._since = 0.0
+
+    def phase(self) -> Phase:
+        """Return what this connection waits for."""
+        if self.transport.is_closing() or self.transport.get_write_buffer_size():
+            return Phase.ANSWER
+        unfinished = self.conn.their_state is h11.SEND_BODY
+        if self.cycle is not None and not self.cycle.response_complete:
+            return Phase.BODY if unfinished else Phase.WORK
+        if unfinished:
+            return Phase.LEFTOVER
+        return Phase.HEADERS if self.conn.trailing_data[0] else Phase.IDLE
+
+    def look(self, now: float) -> None:
+        """Close the connection if it has been in its phase for too long."""
+        phase = self.phase()
+        if self._seen != (phase, self.cycle):
+            self._seen, self._since = (phase, self.cycle), now
+        limit = allowed(phase, self.limits, self.ending is not None)
+        if limit is None or now - max(self._since, self.ending or 0.0) < limit:
+            return
+        if phase is Phase.ANSWER:
+            self.transport.abort()
+        elif phase in (Phase.HEADERS, Phase.BODY):
+            what = "headers" if phase is Phase.HEADERS else "body"
+            if self.ending is None:
+                self.refuse(408, f"the {what} must arrive within {limit:g} s")
+            else:
+                self.refuse(503, f"the server ended before the {what} had arrived")
+        else:
+            self.transport.close()
+
+    def refuse(self, status: int, rule: str) -> None:
+        """Answer without the application, unless there is an answer already, and close."""
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True  # what the application still sends is dropped
+                self.cycle.message_event.set()
+            body = pydantic_core.to_json({"detail": [{"rule": rule}]})
+            head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(head % (status, STATUS_PHRASES[status], len(body)) + body)
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP. uvicorn's own fails if the request is answered already."""
+        reason = sys.exception()
+        self.refuse(getattr(reason, "error_status_hint", 400), f"the request must be HTTP/1.1: {reason or msg}")
+
+    def handle_events(self) -> None:
+        """Read what has arrived."""
+        super().handle_events()
+        self._last()
+
+    def end(self, now: float) -> None:
+        """Close after the answer to what has arrived."""
+        self.ending = now
+        self._last()
+
+    def _last(self) -> None:
+        """Tell the client that the connection closes, unless it has sent another request already."""
+        if self.ending is None or self.cycle is None or self.cycle.response_complete:
+            return
+        if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+            return
+        self.cycle.keep_alive = False
+        if CLOSE not in self.cycle.default_headers:
+            self.cycle.default_headers = [*self.cycle.default_headers, CLOSE]
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which accepts connections itself and ends within `limits.GRACE_SECONDS` after SIGTERM.
+
+    Args:
+        app: the application; its `state.give_up` answers every request that waits.
+        listener: a socket that listens.
+        limits: of a request and of a client.
+        drain_seconds: for requests to be answered after SIGTERM.
+    """
+
+    def __init__(self, app: Any, listener: socket.socket, limits: Limits, drain_seconds: float = DRAIN_SECONDS):
+        super().__init__(uvicorn.Config(app, log_level="error", access_log=False, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS))
+        self.listener, self.limits, self.drain_seconds = listener, limits, drain_seconds
+        self.give_up: Callable[[], None] = app.state.give_up
+        self.opening: set[asyncio.Task] = set()
+        self.ending: float | None = None
+        self.paused = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and accept."""
+        await super().startup(sockets=[])  # uvicorn would accept without a limit
+        self.listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self.listener, self._accept)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at every connection twice a second. uvicorn calls this ten times a second."""
+        if counter % 5 == 0:
+            self._look()
+        if self.paused and self._room():
+            self.paused = False
+            asyncio.get_running_loop().add_reader(self.listener, self._accept)
+        return await super().on_tick(counter)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            connection.look(now)  # type: ignore[union-attr]
+
+    def _room(self) -> bool:
+        return len(self.server_state.connections) + len(self.opening) < self.limits.max_connections
+
+    def _accept(self) -> None:
+        """Accept what the kernel has. While there is no room, clients wait in the kernel's queue."""
+        loop = asyncio.get_running_loop()
+        while self.ending is not None or self._room():
+            try:
+                accepted, _ = self.listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # no file descriptor is left, or the client has gone: try again at the next tick
+                break
+            accepted.setblocking(False)
+            task = loop.create_task(self._open(accepted))
+            self.opening.add(task)
+            task.add_done_callback(self.opening.discard)
+        loop.remove_reader(self.listener)
+        self.paused = True
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
+        except OSError:  # the client has gone
+            accepted.close()
+
+    def _connection(self) -> Connection:
+        state: Any = self.lifespan.state
+        return Connection(self.limits, self.ending, config=self.config, server_state=self.server_state, app_state=state)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, answer what has been accepted, and end."""
+        self.ending = begin = time.monotonic()
+        asyncio.get_running_loop().remove_reader(self.listener)
+        self._accept()  # closing the listener resets what is in the kernel's queue
+        self.listener.close()
+        for connection in list(self.server_state.connections):
+            connection.end(begin)  # type: ignore[union-attr]
+        while (self.server_state.connections or self.opening) and not self.force_exit and time.monotonic() < begin + self.drain_seconds:
+            self._look()
+            await asyncio.sleep(LOOK_EVERY)
+        self.give_up()
+        await self._until_idle(FLUSH_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await self._until_idle(FLUSH_SECONDS)
+        await self.lifespan.shutdown()
+
+    async def _until_idle(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_EVERY)

@@ -1,0 +1,102 @@
+"""A server in this process, and clients that speak to it by raw sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from sweeps.serving.app import make_app
+from sweeps.serving.connections import Server
+from sweeps.serving.limits import Limits
+from sweeps.serving.server import listening
+from tests.serving import served
+from tests.serving.malformed import GOOD
+from tests.waiting import wait_until
+
+ROW = json.dumps([GOOD]).encode()
+
+
+class Held(served.Model):
+    """A model that answers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def predict(self, frame: Any) -> Any:
+        """Wait for `go`."""
+        self.begun.set()
+        self.go.wait(30)
+        return super().predict(frame)
+
+
+class Running:
+    """A server in a thread. No signal reaches it: `end` does what SIGTERM does."""
+
+    def __init__(self, server: Server, port: int):
+        self.server, self.port = server, port
+        self.thread = threading.Thread(target=server.run, daemon=True)
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=15)
+        client.sendall(sent)
+        return client
+
+    def connections(self) -> int:
+        return len(self.server.server_state.connections)
+
+    def end(self) -> None:
+        self.server.should_exit = True
+
+
+@contextlib.contextmanager
+def running(model: Any = None, limits: Limits | None = None, drain_seconds: float = 15) -> Iterator[Running]:
+    """A server that listens; it has ended afterwards."""
+    with listening("127.0.0.1", 0) as listener:
+        server = Server(make_app(served.bundle(model), limits or Limits()), listener, limits or Limits(), drain_seconds)
+        found = Running(server, listener.getsockname()[1])
+        found.thread.start()
+        wait_until(lambda: server.started, 15, "the server to start")
+        try:
+            yield found
+        finally:
+            found.end()
+            found.thread.join(20)
+            assert not found.thread.is_alive(), "the server did not end"
+
+
+def request(body: bytes = ROW, path: str = "/predict", method: str = "POST", **headers: str) -> bytes:
+    """A request as it goes over the wire."""
+    given = {"Host": "localhost", "Content-Length": str(len(body))} | {k.replace("_", "-"): v for k, v in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
+    """(status, headers, body) of the next answer; the body as JSON where it is that. EOFError if there is none."""
+    raw = bytearray()
+    while b"\r\n\r\n" not in raw:
+        if not (part := client.recv(1)):
+            raise EOFError(bytes(raw))
+        raw += part
+    first, *lines = raw.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    size, body = int(headers.get("content-length", 0)), b""
+    while len(body) < size:
+        if not (part := client.recv(size - len(body))):
+            raise EOFError(bytes(raw) + body)
+        body += part
+    with contextlib.suppress(ValueError):
+        return int(first.split()[1]), headers, json.loads(body)
+    return int(first.split()[1]), headers, body.decode()
+
+
+def closed(client: socket.socket) -> bool:
+    """Wait until the server closes; True if it sends nothing before."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True

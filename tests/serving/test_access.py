@@ -1,0 +1,133 @@
+"""Who may ask: by the Host header, and by a bearer token."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.serving import access
+from sweeps.serving.access import Access, open_to_others, token_of
+from sweeps.serving.app import make_app
+from tests.serving import served
+from tests.serving.asking import ask
+from tests.serving.malformed import GOOD
+
+ALL = (("/predict", "POST"), ("/schema", "GET"), ("/metrics", "GET"), ("/docs", "GET"), ("/openapi.json", "GET"), ("/none", "GET"))
+
+
+def status(given: Access, path: str = "/schema", method: str = "GET", **headers: str) -> int:
+    body = json.dumps([GOOD]).encode() if method == "POST" else b""
+    named = {name.lower(): value for name, value in headers.items()}
+    return asyncio.run(ask(make_app(served.bundle(), access=given), path, body, method, named))[0]
+
+
+@pytest.mark.parametrize(
+    "sent", ["", "Bearer", "Bearer wrong", "bearer ", "Basic good", "good", "Bearer good good", "Bearer goo", "Bearer goodd"]
+)
+def test_r11_without_the_token_nothing_but_health_is_answered(sent):
+    given = Access.of(None, "good")
+    for path, method in ALL:
+        assert status(given, path, method, Authorization=sent) == 401
+    assert status(given, "/health", "POST", Authorization=sent) == 401
+
+
+def test_r11_with_the_token_all_is_answered():
+    given = Access.of(None, "good")
+    found = [status(given, path, method, Authorization="Bearer good") for path, method in ALL]
+    assert found == [200, 200, 200, 200, 200, 404]
+    assert status(given, Authorization="bearer  good ") == 200
+
+
+def test_r11_health_tells_a_stranger_nothing_but_that_it_is_there():
+    app = make_app(served.bundle(), access=Access.of("example.com", "good"))
+    assert asyncio.run(ask(app, "/health", method="GET")) == (200, {"status": "ok"})
+    known = {"host": "example.com", "authorization": "Bearer good"}
+    assert asyncio.run(ask(app, "/health", method="GET", headers=known))[1]["sweep"] == "houses"
+
+
+def test_r11_what_is_refused_is_counted_and_says_why():
+    app = make_app(served.bundle(), access=Access.of(None, "good"))
+    told, answer = asyncio.run(ask(app, "/predict", b"[]"))
+    assert told == 401 and "Authorization" in answer["detail"][0]["rule"]
+    text = asyncio.run(ask(app, "/metrics", method="GET", headers={"authorization": "Bearer good"}))[1]
+    assert 'sweeps_requests_total{path="/predict",status="401"} 1.0' in text
+
+
+def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeypatch):
+    compared = []
+    monkeypatch.setattr(access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    given = Access.of(None, "good")
+    assert given.refusal([(b"Authorization", b"Bearer good")]) is None
+    assert given.refusal([(b"authorization", "Bearer gööd".encode("latin-1"))]) == (401, given.refusal([])[1])
+    assert {len(a) for pair in compared for a in pair} == {32} and hmac is access.hmac
+    assert "good" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        ("example.com", 200),
+        ("EXAMPLE.com:8000", 200),
+        ("a.sweeps.test", 200),
+        ("a.b.sweeps.test:1", 200),
+        ("[::1]:8000", 200),
+        ("10.0.0.7", 200),
+        ("", 400),
+        ("sweeps.test", 400),
+        ("evilsweeps.test", 400),
+        ("example.com.evil.test", 400),
+        ("example.com:x", 400),
+        ("example.com:80@evil", 400),
+        ("[::2]", 400),
+        ("::1", 400),
+    ],
+)
+def test_r11_the_host_header_must_name_an_allowed_host(sent, found):
+    assert status(Access.of("Example.com, *.sweeps.test,[::1],10.0.0.7", None), Host=sent) == found
+
+
+@pytest.mark.parametrize("hosts", ["", "a,,b", "http://a", "a:80", "*", "a.*.b", "::1", "a/b", "a b"])
+def test_r11_hosts_that_are_none_are_refused(hosts):
+    with pytest.raises(InputError) as e:
+        Access.of(hosts, None)
+    assert {problem.place for problem in e.value.problems} == {"--allowed-hosts"}
+
+
+def test_r11_a_token_comes_from_one_place(tmp_path, monkeypatch):
+    file = tmp_path / "token"
+    file.write_text("from.file=\n")
+    monkeypatch.delenv(access.VARIABLE, raising=False)
+    assert token_of(None, None) is None
+    monkeypatch.setenv(access.VARIABLE, "from-environment")
+    assert token_of(None, None) == "from-environment"
+    assert token_of("from+option", None) == "from+option"
+    assert token_of(None, file) == "from.file="
+    with pytest.raises(InputError, match="--token-file"):
+        token_of("x", file)
+
+
+@pytest.mark.parametrize("bad", ["", "two words", "tab\t", "é", "a=b"])
+def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkeypatch):
+    (tmp_path / "token").write_text(bad + "\n")
+    monkeypatch.setenv(access.VARIABLE, bad)
+    for place, given in (("--token", (bad, None)), ("--token-file", (None, tmp_path / "token")), (access.VARIABLE, (None, None))):
+        if bad == "tab\t" and place == "--token-file":
+            continue  # white space at the end of a file is no part of the token
+        with pytest.raises(InputError) as e:
+            token_of(*given)
+        (problem,) = e.value.problems
+        assert problem.place.startswith(place) and (not bad or bad not in str(problem))
+    with pytest.raises(InputError) as e:
+        token_of(None, tmp_path / "none")
+    assert e.value.problems[0].place == f"--token-file {tmp_path / 'none'}"
+
+
+@pytest.mark.parametrize(
+    ("host", "found"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("127.9.9.9", False), ("0.0.0.0", True), ("", True)]
+)
+def test_r11_what_other_machines_can_reach(host, found):
+    assert open_to_others(host) is found
