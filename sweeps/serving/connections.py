@@ -16,6 +16,7 @@ from typing import Any
 import h11
 import pydantic_core
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits, Phase, allowed
@@ -24,6 +25,8 @@ CLOSE = (b"connection", b"close")
 LOOK_EVERY = 0.05
 # For what is written at the very end to be sent.
 FLUSH_SECONDS = 1.0
+# Bytes of a client that are read before others have their turn. uvloop reads up to 8 MiB, which takes a minute in chunks of one byte.
+PIECE = 16 * 1024
 
 
 class Connection(H11Protocol):
@@ -38,6 +41,44 @@ class Connection(H11Protocol):
         self.limits, self.ending = limits, ending
         self._seen: tuple[Phase, Any] | None = None
         self._since = 0.0
+        self._unread = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self.flow = FlowControl(self)  # type: ignore[arg-type]
+
+    def pause_reading(self) -> None:
+        """For `flow`."""
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """For `flow`. Read on when what has arrived is read."""
+        if not self._unread:
+            self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has arrived, in pieces."""
+        if self._unread:
+            self._unread += data
+        elif len(data) <= PIECE:
+            super().data_received(data)
+        else:
+            self._unread += data
+            self._next_piece()
+
+    def _next_piece(self) -> None:
+        if self.transport.is_closing():
+            self._unread.clear()
+            return
+        piece = bytes(self._unread[:PIECE])
+        del self._unread[:PIECE]
+        super().data_received(piece)
+        if self._unread:
+            self.transport.pause_reading()
+            self.loop.call_soon(self._next_piece)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
 
     def phase(self) -> Phase:
         """Return what this connection waits for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -10,10 +11,13 @@ import resource
 import threading
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from sweeps.errors import InputError
 from sweeps.serving import limits as numbers
 from sweeps.serving import server as serving
+from sweeps.serving.connections import Connection
 from sweeps.serving.limits import Limits, Phase, allowed
 from tests.serving.malformed import GOOD
 from tests.serving.sockets import ROW, Held, answer, closed, request, running
@@ -183,6 +187,67 @@ def test_r11_slow_clients_hold_their_connections_for_a_time_alone():
         slow = [server.connect(b"GET /hea") for _ in range(5)]
         assert answer(server.connect(request(b"", "/health", "GET")))[0] == 200
         assert [answer(client)[0] for client in slow] == [408] * 5
+
+
+class Wire(asyncio.Transport):
+    """A connection to nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.written = True, b""
+
+    def write(self, data):
+        self.written += bytes(data)
+
+    def is_closing(self):
+        return False
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+
+def test_r11_what_a_client_sends_at_once_is_read_in_pieces_so_that_others_have_their_turn():
+    """A megabyte in chunks of one byte takes seconds to read."""
+    total = 50_000
+
+    async def read() -> None:
+        size, turns, wire = 0, 0, Wire()
+
+        async def app(scope, receive, send):
+            nonlocal size
+            while (message := await receive()).get("more_body"):
+                size += len(message["body"])
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        config = uvicorn.Config(app, log_level="error", interface="asgi3")
+        config.load()
+        connection = Connection(Limits(), None, config=config, server_state=ServerState(), app_state={})
+        connection.connection_made(wire)
+        connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * total)
+        assert not wire.reads
+        while size < total:
+            before = size
+            await asyncio.sleep(0)
+            turns += 1
+            assert size - before < 10_000
+        connection.data_received(b"0\r\n\r\n")
+        await asyncio.gather(*connection.tasks)
+        assert turns > 10 and wire.reads and wire.written.startswith(b"HTTP/1.1 204")
+        connection.connection_lost(ConnectionResetError())
+
+    asyncio.run(asyncio.wait_for(read(), 30))
+
+
+def test_r11_a_large_body_is_read_whole():
+    rows = [GOOD] * 8000
+    body = json.dumps(rows).encode()
+    with running() as server:
+        status, _, found = answer(server.connect(request(body) + request()))
+        assert status == 200 and len(found["predictions"]) == len(rows)
 
 
 def test_r11_the_limit_of_open_files_is_raised_or_named(monkeypatch):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import signal
+import socket
 import sys
 import threading
 import urllib.error
@@ -21,7 +23,7 @@ from sweeps.serving import replicas
 from sweeps.serving.access import Access
 from sweeps.serving.app import make_app
 from sweeps.serving.limits import Limits
-from tests.serving import malformed, served
+from tests.serving import malformed, served, sockets
 from tests.serving.asking import ask
 from tests.serving.slow import exported, post, rows, started
 from tests.waiting import wait_until
@@ -69,12 +71,14 @@ def test_what_cannot_be_served_is_said_before_ray_starts(tmp_path, monkeypatch):
 
 # ---- two replicas
 
+BEARS = {"Authorization": "Bearer good"}
+
 
 def over_http(url: str, case: malformed.Case) -> tuple[int, object]:
     """As `ask`, over a socket."""
     parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
     body = iter(case.body) if parts else case.body if isinstance(case.body, bytes) else json.dumps(case.body).encode()
-    headers = {"Content-Type": "application/json"} | case.headers
+    headers = {"Content-Type": "application/json", **BEARS} | case.headers
     request = urllib.request.Request(url + case.path, body, headers, method=case.method)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -95,7 +99,9 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
     monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
     monkeypatch.setenv("SWEEPS_TEST_GO", str(go))
     with exported(tmp_path, "replicas") as (path, kept):
-        process, url = started(path, "--replicas", "2", "--max-bytes", str(malformed.MAX_BYTES), "--max-rows", "5")
+        monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "good")
+        own = ("--max-bytes", str(malformed.MAX_BYTES), "--max-rows", "5", "--receive-timeout", "5", "--allowed-hosts", "127.0.0.1")
+        process, url = started(path, "--replicas", "2", *own)
         assert url.startswith("http://127.0.0.1:")
         # a request whose length is not what is sent is no request to a server
         cases = [case for case in malformed.CASES if "content-length" not in case.headers]
@@ -114,8 +120,18 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
             expected = asyncio.run(ask(app, case.path, body, case.method, case.headers))
             assert over_http(url, case) == expected, case.what
 
+        # r11: a token, hosts, and a body that is half sent
+        health = malformed.Case("health", None, path="/health", method="GET")
+        for changed, status in (({"Authorization": "Bearer bad"}, 401), ({"Host": "evil.example"}, 400)):
+            assert over_http(url, dataclasses.replace(good[2], headers=changed))[0] == status
+            assert over_http(url, dataclasses.replace(health, headers=changed)) == (200, {"status": "ok"})
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(sockets.request(Host=host, Authorization="Bearer good")[:-5])
+            assert sockets.answer(client)[0] == 408
+
         def names() -> set[str]:
-            with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/metrics", headers=BEARS), timeout=30) as answer:
                 seen.update(re.findall('replica="([^"]+)"', answer.read().decode()))
             return seen
 
@@ -125,7 +141,7 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
         members = psutil.Process(process.pid).children(recursive=True)
         assert any("raylet" in p.name() for p in members)
         slow: list = []
-        asking = threading.Thread(target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]))))
+        asking = threading.Thread(target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]), **BEARS)))
         asking.start()
         wait_until(begun.exists, 30, "the model to work")
         process.send_signal(signal.SIGTERM)
