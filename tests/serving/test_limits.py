@@ -173,7 +173,7 @@ def test_r11_connections_above_the_limit_wait_and_are_answered():
         clients = [server.connect(request()) for _ in range(8)]
         assert model.begun.wait(15)
         wait_until(lambda: server.server.paused, 15, "the limit to be reached")
-        assert server.connections() == 3
+        wait_until(lambda: server.connections() == 3, 15, "those within the limit")
         model.go.set()
         seen = []
         for client in clients:
