@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
@@ -15,6 +16,9 @@ from sweeps.tracking import Tracker
 from tests.commands import end_all
 from tests.waiting import wait_until
 
+# A busy machine takes longer than 200 ms for a case now and then; pytest has a limit for each test
+hypothesis.settings.register_profile("sweeps", deadline=None)
+hypothesis.settings.load_profile("sweeps")
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
 # Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts them anew
 os.environ.setdefault("RAY_num_workers_soft_limit", "8")

@@ -312,3 +312,9 @@ def test_the_tree_names_every_module_of_the_first_floor(package):
     here = {f"{package}/{p.name}{'/' * p.is_dir()}" for p in (ROOT / package).iterdir() if not p.name.startswith(("_", "."))}
     small = {"sweeps/chatter.py", "sweeps/provenance.py"}
     assert here - small <= set(tree()), here - small - set(tree())
+
+
+def test_the_tests_that_the_page_of_trust_names_are_there():
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[^`]+)`", text))
+    assert len(named) > 10 and not {name for name in named if not (ROOT / name).exists()}
