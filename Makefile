@@ -29,7 +29,7 @@ test-frameworks: $(FRAMEWORKS)  ## LightGBM, Keras, Lightning and Transformers: 
 test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 	$(BIN)/python -m pytest -m browser tests/browser
 
-soak: $(READY)  ## kills at every point where state is written, and 20 at random, into reports/crashes.md; some 10 minutes
+soak: $(READY)  ## kills at every point where state is written, 20 at random, and damaged input, into reports/crashes.md; half an hour
 	$(BIN)/python -m tests.soak
 
 bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; hours

@@ -1,6 +1,7 @@
 """`python -m tests.soak`: kill a sweep at every point where state is written, then at random moments, and write what was lost.
 
-Makes reports/crashes.md. Each kill is followed by a resume, which is killed in its turn; at the end the sweep is compared with one that
+Makes reports/crashes.md. Then it damages every kind of input that users bring, over and over: the fuzz tests, with more and other cases.
+Each kill is followed by a resume, which is killed in its turn; at the end the sweep is compared with one that
 nobody disturbed.
 """
 
@@ -27,6 +28,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 HOW = ("the driver", "Ray", "everything")
+FUZZ = ("tests/fuzz", "tests/serving/test_fuzz.py")
 
 
 def start(*args: object, point: str | None = None) -> subprocess.Popen:
@@ -77,6 +79,25 @@ def undisturbed(folder: Path, text: str) -> Any:
     return outcome(Path(json.loads(out)["dir"]))
 
 
+def fuzzed(cases: int) -> list[str]:
+    """Run the fuzz tests with so many cases each; the lines of the report."""
+    began = time.time()
+    full = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout", "3600", *FUZZ]
+    done = subprocess.run(full, env={**os.environ, "SWEEPS_FUZZ_EXAMPLES": str(cases)}, cwd=ROOT, capture_output=True, text=True)
+    print(done.stdout[-2000:], flush=True)
+    counted = next((line for line in reversed(done.stdout.splitlines()) if " passed" in line or " failed" in line), "nothing ran")
+    minutes = (time.time() - began) / 60
+    return [
+        "",
+        "## Damaged input",
+        "",
+        f"`SWEEPS_FUZZ_EXAMPLES={cases} pytest {' '.join(FUZZ)}`: so many cases for each test, in {minutes:.0f} min.",
+        "",
+        f"- no traceback, no hang over 10 s, no file touched outside the folder: {'yes' if done.returncode == 0 else 'NO'}",
+        f"- tests: {counted.split(' in ')[0]}",
+    ]
+
+
 class Sweep:
     """A sweep that is killed again and again, and what became of it."""
 
@@ -114,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="random ones")
     parser.add_argument("--trials", type=int, default=200, help="of the sweep that is killed at random")
+    parser.add_argument("--cases", type=int, default=3000, help="of damaged input, for each test of it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "reports" / "crashes.md")
     asked = parser.parse_args()
@@ -121,7 +143,7 @@ def main() -> None:
     lines = [
         "# Crashes: what was tried, and what was lost",
         "",
-        f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --seed {asked.seed}",
+        f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --cases {asked.cases} --seed {asked.seed}",
         "",
     ]
     with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
@@ -165,6 +187,7 @@ def main() -> None:
             print(lines[-1], flush=True)
         lines += ["", f"- kills that came before its end: {kills}{'' if kills == asked.kills else ', NO'}"]
         lines += [f"- {what}: {value}" for what, value in sweep.conclude(expected)]
+    lines += fuzzed(asked.cases)
     asked.output.write_text("\n".join(lines) + "\n")
     if any("NO" in line.split(": ")[-1] for line in lines if line.startswith("- ")):
         raise SystemExit("something was lost")
