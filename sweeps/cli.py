@@ -278,6 +278,19 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 
 
 @main.command()
+@click.argument("sweep")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dir", "root", **ROOT)
+def repair(sweep: str, as_json: bool, root: Path) -> None:
+    """Rebuild the damaged study of SWEEP from what can be read of it; what was damaged is kept."""
+    from sweeps.listing import find
+    from sweeps.repair import repair as repair_sweep
+
+    done = repair_sweep(find(sweep, root))
+    click.echo(json.dumps(done.to_json()) if as_json else text.repaired(done))
+
+
+@main.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet to write, a path or a URI.  [default: CSV on stdout]")
@@ -367,6 +380,8 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     from sweeps.listing import sweeps_in
 
     found = sweeps_in(root)
+    for problem in (problem for sweep in found for problem in sweep.problems):
+        click.echo(str(problem), err=True)
     if as_json:
         click.echo(json.dumps([s.to_json() for s in found]))
     else:
@@ -386,6 +401,8 @@ def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: P
 
     seen = listing.look_at(listing.find(sweep, root))
     study = record.read(seen.folder)
+    for problem in seen.problems:
+        click.echo(str(problem), err=True)
     if trial is not None:
         found = listing.trial_of(study, trial)
         assert study is not None

@@ -2,6 +2,7 @@
 
 SweepsError                 anything below; `sweeps` prints it without a traceback
 ├── InputError              what the user wrote or passed is wrong (exit 2); lists every problem at once
+│   └── DamagedStudy        the record of a sweep is damaged, or holds less than the sweep's result says
 ├── SweepFailed             the sweep ran, and there is no winner to show (exit 1)
 ├── SweepLocked             another process drives this sweep's folder (exit 1)
 ├── BundleError             a bundle cannot be written, or does not answer as it did in training (exit 1)
@@ -54,6 +55,10 @@ class InputError(SweepsError):
 
     def __reduce__(self):  # the message alone cannot rebuild it on the other side of a process
         return type(self), (self.problems,)
+
+
+class DamagedStudy(InputError):
+    """The study of a sweep is damaged, or holds less than the sweep's result says."""
 
 
 class SweepFailed(SweepsError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import InputError, Problem
 from sweeps.folder import RESULT, saved_space, without_password
-from sweeps.result import plain
+from sweeps.result import plain, result_in
 from sweeps.search import storage
 from sweeps.space import Space
 
@@ -79,6 +78,7 @@ def export(
 
     folder = Path(sweep).resolve()
     if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
+        storage.refuse_less(folder, ())
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
     if trial is not None and top is not None:
         raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
@@ -200,11 +200,10 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.tracking import registry
 
     made = Manifest.read(bundle).made
-    try:
-        told = json.loads((Path(sweep) / RESULT).read_text())["mlflow"]
-        uri, parent = str(told["tracking_uri"]), str(told["parent_run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?")) from None
+    told = (result_in(Path(sweep)) or {}).get("mlflow", {})
+    if not told.get("parent_run"):
+        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
+    uri, parent = told["tracking_uri"], told["parent_run"]
     said = os.environ.get("MLFLOW_TRACKING_URI", "")  # with the password, which no file keeps
     uri = said if without_password(said) == uri else uri
     return registry.register(bundle, seal.sha256(bundle / seal.MANIFEST), made, uri, parent, name, alias, force)

@@ -16,15 +16,16 @@ from typing import Any
 
 from sweeps import space as space_file
 from sweeps.errors import InputError, Problem
+from sweeps.json_file import is_number, is_text, object_in
 from sweeps.leftovers import write
 from sweeps.lock import driven
+from sweeps.result import RESULT as RESULT
+from sweeps.result import result_in
 from sweeps.shell import quoted, typed
 from sweeps.space import Space
 
 # Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
 ORIGIN = "origin.json"
-# What `--json` prints, at the end.
-RESULT = "result.json"
 # Which trials of a sweep that is driven do not train yet, or have not reported for long, and the stage of each, by id.
 STAGES = "stages.json"
 # The winner's bundle, and the file that every bundle has.
@@ -108,11 +109,52 @@ def saved_origin(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: the folder is not a sweep's.
     """
-    try:
-        origin = json.loads((folder / ORIGIN).read_text())
-        return {**origin, "base": origin["base"], "cwd": origin["cwd"], "overrides": origin["overrides"]}
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable origin.json in it ({e})")) from e
+    if (origin := object_in(folder / ORIGIN)) is None:
+        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable {ORIGIN} in it"))
+    if (why := origin_fault(origin)) is not None:
+        raise InputError(Problem(str(folder / ORIGIN), f"{why}; copy the file from a backup, or mend it by hand"))
+    return origin
+
+
+def told_origin(folder: Path) -> dict[str, Any]:
+    """What `saved_origin` gives as far as it can be read, for those who list sweeps: without the keys that hold something else."""
+    origin = object_in(folder / ORIGIN) or {}
+    return {key: value for key, value in origin.items() if key not in _ORIGIN or _ORIGIN[key][0](value)}
+
+
+def origin_fault(origin: dict[str, Any]) -> str | None:
+    """What keeps an object from being what `save_space` wrote: the key and the rule; None if nothing does."""
+    for key, (holds, rule) in _ORIGIN.items():
+        if key in ("base", "cwd", "overrides") and key not in origin:
+            return f"`{key}` is missing"
+        if key in origin and not holds(origin[key]):
+            return f"`{key}` must be {rule}"
+    return "`study` is missing" if origin.get("storage") and "study" not in origin else None
+
+
+def _is_time(told: Any) -> bool:
+    return is_number(told) and 0 <= told < 10**11
+
+
+def _is_none_or_text(told: Any) -> bool:
+    return told is None or is_text(told)
+
+
+_ORIGIN: dict[str, tuple[Any, str]] = {
+    "name": (lambda told: is_text(told) and bool(told) and "/" not in told, "the name of a sweep"),
+    "base": (is_text, "the path of a folder"),
+    "cwd": (is_text, "the path of a folder"),
+    "overrides": (lambda told: isinstance(told, list) and all(map(is_text, told)), "a list of texts"),
+    "began": (lambda told: told is None or _is_time(told), "seconds since the epoch"),
+    "algorithm": (is_text, "the name of an algorithm"),
+    "metric": (is_text, "the name of a metric"),
+    "max_trials": (lambda told: type(told) is int and 0 <= told < 10**12, "a number from 0 on"),
+    "repeats": (lambda told: type(told) is int and 0 < told < 10**9, "a number from 1 on"),
+    "address": (_is_none_or_text, "null or text"),
+    "tracking_uri": (_is_none_or_text, "null or text"),
+    "storage": (_is_none_or_text, "null or text"),
+    "study": (_is_none_or_text, "null or text"),
+}
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
@@ -152,9 +194,7 @@ def bundle_of(folder: Path) -> Path:
         return bundle
     export = f"{typed('sweeps')} export {quoted(folder)}"
     exported = sorted(manifest.parent for manifest in folder.glob(f"exports/*/{MANIFEST}"))
-    origin, result = saved_origin(folder), {}
-    with contextlib.suppress(OSError, ValueError):
-        result = json.loads((folder / RESULT).read_text())
+    origin, result = saved_origin(folder), result_in(folder) or {}
     no_load = False
     with contextlib.suppress(InputError):  # the space of another version, perhaps
         no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None

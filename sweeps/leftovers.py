@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from sweeps import lock
+from sweeps.json_file import object_in
 
 # Which Ray drives a sweep, as long as it does.
 RAY = "ray.json"
@@ -41,7 +42,7 @@ def end(folder: Path) -> int:
         How many processes were ended.
     """
     try:
-        noted = json.loads((folder / RAY).read_text())
+        noted = object_in(folder / RAY) or {}
         session, pids = session_of(noted["session"]), {int(pid): at for pid, at in noted["pids"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
@@ -135,7 +136,9 @@ def _remove(path: Path) -> None:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all. What lies in its place, or in that of the half-written one, is replaced and never followed."""
     part = file.with_name(f".{file.name}.part")
-    part.write_text(text, encoding="utf-8")
+    part.unlink(missing_ok=True)
+    with open(part, "x", encoding="utf-8") as f:
+        f.write(text)
     part.replace(file)

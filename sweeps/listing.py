@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import json
 import os
 import re
 import time
@@ -15,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import folder as sweep_folder
-from sweeps.errors import InputError, Problem, nearest, no_trial
-from sweeps.folder import ORIGIN, RESULT, STAGES, STAMP
-from sweeps.result import here, plain
+from sweeps.errors import DamagedStudy, InputError, Problem, nearest, no_trial
+from sweeps.folder import ORIGIN, STAGES, STAMP, origin_fault, told_origin
+from sweeps.json_file import is_text, object_in
+from sweeps.result import RESULT, file_fault, here, plain, result_in
+from sweeps.shell import repair_of
 
 LOOK_EVERY = 0.3
 
@@ -39,6 +39,7 @@ class Sweep:
         algorithm: of the search; None if the folder does not say.
         stages: of a sweep that runs, the trials that do not train yet or have not reported for long: their ids, and each one's stage, such
             as `waiting for workers` or `silent: rank 1 has not reported for 310 s; ...`.
+        problems: what of the folder is damaged, a line each.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Sweep:
     result: dict[str, Any] | None
     algorithm: str | None = None
     stages: dict[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
     def state_of(self, trial: Any) -> str:
         """The word for the state of a trial, of a `search.record.Recorded`: its stage where it does not train yet."""
@@ -62,8 +64,9 @@ class Sweep:
         """What `ls --json` prints of it."""
         best = None if self.best is None else {"trial": self.best[0], "value": self.best[1]}
         began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
-        told = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
-        return plain({**told, "total": self.total, "metric": self.metric, "best": best, "algorithm": self.algorithm})
+        told: dict[str, Any] = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
+        told |= {"total": self.total, "metric": self.metric, "best": best, "algorithm": self.algorithm}
+        return plain(told | ({"problems": [str(problem) for problem in self.problems]} if self.problems else {}))
 
 
 def trial_state(trial: Any, driven: bool) -> str:
@@ -101,7 +104,7 @@ def look_at(folder: Path) -> Sweep:
     """How a sweep stands, from its folder."""
     from sweeps.lock import driven
 
-    origin, result = _json(folder / ORIGIN) or {}, _json(folder / RESULT)
+    origin, result, problems = told_origin(folder), result_in(folder), [*_damaged(folder)]
     running = driven(folder)
     metric, trials, total = origin.get("metric"), (result or {}).get("trials"), origin.get("max_trials")
     best, study, over = None, None, result is not None and not running
@@ -109,8 +112,12 @@ def look_at(folder: Path) -> Sweep:
     if not over or origin.get("repeats", 1) > 1:
         from sweeps.search import record
 
-        with contextlib.suppress(InputError):  # its database is away, which is no reason to show nothing of the others
+        try:
             study = record.read(folder)
+        except DamagedStudy as e:
+            problems += e.problems
+        except InputError:  # its database is away, which is no reason to show nothing of the others
+            pass
     if study is not None and total is not None:
         total = study.total(total)
     if result is not None:
@@ -122,8 +129,8 @@ def look_at(folder: Path) -> Sweep:
         counts = Counter(t.result.state.name for t in study.ran)
         trials = {word: counts[state] for word, state in WORDS.items()}
         if running:  # the first word of a stage says it: `waiting for workers`
-            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, _json(folder / STAGES) or {}
-            stages = {trial: stage for trial, stage in told.items() if trial in begun}
+            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, object_in(folder / STAGES) or {}
+            stages = {trial: stage for trial, stage in told.items() if trial in begun and is_text(stage) and stage.strip()}
         trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
         trials |= Counter(_word(stage) for stage in stages.values())
         if (found := study.best) is not None:
@@ -141,6 +148,7 @@ def look_at(folder: Path) -> Sweep:
         result=result,
         algorithm=origin.get("algorithm"),
         stages=stages,
+        problems=tuple(problems),
     )
 
 
@@ -149,14 +157,16 @@ def _word(stage: str) -> str:
     return stage.split()[0].rstrip(":")
 
 
+def _damaged(folder: Path) -> Iterator[Problem]:
+    """What is wrong with the files that tell of a sweep beside its study."""
+    origin = object_in(folder / ORIGIN)
+    if why := "holds no JSON object" if origin is None else origin_fault(origin):
+        yield Problem(str(folder / ORIGIN), f"{why}; copy the file from a backup, or mend it by hand")
+    if why := file_fault(folder / RESULT):
+        yield Problem(str(folder / RESULT), f"{why}; `{repair_of(folder)}` puts the file aside")
+
+
 WORDS = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
-
-
-def _json(file: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def find(sweep: str | Path, root: Path) -> Path:
@@ -196,7 +206,7 @@ def _refuse_long(name: str) -> None:
 
 def _newest(folders: Iterable[Path]) -> Path:
     """The sweep's folder that began last."""
-    return max(folders, key=lambda folder: (_json(folder / ORIGIN) or {}).get("began", 0)).resolve()
+    return max(folders, key=lambda folder: told_origin(folder).get("began") or 0).resolve()
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:

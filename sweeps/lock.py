@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -15,13 +16,18 @@ TRIES = 5
 def driven(folder: Path) -> bool:
     """Whether a living process drives the sweep in this folder."""
     try:
-        with open(folder / "lock") as file:
+        with os.fdopen(_opened(folder / "lock", os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError:
-        return True
+    except OSError as e:
+        return e.errno != errno.ELOOP  # a link is no lock of a driver's
     return False
+
+
+def _opened(file: Path, flags: int) -> int:
+    """Open the file itself: a link could lead out of the folder, and a pipe would be waited for."""
+    return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
 
 
 class FolderLock:
@@ -34,7 +40,7 @@ class FolderLock:
 
     def __init__(self, folder: Path):
         try:
-            self._file = open(folder / "lock", "a+")  # noqa: SIM115 - held until release
+            self._file = os.fdopen(_opened(folder / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
         except OSError as e:
             raise InputError(Problem(str(folder), f"cannot be written to: {e.strerror}")) from None
         for left in reversed(range(TRIES)):

@@ -18,7 +18,7 @@ from sweeps.driver import Driver
 from sweeps.errors import InputError, Problem
 from sweeps.folder import ORIGIN, new_folder, save_space, saved_origin, taken_up, without_password
 from sweeps.plan import never_fits_here
-from sweeps.result import SweepResult
+from sweeps.result import SweepResult, refuse_faulty
 from sweeps.search import storage as storages
 from sweeps.search.extras import missing
 from sweeps.shell import DEFAULT_ROOT
@@ -133,6 +133,7 @@ def resume(
 
     folder = Path(sweep).resolve()
     origin = saved_origin(folder)
+    refuse_faulty(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))

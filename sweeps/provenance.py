@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import __version__
+from sweeps.json_file import value_in
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
 # A list with an entry for each driver that the sweep has had.
@@ -55,10 +56,7 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
         fingerprint: of its data.
         now: seconds since the epoch.
     """
-    try:
-        before: list[dict[str, Any]] = json.loads((sweep / KEPT).read_text())
-    except (OSError, ValueError):
-        before = []
+    before = entries(sweep)
     made, files = git(base), {}
     began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
     entry: dict[str, Any] = {"began": began, "seed": seed, "data_fingerprint": fingerprint, "git": made, "versions": versions()}
@@ -76,10 +74,15 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
 
 def of_last(sweep: Path) -> dict[str, str]:
     """What `git` said when a sweep's last driver began; empty if that is not known."""
-    try:
-        return json.loads((sweep / KEPT).read_text())[-1]["git"]
-    except (OSError, ValueError, LookupError):
-        return {}
+    found = entries(sweep)[-1:]
+    git = found[0].get("git") if found else None
+    return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}
+
+
+def entries(sweep: Path) -> list[dict[str, Any]]:
+    """What is kept of a sweep's drivers, the first first; none if that cannot be read."""
+    found = value_in(sweep / KEPT)
+    return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
 
 
 def versions() -> dict[str, str]:

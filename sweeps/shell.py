@@ -38,6 +38,11 @@ def short(path: Path) -> str:
         return str(path)
 
 
+def repair_of(folder: Path) -> str:
+    """What rebuilds a sweep's study from what can be read of it."""
+    return f"{typed('sweeps')} repair {quoted(folder)}"
+
+
 def resume_of(folder: Path) -> str:
     """What takes a sweep up again."""
     return f"{typed('sweeps')} resume {quoted(folder)}"

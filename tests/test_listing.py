@@ -162,9 +162,10 @@ def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
 
 def ended(folder, **more):
     """Leave the result of a sweep that has come to its end."""
-    best = {"trial": "0000", "value": 0.25, "test": None}
+    best = {"trial": "0000", "value": 0.25, "test": None, "params": {}, "preprocessor": "none"}
+    best["scaling"] = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}}
     known = {"sweep": folder.name, "dir": folder, "trials": {"completed": 1, "pruned": 1, "failed": 1}, "best": best, "checkpoint": None}
-    known |= {"bundle": folder / "bundle", "mlflow": {}, "fits": 1, "seconds": 2.0}
+    known |= {"bundle": folder / "bundle", "mlflow": {"tracking_uri": "sqlite:///x.db"}, "fits": 1, "seconds": 2.0}
     (folder / RESULT).write_text(SweepResult(**{**known, **more}).as_text())
 
 

@@ -203,10 +203,12 @@ def test_the_bundle_is_the_winners(old_sweep):
 
 
 LOOP = 'trainer: {loop: "tests.user_loops:plain"}'
+FRONT = {"trial": "0000", "value": 0.25, "test": None, "params": {}, "preprocessor": "none", "values": {"loss": 0.25}}
+FRONT["scaling"] = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}}
 WITHOUT_A_BUNDLE = [
     pytest.param({}, "trainer: xgboost", None, "export", id="killed"),
     pytest.param({"best": None}, "trainer: xgboost", None, "show", id="failed"),
-    pytest.param({"best": None, "front": ({"trial": "0000"},)}, "trainer: xgboost", None, "--trial ID", id="several objectives"),
+    pytest.param({"best": None, "front": (FRONT,)}, "trainer: xgboost", None, "--trial ID", id="several objectives"),
     pytest.param({"bundle": None}, LOOP, "checkpoint", "trainer.load", id="no load"),
     pytest.param({"bundle": None}, "trainer: xgboost", "exports/0001", "exports/0001", id="exported"),
 ]

@@ -5,9 +5,9 @@ It is told of all that is begun and all that ends, by this driver and by those b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.search import cells, repeats
@@ -25,6 +25,7 @@ class Turn:
         index: of these the ones in its cell.
         origin: the number of the trial whose configuration it repeats; None for a configuration's first.
         fixed: the keys that are not sampled: of the trial that it repeats, or of an initial point; None where all are.
+        promised: the trial is on record already; see `Agenda.promise`.
     """
 
     cell: Mapping[str, Any]
@@ -32,6 +33,7 @@ class Turn:
     index: int
     origin: int | None = None
     fixed: Mapping[str, Any] | None = None
+    promised: bool = False
 
 
 class Agenda:
@@ -54,13 +56,29 @@ class Agenda:
         self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
         self._going = 0  # first trials of configurations that are begun and have not ended
         self._firsts: Counter[bool] = Counter()  # those that have ended: whether by coming to their end
-        self._promised: tuple[int | None] | None = None
+        self._promised: deque[Turn | int] = deque()  # a configuration's first, whose place is kept; the origin of a repeat
         self.begun = 0
         self.configurations: dict[int, list[tuple[int, Result]]] = {}
 
     def promise(self, origin: int | None) -> None:
-        """A driver died while it began a trial, a repeat of this origin or a configuration's first: the next one is that."""
-        self._promised = (origin,)
+        """A trial is on record that was not begun, a repeat of this origin or a configuration's first: the next one is that.
+
+        A driver died while it began the trial, or what it began with was lost and repaired. Of those there may be several, in the order of
+        their numbers. A configuration's first has its place in its cell, which no later one gets.
+        """
+        if origin is not None:
+            self._promised.append(origin)
+            return
+        turn = self._first()
+        self._promised.append(replace(turn, promised=True))
+        self._counts[self._space.cells.index(dict(turn.cell))] += 1
+        self.begun += 1
+
+    def _first(self) -> Turn:
+        """The turn of the next configuration's first trial."""
+        fixed = self._points[self.begun] if self.begun < len(self._points) else None
+        index = cells.next_cell(self._space.cells, self._counts, fixed)
+        return Turn(self._space.cells[index], self.begun, self._counts[index], None, fixed)
 
     def next(self, keys_of: Callable[[int], Mapping[str, Any]]) -> Turn | None:
         """The next trial; None when `limits.max_trials` configurations are begun, see also `more_may_come`.
@@ -68,27 +86,29 @@ class Agenda:
         Args:
             keys_of: gives the keys of a trial on record, by number.
         """
-        origin = self._promised[0] if self._promised else self._due[0] if self._due else None
-        if origin is None and self.begun >= self._space.limits.max_trials:
-            return None
-        fixed: Mapping[str, Any] | None = None
-        if origin is not None:
-            fixed = keys_of(origin)
-        elif self.begun < len(self._points):
-            fixed = self._points[self.begun]
+        promised = self._promised[0] if self._promised else None
+        if isinstance(promised, Turn):
+            return promised if promised.number < self._space.limits.max_trials else None
+        origin = promised if promised is not None else self._due[0] if self._due else None
+        if origin is None:
+            return self._first() if self.begun < self._space.limits.max_trials else None
+        fixed = keys_of(origin)
         index = cells.next_cell(self._space.cells, self._counts, fixed)
-        return Turn(self._space.cells[index], self.begun, self._counts[index], origin, fixed)
+        return Turn(self._space.cells[index], self.begun, self._counts[index], origin, fixed, promised is not None)
 
-    def count(self, keys: Mapping[str, Any], origin: int | None) -> None:
-        """A trial was begun."""
-        self._promised = None
+    def count(self, keys: Mapping[str, Any], origin: int | None, promised: bool = False) -> None:
+        """A trial was begun; whether it was promised."""
+        if promised:
+            self._promised.popleft()
         if origin is not None:
             self._repeated[origin] += 1
             if origin in self._due:
                 self._due.remove(origin)
             return
-        self.begun += 1
         self._going += 1
+        if promised:
+            return
+        self.begun += 1
         index = cells.cell_of(keys, self._space.cells)
         if index is None:  # a grid inside an option that it did not take
             index = cells.next_cell(self._space.cells, self._counts, keys)
@@ -110,7 +130,9 @@ class Agenda:
     @property
     def left(self) -> int:
         """Trials that are not begun, repeats too; at most so many."""
-        return max(0, self._space.limits.max_trials - self.begun) * self._space.repeats.count + len(self._due)
+        limit, kept = self._space.limits.max_trials, [turn for turn in self._promised if isinstance(turn, Turn)]
+        firsts = max(0, limit - self.begun) + sum(turn.number < limit for turn in kept)
+        return firsts * self._space.repeats.count + len(self._due)
 
     @property
     def total(self) -> int:

@@ -1,7 +1,11 @@
-"""Begins Optuna's trials. One may be there that a driver died over: put in line, or sampled in part."""
+"""Begins Optuna's trials.
+
+Some may be on record that were not begun: a driver died over one, put in line or sampled in part; of others too much was lost to keep them.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import optuna
@@ -36,19 +40,19 @@ class Asker:
 
     def __init__(self, study: optuna.Study):
         self._study = study
-        self._left: FrozenTrial | None = None
+        self._left: deque[FrozenTrial] = deque()
         self._kept: dict[str, Any] = {}  # what is on record of a trial that is sampled again
 
     def found(self, t: FrozenTrial) -> bool:
-        """Take note of a trial on record if it was not begun; whether it is such a one. There is one at most."""
+        """Take note of a trial on record if it was not begun; whether it is such a one."""
         left = t.state is TrialState.WAITING or (t.state is TrialState.RUNNING and "begun" not in t.user_attrs)
         if left:
-            self._left = t
+            self._left.append(t)
         return left
 
     def ask(self, turn: Turn) -> optuna.Trial:
         """Optuna's next trial; one whose sampling was cut short is sampled again, from the same study to the same values."""
-        left, self._left, self._kept = self._left, None, {}
+        left, self._kept = self._left.popleft() if turn.promised else None, {}
         if left is not None and left.state is TrialState.RUNNING:
             return self._again(left)
         if left is None and turn.fixed is not None:  # what it does not fix is sampled

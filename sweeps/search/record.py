@@ -314,6 +314,7 @@ def read(folder: Path) -> Record | None:
     """The record of a sweep's folder, which another process may be writing to; None if no study was begun.
 
     Raises:
+        DamagedStudy: it is damaged, or holds less than the sweep's result says.
         InputError: it lies in a database that cannot be reached.
     """
     if (study := _study(folder)) is None:
@@ -352,16 +353,20 @@ def copied(folder: Path) -> Any:
 
 def _study(folder: Path) -> Any:
     """The study of a sweep's folder, to be read; None if there is none yet."""
-    journal, place = (folder / storage.JOURNAL).resolve(), storage.place_of(folder)
+    journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
+        storage.refuse_less(folder, ())
         return None
     import optuna
-    from optuna.storages.journal import JournalFileBackend
+
+    from sweeps.search.journal import Reading
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kept = optuna.storages.JournalStorage(JournalFileBackend(str(journal))) if place is None else storage.connect(place[0])
+    kept = Reading(journal).storage() if place is None else storage.connect(place[0])
     names = [study.study_name for study in kept.get_all_studies() if place is None or study.study_name == place[1]]
-    return optuna.load_study(study_name=names[0], storage=kept) if names else None
+    study = optuna.load_study(study_name=names[0], storage=kept) if names else None
+    storage.refuse_less(folder, study.get_trials(deepcopy=False) if study is not None else ())
+    return study
 
 
 def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweeps.distribution import install
-from sweeps.errors import InputError, Problem
-from sweeps.folder import DISK, ORIGIN, without_password
+from sweeps.errors import DamagedStudy, InputError, Problem
+from sweeps.folder import DISK, ORIGIN, RESULT, without_password
+from sweeps.json_file import is_text, object_in
+from sweeps.result import contradiction, result_in
+from sweeps.shell import repair_of
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"
@@ -54,12 +56,12 @@ def remember(url: str) -> str:
 
 def place_of(folder: Path) -> tuple[str, str] | None:
     """The database's URL, as far as it is known, and the study's name; None for a sweep whose study is the journal in its folder."""
-    try:
-        origin = json.loads((folder / ORIGIN).read_text())
-    except (OSError, ValueError):
+    origin = object_in(folder / ORIGIN)
+    if origin is None or not (bare := origin.get("storage")):
         return None
-    bare = origin.get("storage")
-    return (_whole.get(bare, bare), origin["study"]) if bare else None
+    if not is_text(bare) or not is_text(origin.get("study")):
+        raise InputError(Problem(str(folder / ORIGIN), "`storage` and `study` must be texts; they say which database holds the study"))
+    return _whole.get(bare, bare), origin["study"]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -81,16 +83,61 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
     Raises:
         InputError: the database cannot be reached.
     """
-    import optuna
 
     from sweeps.search.journal import Journal
 
     if (place := place_of(folder)) is not None:
-        return connect(place[0]), place[1], lambda: None  # a database sees to that itself
+        kept = connect(place[0])
+        refuse_less(folder, [t for study in kept.get_all_studies() if study.study_name == place[1] for t in _trials(kept, study)])
+        return kept, place[1], lambda: None  # a database sees to that itself
+    if not journal_in(folder).exists():
+        refuse_less(folder, ())
+    if (folder / JOURNAL).is_symlink():
+        raise InputError(Problem(str(folder / JOURNAL), "is a link, and a study is written in the sweep's folder alone; put the file there"))
     journal = Journal(folder / JOURNAL)
-    kept = optuna.storages.JournalStorage(journal)
+    kept = journal.storage()
     there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
+    refuse_less(folder, _trials(kept, there[0]) if there else ())
     return kept, there[0].study_name if there else None, journal.sync
+
+
+def _trials(kept: Any, study: Any) -> list[Any]:
+    return kept.get_all_trials(study._study_id, deepcopy=False)
+
+
+def journal_in(folder: Path) -> Path:
+    """The journal of a sweep's folder, which may not be there.
+
+    Raises:
+        DamagedStudy: something else has its name.
+    """
+    journal = folder / JOURNAL
+    if journal.exists() and not journal.is_file():
+        raise DamagedStudy(Problem(str(journal), "is no file, and the study should be there; put it back from a backup"))
+    return journal
+
+
+def refuse_less(folder: Path, trials: Iterable[Any]) -> None:
+    """See that a study holds all trials that ended by what the sweep's result says.
+
+    Args:
+        folder: the sweep's.
+        trials: of the study, as Optuna has them.
+
+    Raises:
+        DamagedStudy: it holds fewer.
+    """
+    result = result_in(folder)
+    if result is None:
+        return
+    told = [t.user_attrs["begun"] for t in trials if t.state.is_finished() and "begun" in t.user_attrs]
+    ended, given = ({begun["id"] for begun in told if bool(begun.get("given")) is known} for known in (False, True))
+    if (why := contradiction(ended, given, result)) is None:
+        return
+    if (place := place_of(folder)) is None:
+        raise DamagedStudy(Problem(str(folder / JOURNAL), f"{why}; `{repair_of(folder)}` rebuilds what it can from both"))
+    restore = f"restore the study `{place[1]}` from a backup, or move {RESULT} away to run again what is missing"
+    raise DamagedStudy(Problem(without_password(place[0]), f"{why}; {restore}"))
 
 
 def connect(url: str) -> Any:

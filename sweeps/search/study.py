@@ -117,10 +117,10 @@ class Ledger:
 
     def _take_up(self) -> None:
         """Go on from what is on record."""
-        ended, left = [], []
+        ended = []
         for t in self.study.get_trials(deepcopy=False):
             if self._asker.found(t):
-                left.append(t)
+                self.agenda.promise(record.origin_of(t))
                 continue
             if record.is_given(t):
                 continue
@@ -142,8 +142,6 @@ class Ledger:
                 self.interrupted.append(t.number)
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
             self._ended(number, record.origin_of(t), record.result_of(t, self.judge))
-        for t in left:
-            self.agenda.promise(record.origin_of(t))
 
     @property
     def to_run(self) -> int:
@@ -170,7 +168,7 @@ class Ledger:
             warnings.simplefilter("ignore")
             asked = self._asker.ask(turn)
             trial = trials.assembled(self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), turn.origin)
-        self.agenda.count(asked.params, turn.origin)
+        self.agenda.count(asked.params, turn.origin, turn.promised)
         bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
         asked.set_user_attr("begun", record.begun(trial) | bracket)
         self._rows[asked.number] = Row(trial, dict(asked.params))
@@ -347,7 +345,7 @@ class Ledger:
     def results(self) -> dict[int, Result]:
         """How every trial on record stands, by number."""
         known = self.study.get_trials(deepcopy=False)
-        return {t.number: record.result_of(t, self.judge) for t in known if t.state is not TrialState.WAITING}
+        return {t.number: record.result_of(t, self.judge) for t in known if "begun" in t.user_attrs}
 
     def configurations(self) -> Configurations:
         """The trials, repeats put together."""

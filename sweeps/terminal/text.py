@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweeps.result import RESULT
 from sweeps.shell import DEFAULT_ROOT, quoted, resume_of, short, typed
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
@@ -166,6 +167,30 @@ def freed(told: dict[str, int], done: str = "freed") -> str:
         return f"no checkpoint to delete; {size(told['left'])} in use"
     what = f"{counted(told['checkpoints'], 'checkpoint')} of {counted(told['trials'], 'trial')}"
     return f"{done} {size(told['bytes'])}: {what}; {size(told['left'])} left"
+
+
+def repaired(done: Any) -> str:
+    """What a repair came to, of a `repair.Repaired`."""
+    if not done.why:
+        return f"{done.folder.name}: nothing to repair"
+    lines = [f"{done.folder.name}: {why}" for why in done.why]
+    lines += pairs([("kept", short(path)) for path in done.kept])
+    if (found := done.salvaged) is not None:
+        facts = [("lines", f"{done.lines[0]} of {done.lines[1]} are in the study as they were")]
+        said = {
+            "ended": "on record with its end",
+            "rebuilt": f"its end is what {RESULT} says",
+            "go_on": "without an end: a resume goes on with it",
+            "shortened": "ended, and lacks a part of its reports",
+            "lost": "too little is left of it: a resume samples another in its place",
+        }
+        for word, what in said.items():
+            names = getattr(found, word)
+            shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+            facts += [(word.replace("_", " "), f"{counted(len(names), 'trial')}, {what}: {shown}")] if names else []
+        facts.append(("to go on", resume_of(done.folder)))
+        lines += pairs(facts)
+    return "\n".join(lines)
 
 
 def _look(result: Any) -> list[str]:

@@ -1,0 +1,180 @@
+"""A sweep's folder of which any file holds anything: each reader does its work or says in a line what is wrong, and writes nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps import cli, leftovers, listing, provenance
+from sweeps.cleaning import clean
+from sweeps.errors import SweepsError
+from sweeps.folder import ORIGIN, STAGES, bundle_of, saved_origin, saved_space, taken_up
+from sweeps.lock import FolderLock
+from sweeps.repair import repair
+from sweeps.result import RESULT, SweepResult, here, refuse_faulty, result_in
+from sweeps.search import record
+from sweeps.search.retention import Rule
+from sweeps.search.storage import JOURNAL
+from sweeps.search.study import Ledger
+from sweeps.terminal import text as terminal
+from tests.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
+
+EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", 10))
+WITHIN = 10_000  # milliseconds
+FUZZ = settings(max_examples=EXAMPLES, deadline=WITHIN, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+long = pytest.mark.timeout(max(60, 4 * EXAMPLES))
+
+
+@pytest.fixture
+def folder(old_sweep, monkeypatch) -> Path:
+    """A sweep's folder with all that a driver leaves in it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    pid = {"pids": {"99999999": 1.0}, "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999"}
+    (old_sweep / leftovers.RAY).write_text(json.dumps(pid))
+    (old_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
+    return old_sweep
+
+
+def command(*args: Any) -> str:
+    """What a command says, which is no traceback."""
+    done = CliRunner().invoke(cli.main, list(map(str, args)))
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    return done.output
+
+
+def read(folder: Path) -> None:
+    """All that reads a sweep's folder and needs no Ray."""
+    for args in (["ls", "--dir", folder.parent], ["ls", "--dir", folder.parent, "--json"]):
+        assert folder.name in command(*args)
+    for args in (["--json"], ["--all"], ["--trial", "best"], ["--trial", "0"], ["--trial", "3", "--json"]):
+        command("show", folder, *args)
+    command("logs", folder, "0")
+    opened = sweeps.open(folder)
+    for look in (lambda: opened.trials, lambda: opened.best, lambda: opened.study, lambda: opened.curves(), lambda: bundle_of(folder)):
+        tried(look)
+    tried(lambda: clean(folder, Rule(1, None, None), dry_run=True))
+    tried(lambda: taken_over(folder))
+    provenance.entries(folder), provenance.of_last(folder), leftovers.end(folder)
+
+
+def taken_over(folder: Path) -> None:
+    """What `resume` reads before it starts Ray."""
+    origin = saved_origin(folder)
+    refuse_faulty(folder)
+    space, _ = taken_up(folder, None, (), 1)
+    ledger = Ledger(folder, space)
+    assert ledger.to_run >= 0 and (origin.get("began") or 1.0) > 0 and ledger.checkpoints() is not None
+    if (said := result_in(folder)) is not None:
+        terminal.summary(SweepResult.from_json(here(said, folder)))
+
+
+def tried(read: Any) -> Any:
+    try:
+        return read()
+    except SweepsError as e:
+        assert all("\n" not in problem.text for problem in getattr(e, "problems", ())) and len(str(e)) < 2000, str(e)
+        return None
+
+
+def copy(folder: Path, name: str = "copy-20261123-134944") -> Path:
+    """The same folder anew."""
+    here = folder.parent.parent / "copies" / name
+    shutil.rmtree(here.parent, ignore_errors=True)
+    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("code", "*.html"))
+    return here
+
+
+@FUZZ
+@given(data=st.data())
+@long
+def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
+    sweep = copy(folder)
+    (sweep / JOURNAL).write_bytes(damaged_journal((folder / JOURNAL).read_bytes(), data))
+    with touching_nothing_outside(sweep):
+        read(sweep)
+        repair(sweep)
+    assert not repair(sweep).why, "there is nothing left to repair"
+    space, _ = saved_space(sweep)
+    shown = json.loads(command("show", sweep, "--json"))
+    known = {t["trial"]: t for t in json.loads(command("show", folder, "--json"))["all"]}
+    assert len({t["trial"] for t in shown["all"]}) == len(shown["all"]) and {t["trial"] for t in shown["all"]} <= known.keys()
+    ledger = Ledger(sweep, space)
+    assert sorted(ledger.results()) == [int(t["trial"]) for t in shown["all"]] and ledger.to_run >= 4 - len(known)
+
+
+FILES = [ORIGIN, RESULT, provenance.KEPT, leftovers.RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@FUZZ
+@given(data=st.data())
+@long
+def test_fuzz_any_json_file_is_read_or_refused(folder, name, data):
+    sweep = copy(folder)
+    if name in FILES[-2:]:  # what a repair looks at
+        (sweep / JOURNAL).write_bytes(b"")
+    (sweep / name).write_bytes(damaged_json((folder / name).read_bytes(), data))
+    with touching_nothing_outside(sweep):
+        lock = FolderLock(sweep) if name == STAGES else None
+        try:
+            read(sweep)
+        finally:
+            if lock is not None:
+                lock.release()
+        tried(lambda: repair(sweep))
+
+
+FOUND = {
+    "a result whose best is no trial": (RESULT, '{"best": "0002"}'),
+    "a list": (RESULT, "[1]"),
+    "nested": (RESULT, DEEP),
+    "an origin that is a list": (ORIGIN, "[]"),
+    "an origin of numbers": (ORIGIN, '{"base": 1, "cwd": 2, "overrides": 3}'),
+    "an origin with a time beyond all years": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "began": 1e300}'),
+    "a database by number": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": 5}'),
+    "a database without a study": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}'),
+    "provenance that is a number": (provenance.KEPT, "5"),
+    "provenance of texts": (provenance.KEPT, '["x"]'),
+    "a nested session": (leftovers.RAY, DEEP),
+    "no session": (leftovers.RAY, '{"session": 5, "pids": {"x": 1}}'),
+    "stages in a list": (STAGES, '["waiting"]'),
+    "an empty stage": (STAGES, '{"0000": "", "0003": 5}'),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), FOUND.values(), ids=FOUND)
+def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
+    (folder / name).write_text(text)
+    with touching_nothing_outside(folder):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, provenance.KEPT, leftovers.RAY])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "dangling link", "link out of the folder"])
+def test_files_that_are_none_are_not_waited_for_and_not_followed(folder, tmp_path, name, kind):
+    outside = tmp_path / "outside"
+    outside.write_text("{}")
+    (folder / name).unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(folder / name)
+    elif kind == "folder":
+        (folder / name).mkdir()
+    else:
+        (folder / name).symlink_to(outside if kind.startswith("link") else tmp_path / "absent")
+    with touching_nothing_outside(folder):
+        if name == ORIGIN:
+            command("ls", "--dir", folder.parent), command("show", folder)
+        else:
+            read(folder)
+        tried(lambda: repair(folder))
+    assert outside.read_text() == "{}" and not (tmp_path / "absent").exists()
