@@ -78,7 +78,7 @@ def export(
 
     folder = Path(sweep).resolve()
     if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
-        storage.refuse_less(folder, ())
+        storage.refuse_less(folder)
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
     if trial is not None and top is not None:
         raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))

@@ -18,7 +18,9 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "shutil.rmtree")
 _watch: dict[str, Any] = {"inside": None, "seen": []}
 
-texts = st.sampled_from(["", "x", "0000", "0002", "\0", "\ud800", "../..", "/etc/passwd", "a" * 5000, "1e999", "é\u202e\x1b[2J", "told.0", "NaN"])
+texts = st.sampled_from(
+    ["", "x", "0000", "0002", "\0", "\ud800", "../..", "/etc/passwd", "a" * 5000, "1e999", "é\u202e\x1b[2J", "told.0", "NaN"]
+)
 numbers = st.sampled_from([0, 1, -1, 2, 7, 4711, 2**63, 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"), -float("inf")])
 plain = st.one_of(st.none(), st.booleans(), numbers, texts)
 values = st.one_of(plain, st.lists(plain, max_size=3), st.dictionaries(texts, plain, max_size=3))
@@ -55,8 +57,17 @@ def damaged(text: bytes, data: st.DataObject) -> bytes:
     how = data.draw(st.sampled_from(["cut", "byte", "nothing", "deep", "zeros", "encoding", "twice"]), label="bytes")
     at = data.draw(st.integers(0, len(text)), label="at")
     end = data.draw(st.sampled_from([at, at + 1, at + 7, at + 4000]), label="end")
-    ways = {"cut": text[:at], "nothing": b"", "deep": DEEP.encode(), "zeros": text[:at] + b"\0" * (end - at) + text[end:], "twice": text + text}
-    ways |= {"encoding": text.decode(errors="replace").encode("utf-16"), "byte": text[:at] + bytes([data.draw(st.integers(0, 255))]) + text[end:]}
+    ways = {
+        "cut": text[:at],
+        "nothing": b"",
+        "deep": DEEP.encode(),
+        "zeros": text[:at] + b"\0" * (end - at) + text[end:],
+        "twice": text + text,
+    }
+    ways |= {
+        "encoding": text.decode(errors="replace").encode("utf-16"),
+        "byte": text[:at] + bytes([data.draw(st.integers(0, 255))]) + text[end:],
+    }
     return ways[how]
 
 

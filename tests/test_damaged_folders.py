@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps import cli, leftovers, listing, provenance
+from sweeps import cli, leftovers, provenance
 from sweeps.cleaning import clean
 from sweeps.errors import SweepsError
 from sweeps.folder import ORIGIN, STAGES, bundle_of, saved_origin, saved_space, taken_up
 from sweeps.lock import FolderLock
 from sweeps.repair import repair
 from sweeps.result import RESULT, SweepResult, here, refuse_faulty, result_in
-from sweeps.search import record
 from sweeps.search.retention import Rule
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger

@@ -355,7 +355,7 @@ def _study(folder: Path) -> Any:
     """The study of a sweep's folder, to be read; None if there is none yet."""
     journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
-        storage.refuse_less(folder, ())
+        storage.refuse_less(folder)
         return None
     import optuna
 
@@ -365,7 +365,7 @@ def _study(folder: Path) -> Any:
     kept = Reading(journal).storage() if place is None else storage.connect(place[0])
     names = [study.study_name for study in kept.get_all_studies() if place is None or study.study_name == place[1]]
     study = optuna.load_study(study_name=names[0], storage=kept) if names else None
-    storage.refuse_less(folder, study.get_trials(deepcopy=False) if study is not None else ())
+    storage.refuse_less(folder, lambda: study.get_trials(deepcopy=False) if study is not None else [])
     return study
 
 

@@ -88,16 +88,18 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
 
     if (place := place_of(folder)) is not None:
         kept = connect(place[0])
-        refuse_less(folder, [t for study in kept.get_all_studies() if study.study_name == place[1] for t in _trials(kept, study)])
+        refuse_less(folder, lambda: [t for s in kept.get_all_studies() if s.study_name == place[1] for t in _trials(kept, s)])
         return kept, place[1], lambda: None  # a database sees to that itself
     if not journal_in(folder).exists():
-        refuse_less(folder, ())
+        refuse_less(folder)
     if (folder / JOURNAL).is_symlink():
-        raise InputError(Problem(str(folder / JOURNAL), "is a link, and a study is written in the sweep's folder alone; put the file there"))
+        raise InputError(
+            Problem(str(folder / JOURNAL), "is a link, and a study is written in the sweep's folder alone; put the file there")
+        )
     journal = Journal(folder / JOURNAL)
     kept = journal.storage()
     there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
-    refuse_less(folder, _trials(kept, there[0]) if there else ())
+    refuse_less(folder, lambda: _trials(kept, there[0]) if there else [])
     return kept, there[0].study_name if there else None, journal.sync
 
 
@@ -117,12 +119,12 @@ def journal_in(folder: Path) -> Path:
     return journal
 
 
-def refuse_less(folder: Path, trials: Iterable[Any]) -> None:
+def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
     """See that a study holds all trials that ended by what the sweep's result says.
 
     Args:
         folder: the sweep's.
-        trials: of the study, as Optuna has them.
+        trials: gives those of the study, as Optuna has them; called only if there is a result.
 
     Raises:
         DamagedStudy: it holds fewer.
@@ -130,7 +132,7 @@ def refuse_less(folder: Path, trials: Iterable[Any]) -> None:
     result = result_in(folder)
     if result is None:
         return
-    told = [t.user_attrs["begun"] for t in trials if t.state.is_finished() and "begun" in t.user_attrs]
+    told = [t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs]
     ended, given = ({begun["id"] for begun in told if bool(begun.get("given")) is known} for known in (False, True))
     if (why := contradiction(ended, given, result)) is None:
         return

@@ -178,11 +178,11 @@ def repaired(done: Any) -> str:
     if (found := done.salvaged) is not None:
         facts = [("lines", f"{done.lines[0]} of {done.lines[1]} are in the study as they were")]
         said = {
-            "ended": "on record with its end",
-            "rebuilt": f"its end is what {RESULT} says",
-            "go_on": "without an end: a resume goes on with it",
-            "shortened": "ended, and lacks a part of its reports",
-            "lost": "too little is left of it: a resume samples another in its place",
+            "ended": "on record with their ends",
+            "rebuilt": f"whose ends are what {RESULT} says",
+            "go_on": "without an end: a resume goes on with them",
+            "shortened": "that ended, and lack a part of their reports",
+            "lost": "of which too little is left: a resume samples others in their place",
         }
         for word, what in said.items():
             names = getattr(found, word)

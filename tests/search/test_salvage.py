@@ -141,7 +141,12 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
     at = next(i for i, line in enumerate(whole.lines) if b'"told.0"' in line)
     lines = [*whole.lines]
     lines[at] = damage(lines[at])
-    for reads in (lambda f: study_of(lines, f), lambda f: record.copied(f), lambda f: Ledger(f, whole.space), lambda f: record.trials_of(f)):
+    for reads in (
+        lambda f: study_of(lines, f),
+        lambda f: record.copied(f),
+        lambda f: Ledger(f, whole.space),
+        lambda f: record.trials_of(f),
+    ):
         with pytest.raises(DamagedStudy) as e:
             reads(tmp_path / "damaged")
         (problem,) = e.value.problems

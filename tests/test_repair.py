@@ -1,0 +1,242 @@
+"""`sweeps repair`: what it keeps, what it rebuilds, what it refuses; and that every command names what is damaged until then."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import sweeps
+from sweeps import cli
+from sweeps.errors import DamagedStudy, InputError, SweepLocked
+from sweeps.folder import ORIGIN
+from sweeps.lock import FolderLock
+from sweeps.repair import repair
+from sweeps.result import RESULT
+from sweeps.search import record, storage
+from sweeps.search.storage import JOURNAL
+from tests.commands import command
+from tests.test_listing import made
+
+BAD = 17  # the line that is damaged, from 1 on
+
+
+def invoked(*args: object):
+    done = CliRunner().invoke(cli.main, [str(arg) for arg in args], prog_name="sweeps")
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    return done
+
+
+@pytest.fixture
+def damaged(old_sweep) -> Path:
+    """A finished sweep whose journal has a bad line."""
+    lines = (old_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
+    lines[BAD - 1] = b'{"op_code":8,"worker\n'
+    (old_sweep / JOURNAL).write_bytes(b"".join(lines))
+    return old_sweep
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "sweep.log")}
+
+
+def states(folder: Path) -> dict[str, str]:
+    return {t["trial"]: t["state"] for t in json.loads(invoked("show", folder, "--json").stdout)["all"]}
+
+
+READERS = {
+    "show": ("show",),
+    "show a trial": ("show", "--trial", "best"),
+    "export": ("export", "--trial", "0000"),
+    "rerun": ("rerun", "0000"),
+    "gc": ("gc",),
+    "logs": ("logs", "0000"),
+}
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_r8_every_reader_names_the_line_and_the_next_step(damaged, verb):
+    name, *more = READERS[verb]
+    before = files_of(damaged)
+    done = invoked(name, damaged, *more)
+    assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.output
+    assert done.stderr.startswith(f"{damaged / JOURNAL}:{BAD}: ") and "sweeps repair" in done.stderr.replace(sys.prefix, "")
+    assert files_of(damaged) == before
+
+
+@pytest.mark.parametrize("look", ["trials", "best", "study", "curves"])
+def test_r8_a_sweep_opened_from_python_names_the_line(damaged, look):
+    opened = sweeps.open(damaged)
+    with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{BAD}: "):
+        opened.curves() if look == "curves" else getattr(opened, look)
+
+
+def test_r8_ls_names_the_line_and_lists_all_sweeps(tmp_path):
+    folder, other = made(tmp_path, "made-1"), made(tmp_path, "made-2")
+    lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+    (folder / JOURNAL).write_bytes(b"".join([*lines[:9], b"[]\n", *lines[9:]]))
+    done = invoked("ls", "--dir", tmp_path)
+    assert done.exit_code == 0 and folder.name in done.stdout and "0.25 (0000)" in done.stdout
+    assert done.stderr.startswith(f"{folder / JOURNAL}:10: ") and other.name not in done.stderr
+    told = {sweep["sweep"]: sweep for sweep in json.loads(invoked("ls", "--dir", tmp_path, "--json").stdout)}
+    assert told.keys() == {folder.name, other.name} and "problems" not in told[other.name]
+    assert f"{JOURNAL}:10: " in told[folder.name]["problems"][0]
+
+
+@pytest.mark.parametrize("left", [None, 0, 5, 20], ids=["no journal", "an empty one", "no trial", "a short one"])
+def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
+    data = (old_sweep / JOURNAL).read_bytes()
+    (old_sweep / JOURNAL).unlink()
+    if left is not None:
+        (old_sweep / JOURNAL).write_bytes(b"".join(data.splitlines(keepends=True)[:left]))
+    before = files_of(old_sweep)
+    for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep), ("gc", old_sweep)):
+        done = invoked(*args)
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
+        assert "0 trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
+    assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
+    done = repair(old_sweep)
+    assert done.salvaged is not None and done.salvaged.rebuilt == ("0002",) and not (old_sweep / RESULT).exists()
+    assert states(old_sweep)["0002"] == "COMPLETE"
+    shown = json.loads(invoked("show", old_sweep, "--json").stdout)
+    kept = json.loads((old_sweep / f"{RESULT}.damaged-1").read_text())
+    assert shown["best"] == {"trial": "0002", "value": kept["best"]["value"]} and shown["state"] == "killed"
+    best = next(t for t in shown["all"] if t["trial"] == "0002")
+    assert best["params"] == kept["best"]["params"] and best["preprocessor"] == kept["best"]["preprocessor"]
+    study = record.read(old_sweep)
+    assert study.data == json.loads((old_sweep / "provenance.json").read_text())[0]["data_fingerprint"]
+    assert study.best.result.checkpoint is not None, "its model can be exported"
+    assert not repair(old_sweep).why
+
+
+def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, monkeypatch):
+    origin = json.loads((old_sweep / ORIGIN).read_text()) | {"storage": "postgresql://me@h/d", "study": "old-1"}
+    (old_sweep / ORIGIN).write_text(json.dumps(origin))
+
+    class Empty:
+        def get_all_studies(self):
+            return []
+
+    monkeypatch.setattr(storage, "connect", lambda url: Empty())
+    for args in (("show", old_sweep), ("export", old_sweep)):
+        done = invoked(*args)
+        assert done.exit_code == 2 and "0 trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
+    with pytest.raises(InputError, match="postgresql://me@h/d"):
+        repair(old_sweep)
+
+
+def test_r8_a_repair_keeps_what_was_damaged_and_says_what_became_of_it(damaged):
+    before = files_of(damaged)
+    done = invoked("repair", damaged)
+    assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout and "study.journal.damaged-1" in done.stdout, done.output
+    assert (damaged / "study.journal.damaged-1").read_bytes() == before[damaged / JOURNAL]
+    after = files_of(damaged)
+    changed = {path.name for path in after if after[path] != before.get(path)}
+    assert changed == {JOURNAL, "study.journal.damaged-1"} and before.keys() <= after.keys()
+    assert states(damaged) == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
+    assert json.loads(invoked("repair", damaged, "--json").stdout) == {"dir": str(damaged), "repaired": False, "why": [], "kept": []}
+    assert files_of(damaged) == after, "a second repair changes nothing"
+    (damaged / JOURNAL).write_bytes(b"x\n" + (damaged / JOURNAL).read_bytes())
+    told = json.loads(invoked("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
+    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")], "none takes the place of another"
+    assert told["lines"]["before"] == told["lines"]["kept"] + 1 and told["ended"] == ["0000", "0001", "0002", "0003"] and not told["lost"]
+
+
+def test_r8_a_trial_whose_end_was_lost_goes_on(damaged):
+    lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
+    (damaged / JOURNAL).write_bytes(b"".join(line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line))
+    done = repair(damaged)
+    assert done.salvaged.go_on == ("0001",) and states(damaged)["0001"] == "RUNNING"
+    assert not (damaged / RESULT).exists(), "which says that all have ended"
+
+
+def test_r8_the_folder_of_a_trial_that_was_lost_is_put_aside(damaged):
+    lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
+    created = [i for i, line in enumerate(lines) if b'"op_code":4' in line][1]
+    kept = [line for i, line in enumerate(lines) if i != created and b'"trial_id":1,' not in line]
+    (damaged / JOURNAL).write_bytes(b"".join(kept))
+    done = repair(damaged)
+    assert done.salvaged.lost == ("0001",) and set(states(damaged)) == {"0000", "0002", "0003"}
+    assert not (damaged / "trials" / "0001").exists() and (damaged / "trials" / "0001.damaged-1" / "logs").is_dir()
+
+
+def test_r8_a_sweep_that_runs_is_not_repaired(damaged):
+    before, lock = files_of(damaged), FolderLock(damaged)
+    try:
+        with pytest.raises(SweepLocked):
+            repair(damaged)
+    finally:
+        lock.release()
+    assert files_of(damaged) == before
+
+
+@pytest.mark.parametrize("name", [JOURNAL, RESULT, "trials", "lock"])
+def test_r8_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
+    outside = tmp_path / "outside"
+    if (damaged / name).exists():
+        (damaged / name).rename(outside)
+    else:
+        outside.write_text("mine")
+    (damaged / name).symlink_to(outside)
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    with pytest.raises(InputError) as e:
+        repair(damaged)
+    assert str(damaged) in str(e.value)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_r8_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(damaged).st_uid + 1)
+    before = files_of(damaged)
+    with pytest.raises(InputError, match="another user"):
+        repair(damaged)
+    assert files_of(damaged) == before
+
+
+def test_r8_a_repair_runs_no_code_of_the_folder(old_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "crafted.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\ndef train(config): pass\n")
+    origin = json.loads((old_sweep / ORIGIN).read_text()) | {"base": str(tmp_path), "cwd": str(tmp_path)}
+    (old_sweep / ORIGIN).write_text(json.dumps(origin))
+    text = (old_sweep / "space.yaml").read_text()
+    (old_sweep / "space.yaml").write_text(text.replace("trainer: xgboost", 'trainer: {loop: "crafted:train", backend: none}'))
+    assert "crafted" in (old_sweep / "space.yaml").read_text()
+    (old_sweep / JOURNAL).write_bytes(b"")
+    assert repair(old_sweep).salvaged.rebuilt == ("0002",)
+    assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
+
+
+def test_r8_a_result_that_is_none_is_put_aside(old_sweep):
+    (old_sweep / RESULT).write_text('{"trials": []}')
+    done = invoked("resume", old_sweep, "--trust")
+    assert done.exit_code == 2 and done.stderr.startswith(f"{old_sweep / RESULT}: ") and done.stderr.count("\n") == 1
+    assert invoked("show", old_sweep).stderr.startswith(f"{old_sweep / RESULT}: ")
+    assert repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",) and not repair(old_sweep).why
+    assert states(old_sweep)["0002"] == "COMPLETE"
+
+
+@pytest.mark.integration
+@pytest.mark.faults
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("journal", ["a bad line", "an end is lost", "empty"])
+def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(old_sweep, tmp_path, journal):
+    before = json.loads(invoked("show", old_sweep, "--json").stdout)
+    lines = (old_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
+    end = next(i for i, line in enumerate(lines) if b'"op_code":6' in line and b'"trial_id":0,' in line)
+    changed = {"a bad line": [*lines[:8], b"\0\0\0\n", *lines[9:]], "an end is lost": [*lines[:end], *lines[end + 1 :]], "empty": []}[
+        journal
+    ]
+    (old_sweep / JOURNAL).write_bytes(b"".join(changed))
+    for args, code in ((("resume", old_sweep, "--trust"), 2), (("repair", old_sweep), 0), (("resume", old_sweep, "--trust", "--json"), 0)):
+        _, err = (process := command(*args)).communicate(timeout=150)
+        assert process.returncode == code and "Traceback" not in err, err
+    after = json.loads(invoked("show", old_sweep, "--json").stdout)
+    assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"] and after["state"] == "finished"
+    assert all(t["state"] in ("COMPLETE", "PRUNED") for t in after["all"])
+    assert after["best"] == before["best"] or (journal == "empty" and after["best"]["value"] <= before["best"]["value"])
+    _, err = (process := command("export", old_sweep, "--trial", "0002", "--trust", "-o", tmp_path / "new")).communicate(timeout=100)
+    assert process.returncode == 0 and (tmp_path / "new" / "manifest.json").is_file(), err
