@@ -166,7 +166,7 @@ class Rules:
         single, several = record.get("value"), record.get("values")
         values = several if single is None else [single]
         _need(single is None or several is None, "has both `value` and `values`")
-        self._need_values(values)
+        _values(values, self._values)
         params, distributions = record["params"], record["distributions"]
         _need(params.keys() == distributions.keys(), "has parameters without a distribution")
         for name, value in params.items():
@@ -220,7 +220,7 @@ class Rules:
 
     def _state(self, record: dict[str, Any]) -> None:
         trial, number = self._open(record)
-        state, values = record["state"], record["values"]
+        state = record["state"]
         if type(state) is not int or state not in (RUNNING, COMPLETE, PRUNED, FAIL):
             raise Fault(f"has the unknown state {_shown(state)}")
         if state == RUNNING:
@@ -230,16 +230,8 @@ class Rules:
         else:
             if trial.state != RUNNING or not trial.closed:
                 raise Fault(f"ends trial {number:04d}, where {'its last report' if trial.begun else '`begun`'} is due")
-            _time(record["datetime_complete"])
-            if state == COMPLETE:
-                self._need_values(values)
-            else:
-                _need(values is None or (state == PRUNED and type(values) is list and all(map(_is_number, values))), "has `values`")
+            end_of(record, self._values)
         trial.state = state
-
-    def _need_values(self, values: Any) -> None:
-        if type(values) is not list or len(values) != self._values or not all(_is_number(v) and v == v for v in values):
-            raise Fault(f"completes a trial with {_shown(values)} for its {self._values} values")
 
     def _user_attr(self, record: dict[str, Any]) -> None:
         trial, number = self._open(record)
@@ -279,6 +271,26 @@ def begun_of(value: dict[str, Any]) -> None:
         _need(type(named) is dict and not is_deep(named), "has a configuration that is no object")
     _need(bracket is None or type(bracket) is int, "`bracket` is no number")
     _need(type(value.get("given", False)) is bool, "`given` is neither true nor false")
+
+
+def end_of(record: dict[str, Any], count: int) -> None:
+    """See that this record says how a trial ended; a complete one has so many values.
+
+    Raises:
+        Fault: it does not; besides `KeyError` and `ValueError`.
+    """
+    state, values = record["state"], record["values"]
+    _need(type(state) is int and state in (COMPLETE, PRUNED, FAIL) and type(record["worker_id"]) is str, "ends no trial")
+    _time(record["datetime_complete"])
+    if state == COMPLETE:
+        _values(values, count)
+    else:
+        _need(values is None or (state == PRUNED and type(values) is list and all(map(_is_number, values))), "has `values`")
+
+
+def _values(values: Any, count: int) -> None:
+    if type(values) is not list or len(values) != count or not all(_is_number(v) and v == v for v in values):
+        raise Fault(f"completes a trial with {_shown(values)} for its {count} values")
 
 
 def told_of(value: dict[str, Any]) -> int:

@@ -25,7 +25,6 @@ from sweeps.result import best_of, contradiction, plain
 from sweeps.search import record, trials
 from sweeps.search.journal_rules import (
     COMPLETE,
-    FAIL,
     PRUNED,
     RUNNING,
     UNREADABLE,
@@ -33,6 +32,7 @@ from sweeps.search.journal_rules import (
     Fault,
     Rules,
     begun_of,
+    end_of,
     is_time,
     parsed,
     told_of,
@@ -226,14 +226,14 @@ class _Salvage:
             parts.params.setdefault(said["param_name"], line)
         elif op == Op.SET_TRIAL_USER_ATTR and isinstance(said.get("user_attr"), dict) and len(said["user_attr"]) == 1:
             ((name, value),) = said["user_attr"].items()
-            if name == "begun" and _holds(begun_of, value) and value["id"] == f"{number:04d}":
+            if name == "begun" and _holds(begun_of, value) and value.get("id") == f"{number:04d}":
                 parts.begun = parts.begun or line
             elif name.startswith(TOLD):
                 if name.removeprefix(TOLD).isdecimal() and _holds(told_of, value):
                     parts.told.setdefault(int(name.removeprefix(TOLD)), line)
             elif name != "begun":
                 parts.others.append(line)
-        elif op == Op.SET_TRIAL_STATE_VALUES and said.get("state") in (COMPLETE, PRUNED, FAIL):
+        elif op == Op.SET_TRIAL_STATE_VALUES and _holds(lambda end: end_of(end, len(self.judge.objectives)), said):
             parts.end = parts.end or line
         elif op in (Op.SET_TRIAL_STATE_VALUES, Op.SET_TRIAL_INTERMEDIATE_VALUE, Op.SET_TRIAL_SYSTEM_ATTR):
             parts.others.append(line)

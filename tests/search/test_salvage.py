@@ -336,3 +336,36 @@ def test_numbers_of_records_that_no_sweep_has_make_no_room(make_space):
     best = {"trial": "99999999", "value": 0.5, "params": {}, "preprocessor": "none", "scaling": {}}
     found = salvage([json.dumps(begun).encode() + b"\n"] * 3, {"trials": {"completed": 9}, "best": best}, Known(space, 1e9))
     assert len(found.lines) < 10
+
+
+FOUND: dict[str, tuple[str, Any]] = {
+    "a beginning without an id": ('"begun"', lambda said: said["user_attr"]["begun"].pop("id")),
+    "an end at no time": ('"op_code":6', lambda said: said.update(datetime_complete="never")),
+    "an end without values": ('"state":1', lambda said: said.update(values=None)),
+    "a trial that begins at no time": ('"op_code":4', lambda said: said.update(datetime_start=5)),
+    "news that are no object": ('"told.0"', lambda said: said["user_attr"].update({"told.0": [1]})),
+    "news by name": ('"told.0"', lambda said: said.update(user_attr={"told.x": {}})),
+    "a distribution that is none": ('"op_code":5', lambda said: said.update(distribution="{}")),
+    "a parameter outside its distribution": ('"params.eta"', lambda said: said.update(param_value_internal=1e9)),
+    "a configuration that is nested": ('"begun"', lambda said: said["user_attr"]["begun"].update(params=nested(100))),
+    "a huge number": ('"begun"', lambda said: said["user_attr"]["begun"]["scaling"].update(num_workers=10**400)),
+}
+
+
+def nested(depth: int) -> Any:
+    return {"a": nested(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+@pytest.mark.parametrize("whole", ["asha"], indirect=True)
+def test_r8_records_of_another_shape_are_named_and_mended(whole, tmp_path, kind):
+    """Cases that fuzzing found, and their neighbours."""
+    which, damage = FOUND[kind]
+    at = next(i for i, line in enumerate(whole.lines) if which.encode() in line)
+    said = json.loads(whole.lines[at])
+    damage(said)
+    lines = [*whole.lines[:at], json.dumps(said).encode() + b"\n", *whole.lines[at + 1 :]]
+    with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{at + 1}: "):
+        study_of(lines, tmp_path / "damaged")
+    found = salvage(lines, whole.result, whole.known)
+    assert len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2 and not found.lost
