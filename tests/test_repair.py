@@ -51,7 +51,7 @@ def states(folder: Path) -> dict[str, str]:
 READERS = {
     "show": ("show",),
     "show a trial": ("show", "--trial", "best"),
-    "export": ("export", "--trial", "0000"),
+    "export": ("export", "--trial", "0000", "--trust"),
     "rerun": ("rerun", "0000"),
     "gc": ("gc",),
     "logs": ("logs", "0000"),
@@ -94,7 +94,7 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
     if left is not None:
         (old_sweep / JOURNAL).write_bytes(b"".join(data.splitlines(keepends=True)[:left]))
     before = files_of(old_sweep)
-    for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep), ("gc", old_sweep)):
+    for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep, "--trust"), ("gc", old_sweep)):
         done = invoked(*args)
         assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
         assert "0 trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
@@ -122,7 +122,7 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
             return []
 
     monkeypatch.setattr(storage, "connect", lambda url: Empty())
-    for args in (("show", old_sweep), ("export", old_sweep)):
+    for args in (("show", old_sweep), ("export", old_sweep, "--trust")):
         done = invoked(*args)
         assert done.exit_code == 2 and "0 trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
     with pytest.raises(InputError, match="postgresql://me@h/d"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from sweeps.search.salvage import Known, Salvaged, configuration_of, first_fault
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.winner import described
+from tests.fuzz.harness import EXAMPLES, fuzzed
 from tests.search.test_crash import ASKED, BODY, PLAIN, drive, outcome
 
-EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", 30))
-FUZZ = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+FUZZ = settings(fuzzed, max_examples=max(1, EXAMPLES // 2))
 NOISE = {"algorithm": "random", "scheduler": "{name: none, max_t: 9}", "max_trials": 6}
 TWO = {"objective": "[{metric: loss, goal: minimize}, {metric: other, goal: maximize}]", "max_trials": 5}
 TWO |= {"extra": "constraints: {other: '<= 100'}", "scheduler": "{name: none, max_t: 9}"}

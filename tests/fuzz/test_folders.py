@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
@@ -26,12 +27,12 @@ from sweeps.search.retention import Rule
 from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
 from sweeps.terminal import text as terminal
-from tests.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
+from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
+from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
 
-EXAMPLES = int(os.environ.get("SWEEPS_FUZZ_EXAMPLES", 10))
-WITHIN = 10_000  # milliseconds
-FUZZ = settings(max_examples=EXAMPLES, deadline=WITHIN, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-long = pytest.mark.timeout(max(60, 4 * EXAMPLES))
+CASES = max(1, EXAMPLES // 6)  # each is some ten commands
+FUZZ = settings(fuzzed, max_examples=CASES)
+long = pytest.mark.timeout(max(60, 4 * CASES))
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def folder(old_sweep, monkeypatch) -> Path:
 
 def command(*args: Any) -> str:
     """What a command says, which is no traceback."""
+    began = time.monotonic()
     done = CliRunner().invoke(cli.main, list(map(str, args)))
+    assert time.monotonic() - began < HANG
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     return done.output
 
@@ -78,11 +81,14 @@ def taken_over(folder: Path) -> None:
 
 
 def tried(read: Any) -> Any:
+    began = time.monotonic()
     try:
         return read()
     except SweepsError as e:
         assert all("\n" not in problem.text for problem in getattr(e, "problems", ())) and len(str(e)) < 2000, str(e)
         return None
+    finally:
+        assert time.monotonic() - began < HANG
 
 
 def copy(folder: Path, name: str = "copy-20261123-134944") -> Path:
