@@ -18,7 +18,7 @@ from sweeps import chatter, cluster, ending, leftovers, provenance, refs, tellin
 from sweeps.data.look import placed
 from sweeps.data.metric import metric_problems
 from sweeps.errors import InputError, SweepsError
-from sweeps.folder import RESULT, roots_of, save_limits
+from sweeps.folder import RESULT, check_room, roots_of, save_limits
 from sweeps.gangs import children
 from sweeps.interrupt import Interrupt
 from sweeps.plan import never_fits
@@ -176,6 +176,10 @@ class Driver:
                 patience = CLOSE_SOON
             raise
         finally:
+            try:
+                check_room(self.folder)
+            except OSError:  # MLflow's artifacts lie on the same disk by default, and a full disk stays full
+                patience = CLOSE_SOON
             ended = self.ended or time.time()
             tracker.finish(status, ended)
             told = tracker.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import InputError, Problem
-from sweeps.folder import RESULT, saved_space, without_password
+from sweeps.folder import RESULT, disk_fault, saved_space, without_password
 from sweeps.result import plain, result_in
 from sweeps.search import storage
 from sweeps.space import Space
@@ -165,6 +165,10 @@ def _export(
         if made is None:
             raise InputError(Problem("--trial", done.notes[-1]))
         made.rename(target)
+    except Exception as e:
+        if (why := disk_fault(e)) is None:
+            raise
+        raise InputError(Problem("--output", f"{target} cannot be written: {why}; free some space, or name another folder with -o")) from e
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if target.parent == folder / EXPORTS and not target.exists():

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,23 @@ def new_folder(root: Path, name: str, began: float) -> Path:
             raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
         return folder
     raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
+
+
+def disk_fault(error: BaseException) -> str | None:
+    """Return why the disk takes nothing more, in the system's words; None for an error of another kind.
+
+    Libraries wrap such errors, and `shutil.copytree` keeps only their text. So the function searches the whole chain of causes.
+    """
+    cause: BaseException | None = error
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:  # errors may name each other
+        seen.append(cause)
+        if isinstance(cause, OSError) and cause.errno in DISK:
+            return os.strerror(cause.errno)
+        if isinstance(cause, shutil.Error) and (said := [why for why in map(os.strerror, DISK) if why in str(cause)]):
+            return said[0]
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is what a task of Ray raised
+    return None
 
 
 def check_room(folder: Path) -> None:

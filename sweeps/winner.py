@@ -16,6 +16,7 @@ import numpy as np
 from sweeps import bundle, metrics, provenance, refs
 from sweeps.data.shelf import Shelf
 from sweeps.errors import BundleError, InputError, Problem, SweepsError, no_trial
+from sweeps.folder import disk_fault
 from sweeps.resources import COSTS
 from sweeps.result import plain
 from sweeps.search import record
@@ -115,12 +116,14 @@ def export_trial(
         return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, shelf)
     except Unreadable as e:
         return replace(done, error=e)
-    except BundleError as e:
+    except Exception as e:
+        if disk_fault(e) is not None:
+            raise
+        if not isinstance(e, BundleError):
+            log.exception("export of trial %s", trial.id)
+            return replace(done, error=BundleError(f"trial {trial.id} cannot be exported: {type(e).__name__}: {e}"))
         log.error("export of trial %s", trial.id, exc_info=e)
         return replace(done, error=e)
-    except Exception as e:
-        log.exception("export of trial %s", trial.id)
-        return replace(done, error=BundleError(f"trial {trial.id} cannot be exported: {type(e).__name__}: {e}"))
 
 
 def _bundle(

@@ -7,16 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 REPO = Path(__file__).parent.parent
 _started: list[subprocess.Popen] = []
 
 
-def command(*args: object) -> subprocess.Popen:
-    """Start `sweeps ARGS`, the leader of a process group, with a Ray of its own if it needs one."""
+def command(*args: object, module: Sequence[object] = ("sweeps.cli",)) -> subprocess.Popen:
+    """Start `sweeps ARGS`, the leader of a process group, with a Ray of its own if it needs one; `module` runs in its place."""
     env = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "120"}
-    full = [sys.executable, "-m", "sweeps.cli", *map(str, args)]
+    full = [sys.executable, "-m", *map(str, (*module, *args))]
     process = subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
     _started.append(process)
     return process

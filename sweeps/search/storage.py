@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweeps.distribution import install
 from sweeps.errors import DamagedStudy, InputError, Problem
-from sweeps.folder import DISK, ORIGIN, RESULT, without_password
+from sweeps.folder import ORIGIN, RESULT, disk_fault, without_password
 from sweeps.json_file import is_text, object_in
 from sweeps.result import contradiction, result_in
 from sweeps.shell import repair_of
@@ -168,12 +168,12 @@ def outage(error: BaseException) -> str | None:
     """What keeps a study from being written, in a line: the disk or the database; None for an error of another kind."""
     from sqlalchemy.exc import SQLAlchemyError
 
+    if (why := disk_fault(error)) is not None:
+        return f"the sweep's folder cannot be written: {why}"
     cause: BaseException | None = error
     seen: list[BaseException] = []
     while cause is not None and cause not in seen:  # errors may name each other
         seen.append(cause)
-        if isinstance(cause, OSError) and cause.errno in DISK:
-            return f"the sweep's folder cannot be written: {os.strerror(cause.errno)}"
         if isinstance(cause, SQLAlchemyError):
             said = str(getattr(cause, "orig", None) or cause).strip().splitlines() or [type(cause).__name__]
             return f"the study's database does not answer: {said[0]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -11,12 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
 
 from sweeps.search import record
 from tests.commands import command, space_of
+from tests.faults.filling import fill
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -33,17 +34,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(disk: Path, leave: int = 0) -> Path:
-    """Fill a disk but for so many bytes; the file that fills it."""
-    filler = disk / "filler"
-    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    if leave:
-        os.truncate(filler, max(0, filler.stat().st_size - leave))
-    return filler
 
 
 def ends(process: subprocess.Popen, begun: float) -> str:
@@ -106,6 +96,68 @@ def test_r3_what_is_prepared_cannot_be_written(disk, tmp_path):
     out, err = process.communicate(timeout=120)
     assert process.returncode in (1, 2) and "Traceback" not in out + err
     assert os.strerror(errno.ENOSPC) in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param("sweeps.winner:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:digests"], ids=["begun", "almost done"]
+)
+def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
+    file = space_of(tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"')
+    file.write_text(file.read_text().replace("label: target", "label: target, task: regression"))
+    local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    process = command("run", file, *local, module=("tests.faults.filling", target, disk))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "Traceback" not in out + err, err
+    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    (folder,) = (disk / "runs").glob("own-*")
+    assert not (folder / "bundle").exists()
+    (disk / "filler").unlink()
+    resumed(folder, 2)
+    assert (folder / "bundle" / "manifest.json").is_file() and not list(folder.glob(".bundle*"))
+
+
+def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
+    file = space_of(tmp_path, "plain", limits="max_trials: 2")
+    local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    process = command("run", file, *local, module=("tests.faults.filling", "sweeps.report:write", disk))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "Traceback" not in out + err, err
+    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    (disk / "filler").unlink()
+    (folder,) = (disk / "runs").glob("own-*")
+    resumed(folder, 2)
+    assert (folder / "report.md").stat().st_size and (folder / "report.html").stat().st_size
+
+
+@pytest.mark.long  # the minute that MLflow's server may be away
+def test_r3_mlflow_cannot_write(disk, tmp_path):
+    """The sweep goes on, and `resume` sends what is missing."""
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{disk / 'mlflow.db'}", "--json")
+    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
+    filler = fill(disk)
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0 and "Traceback" not in err, err
+    told = json.loads(out)
+    assert told["trials"]["completed"] == 2 and told["mlflow"]["missed"] and "sweeps resume" in told["notes"][-1]
+    filler.unlink()
+    (folder,) = (tmp_path / "runs").glob("own-*")
+    process = command("resume", folder, "--json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and "missed" not in json.loads(out)["mlflow"], err
+    runs = mlflow.MlflowClient(f"sqlite:///{disk / 'mlflow.db'}")
+    found = runs.search_runs([e.experiment_id for e in runs.search_experiments()])
+    assert sorted(run.info.status for run in found) == ["FINISHED"] * 3
+
+
+def test_r3_an_export_elsewhere_cannot_be_written(disk, old_sweep):
+    fill(disk, leave=64 << 10)
+    process = command("export", old_sweep, "--trial", "0000", "--trust", "-o", disk / "new")
+    out, err = process.communicate(timeout=100)
+    assert process.returncode in (1, 2) and "Traceback" not in out + err, err
+    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1]
+    assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 def test_r3_no_folder_can_be_made(disk, tmp_path):
