@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -26,7 +26,7 @@ class Point(NamedTuple):
     when: Callable[..., bool] = lambda *args, **kwargs: True
 
 
-def _pruned(conductor: Any, trial: str, state: Any, *more: Any) -> bool:
+def _pruned(conductor: Any, trial: str, state: Any, *more: Any, **named: Any) -> bool:
     return state.value == "PRUNED"
 
 

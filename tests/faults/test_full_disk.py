@@ -99,7 +99,9 @@ def test_r3_what_is_prepared_cannot_be_written(disk, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "target", [pytest.param("sweeps.winner:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:digests"], ids=["begun", "almost done"]
+    "target",
+    [pytest.param("sweeps.winner:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:digests"],
+    ids=["begun", "almost done"],
 )
 def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
     file = space_of(tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"')
