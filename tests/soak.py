@@ -47,8 +47,12 @@ def stands(root: Path) -> dict[str, Any]:
     return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.ended) for t in ended}
 
 
-def kill(process: subprocess.Popen, how: str) -> None:
-    """SIGKILL of the driver, of its Ray's first processes as soon as there are some, or of it and all its children at once."""
+def kill(process: subprocess.Popen, how: str) -> str:
+    """Send SIGKILL to the driver, to its Ray's first processes as soon as there are some, or to the driver and all its children at once.
+
+    Returns:
+        What was killed. A driver whose Ray dies while it starts tries once more; then the driver is killed as well.
+    """
     driver = psutil.Process(process.pid)
 
     def rays() -> list[psutil.Process]:
@@ -63,6 +67,13 @@ def kill(process: subprocess.Popen, how: str) -> None:
             victim.kill()
         except psutil.NoSuchProcess:
             continue
+    try:
+        process.communicate(timeout=90)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"{how} as it started, and the driver, which had started another"
+    return how
 
 
 def lost(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -182,8 +193,7 @@ def main() -> None:
             try:
                 process.communicate(timeout=after_s)
             except subprocess.TimeoutExpired:
-                kill(process, how)
-                process.communicate(timeout=180)  # Ray itself waits long for its processes while it starts
+                how = kill(process, how)
             else:
                 how = "none: it had come to its end"
             after, kills = stands(sweep.root), kills + (process.returncode != 0)
