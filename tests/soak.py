@@ -58,8 +58,12 @@ def kill(process: subprocess.Popen, how: str) -> str:
     def rays() -> list[psutil.Process]:
         return [p for p in driver.children(recursive=True) if p.name() in ("raylet", "gcs_server")]
 
+    def ended() -> bool:
+        return process.poll() is not None
+
     if how == "Ray":
-        victims = wait_until(rays, 60, "Ray's first processes")
+        wait_until(lambda: ended() or rays(), 120, "Ray's first processes")
+        victims = [] if ended() else rays()
     else:
         victims = [driver, *(driver.children(recursive=True) if how == "everything" else [])]
     for victim in victims:
@@ -68,7 +72,7 @@ def kill(process: subprocess.Popen, how: str) -> str:
         except psutil.NoSuchProcess:
             continue
     try:
-        process.communicate(timeout=90)
+        process.communicate(timeout=20)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
