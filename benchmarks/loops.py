@@ -359,7 +359,8 @@ def timed(config: dict[str, Any]) -> None:
     """For sweeps: the loop named in `config`, and a line of when it began and ended on rank 0."""
     import ray.train
 
-    from sweeps import refs, trial
+    from sweeps import trial
+    from sweeps.core import refs
 
     began, config = time.time(), dict(config)
     if mark := config.pop("mark", None):

@@ -52,7 +52,7 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
         RuntimeError: a trial failed, or is missing.
     """
     import sweeps
-    from sweeps.search import record
+    from sweeps.study import record
 
     file = task.folder / f"{name}.yaml"
     file.write_text(f"name: {name}\n" + textwrap.dedent(space))

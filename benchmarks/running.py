@@ -133,7 +133,7 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
     """A Ray of this process's own, the same for all sides; its session's folder is deleted with it."""
     import ray
 
-    from sweeps.cluster import NICENESS
+    from sweeps.execution.cluster import NICENESS
 
     os.environ.setdefault("RAY_worker_niceness", str(NICENESS))  # of a Ray that sweeps starts; the others lose nothing by it
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import BundleError, InputError, Interrupted, Problem, SweepFailed, SweepLocked, SweepsError
+from sweeps.core import trial
+from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, SweepFailed, SweepLocked, SweepsError
 
 if TYPE_CHECKING:
-    from sweeps import trial
     from sweeps.bundle import load_bundle
-    from sweeps.orchestrator import resume, run
-    from sweeps.result import SweepResult
-    from sweeps.space import Space, load  # type: ignore[no-redef]
-    from sweeps.sweep import Sweep, open
+    from sweeps.controller.orchestrator import resume, run
+    from sweeps.controller.sweep import Sweep, open
+    from sweeps.core.result import SweepResult
+    from sweeps.space import Space, load
 
 __version__ = "0.1.0"
 
@@ -35,24 +36,27 @@ __all__ = [
     "trial",
 ]
 
+# `import sweeps.trial` and `from sweeps.trial import current` are public, and the module lies in `core`.
+sys.modules["sweeps.trial"] = trial
+
 # Ray, MLflow and the frameworks are imported when they are used: `sweeps --help` never waits for them.
 _LAZY = {
     "Space": "sweeps.space",
-    "Sweep": "sweeps.sweep",
-    "SweepResult": "sweeps.result",
+    "Sweep": "sweeps.controller.sweep",
+    "SweepResult": "sweeps.core.result",
     "load": "sweeps.space",
     "load_bundle": "sweeps.bundle",
-    "open": "sweeps.sweep",
-    "resume": "sweeps.orchestrator",
-    "run": "sweeps.orchestrator",
+    "open": "sweeps.controller.sweep",
+    "resume": "sweeps.controller.orchestrator",
+    "run": "sweeps.controller.orchestrator",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY or name == "trial":
+    if name in _LAZY:
         import importlib
 
-        return getattr(importlib.import_module(_LAZY[name]), name) if name in _LAZY else importlib.import_module("sweeps.trial")
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'sweeps' has no attribute '{name}'")
 
 
@@ -62,7 +66,7 @@ def __dir__() -> list[str]:
 
 def _warn_of_namesake() -> None:
     try:
-        from sweeps.distribution import warn_of_namesake
+        from sweeps.core.distribution import warn_of_namesake
     except ImportError:  # the part of sweeps that a bundle carries shares its folder with no other package
         return
     warn_of_namesake()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.cli import main
+from sweeps.cli.commands import main
 
 if __name__ == "__main__":
     main()

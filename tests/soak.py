@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from sweeps.search import record
+from sweeps.study import record
 from tests.faults.crashing import POINTS
 from tests.faults.test_crash import SPACE, outcome, runs_of
 from tests.waiting import wait_until

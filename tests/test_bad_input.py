@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli, orchestrator
+from sweeps.cli import commands as cli
+from sweeps.controller import orchestrator
 from tests.bad_input import Case, furnish, parquet, top
 from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
 from tests.commands import REPO
@@ -98,7 +99,7 @@ def test_validating_runs_no_code_of_the_users(folder):
 
 
 def test_a_metric_that_is_never_reported_is_said_at_the_first_report():
-    from sweeps.gangs.rank import TrialSession
+    from sweeps.execution.rank import TrialSession
 
     job = SimpleNamespace(sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset())
     order = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli
 from sweeps import space as space_file
-from sweeps.cleaning import bytes_of
-from sweeps.errors import InputError
-from sweeps.folder import save_space
+from sweeps.checkpoints.cleaning import bytes_of
+from sweeps.cli import commands as cli
+from sweeps.core.errors import InputError
+from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.study import Ledger
-from sweeps.trial import Checkpoint, Report, State
+from sweeps.space.saved import save_space
 from tests.commands import space_of
 
 

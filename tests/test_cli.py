@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli
-from sweeps.result import SweepResult
-from sweeps.search import record
+from sweeps.cli import commands as cli
+from sweeps.core.result import SweepResult
 from sweeps.search.study import Ledger
 from sweeps.space import load
+from sweeps.study import record
 from sweeps.terminal import text as terminal
 from tests.commands import REPO
 
@@ -118,8 +118,8 @@ def test_bad_input_is_a_line_and_an_exit_code(args, code, said, tmp_path, monkey
 
 
 def test_a_winner_that_cannot_be_exported_is_shown_all_the_same(monkeypatch, tmp_path):
-    from sweeps import orchestrator
-    from sweeps.errors import BundleError
+    from sweeps.controller import orchestrator
+    from sweeps.core.errors import BundleError
 
     def run(*args, **named):
         error = BundleError("/runs/x-1/bundle: not written: OSError: cannot load this")

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps import cluster
-from sweeps.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.execution import cluster
 from sweeps.space import load
 from tests.commands import REPO, command
 from tests.serving.slow import exported, post, rows, started
@@ -266,7 +266,8 @@ LISTENING = """
 import os, sys, tempfile
 from pathlib import Path
 import psutil
-from sweeps import chatter, cluster
+from sweeps.core import chatter
+from sweeps.execution import cluster
 chatter.set_environment()
 import ray
 cluster.start(Path(tempfile.mkdtemp()), 2)

@@ -25,7 +25,7 @@ def swept(local_ray, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trials(swept):
-    from sweeps.search.record import read
+    from sweeps.study.record import read
 
     record = read(Path(swept["dir"]))
     assert record is not None

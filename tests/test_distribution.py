@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps import distribution, provenance, shell
+from sweeps.core import distribution, provenance, shell
 from tests.commands import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sweeps import ending
-from sweeps.result import SweepResult
+from sweeps.controller import ending
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import Result, State
 from sweeps.space.keys import Constraint
-from sweeps.trial import Result, State
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
 BEST = {"trial": "0002", "value": 0.5, "test": None}

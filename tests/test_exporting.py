@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli, exporting, winner
 from sweeps import space as space_file
-from sweeps.errors import BundleError, InputError, SweepFailed
-from sweeps.folder import save_space, saved_space
-from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import News, Progress
-from sweeps.refitting import left_of, steps_of
+from sweeps.cli import commands as cli
+from sweeps.controller import exporting, winner
+from sweeps.controller.refitting import left_of, steps_of
+from sweeps.core.errors import BundleError, InputError, SweepFailed
+from sweeps.core.trial import Checkpoint, Current, Report, Result, State
+from sweeps.execution.booking import Book
+from sweeps.execution.messages import News, Progress
 from sweeps.search.study import Ledger
-from sweeps.trial import Checkpoint, Current, Report, Result, State
+from sweeps.space.saved import save_space, saved_space
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from sweeps import InputError
-from sweeps.folder import ORIGIN, new_folder, roots_of, save_limits, save_space, saved_origin, saved_space, taken_up, without_password
-from sweeps.orchestrator import _clear, _tracking_again
+from sweeps.controller.orchestrator import _clear, _tracking_again
+from sweeps.core.folder import ORIGIN, new_folder, saved_origin, without_password
 from sweeps.space import known_fits, load
+from sweeps.space.saved import roots_of, save_limits, save_space, saved_space, taken_up
 
 SPACE = """\
 name: x

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli
-from sweeps.errors import InputError
-from sweeps.folder import masked, without_password
+from sweeps.cli import commands as cli
+from sweeps.core.errors import InputError
+from sweeps.core.folder import masked, without_password
 from sweeps.space import load
 
 SPACE = """\
@@ -102,7 +102,7 @@ def test_r5_other_texts_stay(text):
 def test_r5_the_result_of_a_sweep_names_the_server_without_the_password():
     from types import SimpleNamespace
 
-    from sweeps.telling import place
+    from sweeps.controller.telling import place
 
     told = place(SimpleNamespace(uri="http://me:secret@host:5000", experiment="e", parent="p"))
     assert told["tracking_uri"] == without_password("http://me:secret@host:5000") and "secret" not in str(told)

@@ -8,9 +8,9 @@ import os
 import pytest
 
 import sweeps
-from sweeps.search import record
+from sweeps.core.trial import State
+from sweeps.study import record
 from sweeps.tracking import Tracker
-from sweeps.trial import State
 from tests.commands import space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

@@ -10,12 +10,12 @@ import sys
 import psutil
 import pytest
 
-from sweeps.interrupt import SIGNALS, Interrupt
+from sweeps.core.interrupt import SIGNALS, Interrupt
 from tests.waiting import wait_until
 
 TWICE = """
 import os, signal, sys, time
-from sweeps.interrupt import Interrupt
+from sweeps.core.interrupt import Interrupt
 interrupt = Interrupt("stopped at once\\n")
 child = os.fork()
 if not child:

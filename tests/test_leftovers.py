@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps import leftovers
+from sweeps.core import leftovers
 from tests.waiting import wait_until
 
 HOLD = "import sys, time; f = open(sys.argv[1], 'w') if len(sys.argv) > 1 else None; print('up', flush=True); time.sleep(60)"

@@ -14,18 +14,20 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sweeps import cli, listing
-from sweeps.errors import InputError
-from sweeps.folder import RESULT, STAGES, save_space
-from sweeps.gangs import output
-from sweeps.lock import FolderLock
-from sweeps.result import SweepResult
-from sweeps.search import record
-from sweeps.search.storage import JOURNAL
+from sweeps.cli import commands as cli
+from sweeps.controller import listing
+from sweeps.core.errors import InputError
+from sweeps.core.folder import RESULT, STAGES
+from sweeps.core.lock import FolderLock
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.execution import output
 from sweeps.search.study import Ledger
 from sweeps.space import load
+from sweeps.space.saved import save_space
+from sweeps.study import record
+from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
-from sweeps.trial import Checkpoint, Report, State
 from tests.waiting import wait_until
 
 SPACE = """\
@@ -98,7 +100,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     stop = threading.Event()
 
     def watch():
-        from sweeps.lock import driven
+        from sweeps.core.lock import driven
 
         while not stop.is_set():
             driven(folder)
@@ -322,7 +324,7 @@ def test_a_wide_column_does_not_hide_those_after_it():
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
-    from sweeps.winner import number_of
+    from sweeps.controller.winner import number_of
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)

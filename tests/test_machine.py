@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
-from sweeps.machine import cpus, detect, gpus, memory, parse_resources
+from sweeps.core.errors import InputError
+from sweeps.core.machine import cpus, detect, gpus, memory, parse_resources
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.search.record import Record, read
+from sweeps.study.record import Record, read
 from tests.commands import command, space_of
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from sweeps import provenance
+from sweeps.core import provenance
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import sweeps
-from sweeps import exporting
+from sweeps.controller import exporting
 from tests.commands import REPO, command, space_of
 from tests.waiting import wait_until
 

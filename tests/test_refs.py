@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from sweeps import refs
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.core import refs
+from sweeps.core.errors import InputError, Problem, nearest
 
 
 @pytest.fixture

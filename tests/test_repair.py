@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import sweeps
-from sweeps import cli
-from sweeps.errors import DamagedStudy, InputError, SweepLocked
-from sweeps.folder import ORIGIN
-from sweeps.lock import FolderLock
-from sweeps.repair import repair
-from sweeps.result import RESULT
-from sweeps.search import record, storage
-from sweeps.search.storage import JOURNAL
+from sweeps.cli import commands as cli
+from sweeps.controller.repair import repair
+from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
+from sweeps.core.folder import ORIGIN
+from sweeps.core.lock import FolderLock
+from sweeps.core.result import RESULT
+from sweeps.study import record, storage
+from sweeps.study.storage import JOURNAL
 from tests.commands import command
 from tests.test_listing import made
 

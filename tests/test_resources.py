@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.resources import at_once, concurrency, fits, minus, parked_cpus, shape_of
+from sweeps.core.resources import at_once, concurrency, fits, minus, parked_cpus, shape_of
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 

@@ -50,12 +50,12 @@ def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
 def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(clean_ray, tmp_path, monkeypatch):
     from mlflow.tracking import MlflowClient
 
-    from sweeps.search import record
+    from sweeps.study import record
     from sweeps.tracking import Tracker
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "close", lambda self, timeout=60.0, close=Tracker.close: close(self, 0.5))
-        patch.setattr("sweeps.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"})
+        patch.setattr("sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"})
         file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
     assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
@@ -70,7 +70,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     files = {path: path.stat().st_mtime_ns for path in before.dir.rglob("*") if path.is_file() and "trials" not in path.parts}
     with monkeypatch.context() as patch:
-        patch.setattr("sweeps.cluster.ray_for", None)  # neither Ray nor the data is wanted
+        patch.setattr("sweeps.execution.cluster.ray_for", None)  # neither Ray nor the data is wanted
         after = sweeps.resume(before.dir, tracking_uri=uri)
     changed = {path.name for path, at in files.items() if path.stat().st_mtime_ns != at}
     assert changed <= {"result.json", "sweep.log", "lock", "study.journal"} and after.mlflow["tracking_uri"] == uri
@@ -115,7 +115,7 @@ def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path
 def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match="the user's own mistake") as e:
         sweeps.run(space_of(tmp_path, "broken", limits="max_trials: 50"), dir=tmp_path / "runs")
-    assert "tests/user_loops.py" in str(e.value) and "sweeps/gangs" not in str(e.value), "the user's frames, not ours"
+    assert "tests/user_loops.py" in str(e.value) and "sweeps/execution" not in str(e.value), "the user's frames, not ours"
     result = json.loads(next((tmp_path / "runs").glob("own-*/result.json")).read_text())
     assert 5 <= result["trials"]["failed"] <= 7
 
@@ -175,7 +175,7 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
         return time.time() + 3600 * any('"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal"))
 
     clock = SimpleNamespace(time=an_hour_later_once_the_study_knows_of_a_report, monotonic=time.monotonic)
-    monkeypatch.setattr("sweeps.conductor.time", clock)
+    monkeypatch.setattr("sweeps.controller.conductor.time", clock)
     file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
@@ -244,7 +244,7 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 def refitted_on_all_but_test(file, result, rows):
     """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
 
-    from sweeps import exporting
+    from sweeps.controller import exporting
     from sweeps.data.load import load_splits
 
     splits = load_splits(sweeps.load(file).data, 0)
@@ -342,8 +342,8 @@ def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(c
     from mlflow.tracking import MlflowClient
 
     from sweeps.bundle import predict_file
-    from sweeps.exporting import export
-    from sweeps.rerunning import rerun
+    from sweeps.controller.exporting import export
+    from sweeps.controller.rerunning import rerun
 
     for name, text in {"reads_its_own.py": READS_ITS_OWN, "helper.py": HELPER, "known.json": '{"best": 0.25}'}.items():
         (tmp_path / name).write_text(text)

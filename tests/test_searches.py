@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sweeps
-from sweeps.search.record import Record, read
+from sweeps.study.record import Record, read
 from tests.commands import command, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

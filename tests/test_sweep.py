@@ -14,13 +14,13 @@ import pytest
 from sklearn.datasets import load_wine
 
 import sweeps
-from sweeps.errors import InputError
-from sweeps.folder import save_space
-from sweeps.lock import FolderLock
-from sweeps.search.storage import JOURNAL
+from sweeps.core.errors import InputError
+from sweeps.core.lock import FolderLock
+from sweeps.core.trial import Report, State
 from sweeps.search.study import Ledger
 from sweeps.space import load
-from sweeps.trial import Report, State
+from sweeps.space.saved import save_space
+from sweeps.study.storage import JOURNAL
 from tests.test_listing import ended, made
 
 CONDITIONAL = """\

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from sweeps import trust
-from sweeps.errors import InputError
+from sweeps.core import trust
+from sweeps.core.errors import InputError
 
 
 @pytest.fixture

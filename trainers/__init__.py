@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import nearest
+from sweeps.core.errors import nearest
 
 if TYPE_CHECKING:
     import pandas as pd

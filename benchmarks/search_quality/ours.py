@@ -12,10 +12,10 @@ import optuna
 from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task
+from sweeps.core.trial import Verdict
 from sweeps.search.sampler import CellSampler, suggest
 from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Space, load
-from sweeps.trial import Verdict
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA, Manifest
 from sweeps.bundle.model import answers
-from sweeps.errors import BundleError, SweepsError
+from sweeps.core.errors import BundleError, SweepsError
 
 
 def check(folder: Path) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import Column
+from sweeps.core.errors import InputError, Problem, nearest
 from sweeps.data.columns import as_arrays, is_tensor
-from sweeps.errors import InputError, Problem, nearest
 
 # NumPy's letters for the element types that a tensor can have: booleans, integers and floats
 NUMBERS = "biuf"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sweeps.bundle import seal
-from sweeps.errors import BundleError, InputError, Problem
+from sweeps.core.errors import BundleError, InputError, Problem
 
 FILE = seal.MANIFEST
 DATA = "data/sweep"  # where MLflow puts the data folder that `export` hands it

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from sweeps import refs
 from sweeps.bundle import columns, seal
 from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
+from sweeps.core import refs
+from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.data import stored
 from sweeps.data.columns import Column
 from sweeps.data.fitted import Fitted
-from sweeps.errors import BundleError, InputError, Problem, SweepsError
 
 T = TypeVar("T")
 
@@ -209,7 +209,7 @@ def load_bundle(path: str | Path) -> Bundle:
     if not path.is_dir():
         raise InputError(Problem(str(path), "there is no such folder"))
     if not (path / seal.MANIFEST).is_file() and (path / "origin.json").is_file():
-        from sweeps.folder import bundle_of  # here, as a bundle goes without it
+        from sweeps.space.saved import bundle_of  # here, as a bundle goes without it
 
         path = bundle_of(path)
     if not (path / seal.MANIFEST).is_file():

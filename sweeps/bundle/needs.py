@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps import refs
+from sweeps.core import refs
 
 HOUSE = "sweeps"
 ALWAYS = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")

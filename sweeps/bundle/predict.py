@@ -17,10 +17,10 @@ from pyarrow import fs
 from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
+from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import first_line
 from sweeps.data.heads import COLUMN_BLOCK, CSV_BLOCK, csv_options, head, named
 from sweeps.data.tables import infer_types
-from sweeps.errors import InputError, Problem
 
 CHUNK = 50_000  # rows held at once
 BUFFER = 8 << 20  # bytes of a column of Parquet

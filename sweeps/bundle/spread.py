@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sweeps import chatter
 from sweeps.bundle import seal
+from sweeps.core import chatter
+from sweeps.core.errors import SweepsError
 from sweeps.data.sources import quiet
-from sweeps.errors import SweepsError
 
 if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sweeps import refs
 from sweeps.bundle import columns, manifest, seal
 from sweeps.bundle.check import mlflow_pyfunc
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.needs import needs, pickled_modules, pins
+from sweeps.core import refs
+from sweeps.core.errors import BundleError
 from sweeps.data import stored
 from sweeps.data.columns import as_arrays, is_tensor
 from sweeps.data.fitted import Fitted
-from sweeps.errors import BundleError
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature

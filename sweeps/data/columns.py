@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api import types as pdt
 
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem, nearest
 
 PLACE = "space.preprocessor"
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from sweeps import refs
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.core import refs
+from sweeps.core.errors import InputError, Problem, nearest
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")

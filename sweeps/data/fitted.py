@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from sweeps.core.errors import InputError, Problem
 from sweeps.data import plain, stages
 from sweeps.data.columns import PLACE, Column, enter
-from sweeps.errors import InputError, Problem
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.errors import InputError, Problem
 from sweeps.data.rules import align, check_columns, label_of, labelled, markers
 from sweeps.data.sources import read
 from sweeps.data.tables import fingerprint
-from sweeps.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Split

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.data.files import Files

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sweeps import refs
-from sweeps.errors import Problem, nearest
-from sweeps.resources import COSTS
+from sweeps.core import refs
+from sweeps.core.errors import Problem, nearest
+from sweeps.core.resources import COSTS
 
 if TYPE_CHECKING:
     from sweeps.space import Space

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.core.errors import Problem
 from sweeps.data.rules import nearest_column
-from sweeps.errors import Problem
 from sweeps.space import Dimension, Step
 from sweeps.space.templates import Template, children
 

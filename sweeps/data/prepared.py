@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.data import ExecutionResources
 
-from sweeps import deaths
+from sweeps.core import deaths
+from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.machine import lives
 from sweeps.data.columns import check_numbers
 from sweeps.data.load import Splits, joined
 from sweeps.data.look import placed
@@ -28,8 +30,6 @@ from sweeps.data.shelf import Facts, Shelf
 from sweeps.data.sources import as_tensors
 from sweeps.data.tables import equal_parts
 from sweeps.data.variants import Variants, name_of
-from sweeps.errors import InputError, Problem, SweepsError
-from sweeps.machine import lives
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Space, Step

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sweeps import refs
+from sweeps.core import refs
+from sweeps.core.errors import InputError, Problem
 from sweeps.data import plain, ray_stages, stages
 from sweeps.data.columns import PLACE, column_of, is_categorical, is_number, select
 from sweeps.data.fitted import Applied, Fitted, entered, in_a_line, settled
 from sweeps.data.plainly import plainly
-from sweeps.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.space import Step

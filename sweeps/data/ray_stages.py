@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sweeps import refs
+from sweeps.core import refs
+from sweeps.core.errors import InputError, Problem
 from sweeps.data.columns import PLACE, is_number, plain_names
 from sweeps.data.plain import MISSING_NUMBER, MISSING_TEXT
 from sweeps.data.sources import quiet
 from sweeps.data.stages import replace
-from sweeps.errors import InputError, Problem
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
 # These write one list a row; every element becomes a column, as no model reads lists

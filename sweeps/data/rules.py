@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem, nearest
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec

@@ -5,7 +5,7 @@
     prepared/test.parquet, ...                the test split
     prepared/KEY/                             a fitted chain, see `sweeps.data.stored`; a pickle in it has its MAC beside it
 
-Nothing here runs code when it is read, but a pickle, which `sweeps.trust` vouches for, and a function that a chain names.
+Nothing here runs code when it is read, but a pickle, which `sweeps.core.trust` vouches for, and a function that a chain names.
 Earlier versions kept a pickle of each of these, which is read only if it is trusted.
 """
 
@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps import trust as trusting
+from sweeps.core import trust as trusting
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.trust import NotTrusted, Unreadable
 from sweeps.data import stored
 from sweeps.data.preprocess import Fitted, data_key
 from sweeps.data.variants import name_of
-from sweeps.errors import InputError, Problem
-from sweeps.trust import NotTrusted, Unreadable
 
 if TYPE_CHECKING:
     import numpy as np

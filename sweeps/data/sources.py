@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps import refs
+from sweeps.core import refs
+from sweeps.core.errors import InputError, nearest
 from sweeps.data import toys
 from sweeps.data.files import Files, find, first_line, is_reference, refuse
 from sweeps.data.heads import csv_options, heads, named
 from sweeps.data.tables import infer_types, tidy, without_index
-from sweeps.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps import refs
+from sweeps.core import refs
 from sweeps.data import plain
 from sweeps.data.columns import Column
 from sweeps.data.fitted import Applied, Fitted

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem
 
 # What pandas reads as missing in a CSV file, so that a file means the same to sweeps and to `pandas.read_csv`.
 CSV_MISSING = (

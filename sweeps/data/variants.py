@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.errors import InputError
 from sweeps.data.load import Splits, load_splits, thinned
 from sweeps.data.rules import agree, check_dropped, markers
-from sweeps.errors import InputError
 from sweeps.space.keys import variant_of
 
 if TYPE_CHECKING:

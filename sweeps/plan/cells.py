@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Dimension, Option, Space, Step
 from sweeps.space.conditions import ABSENT, holds

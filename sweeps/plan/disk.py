@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps import refs
+from sweeps.core import refs
 from sweeps.data import toys
 from sweeps.plan.chains import values
 from sweeps.space import DataSpec, Dimension, Space, Step

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.gangs import account
-from sweeps.gangs.account import Evict, GangState, Phase, Request, Reuse, Start
+from sweeps.core.resources import Shape, at_once, fits
+from sweeps.execution import account
+from sweeps.execution.account import Evict, GangState, Phase, Request, Reuse, Start
 from sweeps.plan.cells import Expected, pinned, rounds
-from sweeps.resources import Shape, at_once, fits
 from sweeps.space import Space
 from sweeps.space.walks import shapes_of
 
@@ -49,7 +49,7 @@ def gangs(
         lengths: steps that the first trials take, for the order in which they end; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
-        room: see `sweeps.gangs.account.decide`.
+        room: see `sweeps.execution.account.decide`.
     """
     wanted = [(e.shape, min(limit, e.most, max(1, at_once(e.shape, cluster)))) for e in shapes if e.most]
     together: dict[str, float] = {}
@@ -77,7 +77,7 @@ def simulate(
         lengths: how long each takes; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
-        room: see `sweeps.gangs.account.decide`.
+        room: see `sweeps.execution.account.decide`.
     """
     gangs: dict[str, GangState] = {}
     line: list[Request] = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweeps.errors import Problem
-from sweeps.machine import detect
-from sweeps.resources import Shape, at_once, fits
+from sweeps.core.errors import Problem
+from sweeps.core.machine import detect
+from sweeps.core.resources import Shape, at_once, fits
 from sweeps.space import Space
 
 # More than any space file asks for, of what is not looked at.

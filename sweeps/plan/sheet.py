@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
+from sweeps.core.resources import at_once, concurrency, parked_cpus
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import Expected
 from sweeps.plan.chains import Fits, fits, variants
@@ -14,7 +15,6 @@ from sweeps.plan.disk import Disk, Table, disk
 from sweeps.plan.gangs import Gangs, gangs
 from sweeps.plan.room import PLENTY, never_fits
 from sweeps.plan.steps import Steps, lengths, steps, whole
-from sweeps.resources import at_once, concurrency, parked_cpus
 from sweeps.search.cells import Cell
 from sweeps.search.verdicts import scheduler_of
 from sweeps.space import Dimension, Space

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+from sweeps.core.trial import Verdict
 from sweeps.search.verdicts import Asha, Hyperband, Median, Scheduler
-from sweeps.trial import Verdict
 
 # Trials that are simulated at most; of those after them as many pass a rung as should, within a tenth.
 SIMULATED = 256

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweeps.search.record import Recorded
+    from sweeps.study.record import Recorded
 
 log = logging.getLogger(__name__)
 

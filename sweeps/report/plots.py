@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.trial import State
 from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, short_names, thin
 from sweeps.space import Dimension
 from sweeps.space.keys import Objective
-from sweeps.trial import State
 
 if TYPE_CHECKING:
     import optuna
 
-    from sweeps.search.record import Recorded
+    from sweeps.study.record import Recorded
 
 # With fewer than this, importances are noise.
 FEWEST = 10
@@ -218,8 +218,9 @@ def _image(figure: Any, pixels: bool) -> str:
 
 def main(folder: Path) -> None:
     """Print what `draw` makes of a sweep's folder."""
-    from sweeps.folder import saved_space
-    from sweeps.search import record, verdicts
+    from sweeps.search import verdicts
+    from sweeps.space.saved import saved_space
+    from sweeps.study import record
 
     out, sys.stdout, path = sys.stdout, sys.stderr, list(sys.path)
     space, _ = saved_space(folder)

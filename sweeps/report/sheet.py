@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import State
 from sweeps.report.figures import Drawing, Drawn, Figure, best_first, short_names
-from sweeps.result import SweepResult
-from sweeps.search.record import Record, Recorded, read
 from sweeps.space import Space
-from sweeps.trial import State
+from sweeps.study.record import Record, Recorded, read
 
 log = logging.getLogger(__name__)
 

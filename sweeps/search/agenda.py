@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.search import cells, repeats
+from sweeps.core.trial import Result, State
+from sweeps.search import cells
 from sweeps.space import Space
-from sweeps.trial import Result, State
+from sweeps.study import repeats
 
 
 @dataclass(frozen=True)

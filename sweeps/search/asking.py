@@ -12,9 +12,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.agenda import Turn
-from sweeps.search.record import ORIGIN
 from sweeps.search.sampler import suggest
 from sweeps.space import Dimension
+from sweeps.study.record import ORIGIN
 
 
 class _Anew:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.resources import Shape, shape_of
+from sweeps.core.resources import Shape, shape_of
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension, Space

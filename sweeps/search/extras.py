@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
-from sweeps.distribution import install
-from sweeps.errors import Problem
+from sweeps.core.distribution import install
+from sweeps.core.errors import Problem
 
 # The package that an algorithm needs, which is also the extra of ours that installs it.
 NEEDED = {"cmaes": "cmaes"}

@@ -19,11 +19,17 @@ from optuna.distributions import BaseDistribution, check_distribution_compatibil
 from optuna.storages.journal._storage import JournalOperation as Op
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.json_file import is_number
-from sweeps.resources import COSTS
-from sweeps.result import best_of, contradiction, plain
-from sweeps.search import record, trials
-from sweeps.search.journal_rules import (
+from sweeps.core.json_file import is_number
+from sweeps.core.resources import COSTS
+from sweeps.core.result import best_of, contradiction, plain
+from sweeps.core.trial import Checkpoint, Trial
+from sweeps.search import trials
+from sweeps.search.sampler import distribution_of
+from sweeps.search.verdicts import scheduler_of
+from sweeps.space import Space
+from sweeps.space.domains import Dimension, quantile
+from sweeps.study import record
+from sweeps.study.journal_rules import (
     COMPLETE,
     PRUNED,
     RUNNING,
@@ -37,13 +43,8 @@ from sweeps.search.journal_rules import (
     parsed,
     told_of,
 )
-from sweeps.search.judging import Judge
-from sweeps.search.record import ORIGIN, TOLD
-from sweeps.search.sampler import distribution_of
-from sweeps.search.verdicts import scheduler_of
-from sweeps.space import Space
-from sweeps.space.domains import Dimension, quantile
-from sweeps.trial import Checkpoint, Trial
+from sweeps.study.judging import Judge
+from sweeps.study.record import ORIGIN, TOLD
 
 # The worker that Optuna's records name, of those that are put in.
 WORKER = "sweeps repair"
@@ -115,7 +116,7 @@ def salvage(lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Kno
 
     Args:
         lines: of the journal, each with its line feed. Undamaged ones come out as they are.
-        result: see `sweeps.result.fault`; None if the sweep has none.
+        result: see `sweeps.core.result.fault`; None if the sweep has none.
         known: what else is known of the sweep.
     """
     if first_fault(lines) is None:

@@ -14,13 +14,13 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 
-from sweeps.search.record import origin_of
 from sweeps.search.samplers.history import History
 from sweeps.search.samplers.plain import Plain
 from sweeps.search.samplers.together import ByConfiguration
 from sweeps.search.samplers.tpe import Tpe
 from sweeps.space import Dimension, Space
 from sweeps.space.domains import EDGES
+from sweeps.study.record import origin_of
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.gp import Gp

@@ -21,21 +21,22 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from sweeps.checkpoints import newest
-from sweeps.errors import shortened
-from sweeps.resources import costs
-from sweeps.search import record, rules, storage, takeover, trials
+from sweeps.core.checkpoint_files import newest
+from sweeps.core.errors import shortened
+from sweeps.core.resources import costs
+from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, Verdict
+from sweeps.search import takeover, trials
 from sweeps.search.agenda import Agenda
 from sweeps.search.asking import Asker
-from sweeps.search.budgets import Course
-from sweeps.search.judging import Judge
-from sweeps.search.record import Taken
-from sweeps.search.repeats import Configurations, merged, settled
-from sweeps.search.row import Row
 from sweeps.search.sampler import CellSampler, distribution_of
 from sweeps.search.verdicts import Median, Pbt, scheduler_of
 from sweeps.space import Space
-from sweeps.trial import Checkpoint, Report, Result, State, Trial, Verdict
+from sweeps.study import record, rules, storage
+from sweeps.study.budgets import Course
+from sweeps.study.judging import Judge
+from sweeps.study.record import Taken
+from sweeps.study.repeats import Configurations, merged, settled
+from sweeps.study.row import Row
 
 
 class Ledger:

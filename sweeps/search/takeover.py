@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.search import population, record
-from sweeps.search.record import Taken
-from sweeps.search.row import Row
+from sweeps.core.trial import Checkpoint, Trial
+from sweeps.search import population
 from sweeps.search.trials import assembled
 from sweeps.search.verdicts import Pbt
 from sweeps.space import Space
-from sweeps.trial import Checkpoint, Trial
+from sweeps.study import record
+from sweeps.study.record import Taken
+from sweeps.study.row import Row
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from sweeps.resources import shape_of
-from sweeps.search import record, storage
-from sweeps.search.judging import Judge
+from sweeps.core.resources import shape_of
+from sweeps.core.trial import Report, Result, Trial
 from sweeps.search.sampler import seed_of
 from sweeps.space import Space
-from sweeps.trial import Report, Result, Trial
+from sweeps.study import record, storage
+from sweeps.study.judging import Judge
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:

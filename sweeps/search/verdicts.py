@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
-from sweeps.trial import Verdict
+from sweeps.core.trial import Verdict
 
 
 class Scheduler(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic_core
 
-from sweeps.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem
 
 VARIABLE = "SWEEPS_SERVE_TOKEN"
 # As RFC 6750 has it.

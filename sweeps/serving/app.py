@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
-from sweeps.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem
 from sweeps.serving import checks
 from sweeps.serving.access import Access, Guard, Receive, Send
 from sweeps.serving.batching import Batcher

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps import chatter, cluster
 from sweeps.bundle import load_bundle, seal
-from sweeps.distribution import install
-from sweeps.errors import BundleError, InputError, Problem
+from sweeps.core import chatter
+from sweeps.core.distribution import install
+from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.execution import cluster
 from sweeps.serving.access import Access
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
 from sweeps.serving.server import listening, url_of, warn_of_strangers

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.distribution import install
-from sweeps.errors import InputError, Problem
+from sweeps.core.distribution import install
+from sweeps.core.errors import InputError, Problem
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
 

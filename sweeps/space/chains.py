@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sweeps import refs
+from sweeps.core import refs
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, WORDS, Step

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sweeps.errors import Problem
+from sweeps.core.errors import Problem
 from sweeps.space.domains import DOMAINS
 from sweeps.space.keys import REQUIRED
 from sweeps.space.nodes import Mark, Node, meant

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sweeps import refs
-from sweeps.errors import nearest
+from sweeps.core import refs
+from sweeps.core.errors import nearest
 from sweeps.space import values
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
+from sweeps.core.trial import LOST
 from sweeps.space import values
 from sweeps.space.conditions import COMPARISONS
-from sweeps.trial import LOST
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
@@ -261,7 +261,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Which checkpoints are kept of trials that have ended; see `sweeps.search.retention.Rule`.
+    """Which checkpoints are kept of trials that have ended; see `sweeps.checkpoints.retention.Rule`.
 
     Attributes:
         per_trial: checkpoints of a trial: its best, and its `per_trial` - 1 latest.

@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from sweeps import refs
-from sweeps.errors import InputError
+from sweeps.core import refs
+from sweeps.core.errors import InputError
 from sweeps.space import walks
 from sweeps.space.algorithm import AUTO, Choice, choose
 from sweeps.space.checks import Problems, check, note_domains

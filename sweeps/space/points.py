@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.errors import nearest
+from sweeps.core.errors import nearest
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import Term, holds
 from sweeps.space.domains import Dimension, multiple, quantile

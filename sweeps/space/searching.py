@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweeps.errors import nearest
-from sweeps.resources import COSTS
+from sweeps.core.errors import nearest
+from sweeps.core.resources import COSTS
 from sweeps.space.algorithm import AUTO, Choice
 from sweeps.space.checks import Problems, check, note_domains
 from sweeps.space.conditions import COMPARISONS

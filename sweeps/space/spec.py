@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
 from sweeps.space.keys import Checkpoints, Constraint, DataSpec, Limits, Objective, Repeats, Scheduler, Search, TrainerSpec, variant_of
@@ -131,7 +131,7 @@ class Space:
 
 def references(space: Space) -> list[str]:
     """Every `module:attr` that a space names, without repeats: the trainer's, the data's, the steps'."""
-    from sweeps import refs
+    from sweeps.core import refs
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
     found = [space.trainer.loop, space.trainer.load, *sources]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sweeps.errors import nearest
+from sweeps.core.errors import nearest
 
 _LOOP = 'write a loop, as README.md shows under "Your own trainer", and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
 SKLEARN_LOOP = 'write a loop that fits it, as README.md shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}'

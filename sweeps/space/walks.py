@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from sweeps.resources import Shape, shape_of
+from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
 from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple, quantile
 from sweeps.space.templates import Template, children, dimensions, fill, surroundings

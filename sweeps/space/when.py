@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sweeps.errors import nearest
+from sweeps.core.errors import nearest
 from sweeps.space.checks import Problems
 from sweeps.space.conditions import COMPARISONS, Term
 from sweeps.space.domains import Dimension

@@ -25,7 +25,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from sweeps.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem
 from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from sweeps.snapshot import Snapshot
+from sweeps.controller.snapshot import Snapshot
 from sweeps.terminal.text import clock
 
 # Seconds between two frames, and between two lines where there is no terminal.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from sweeps.snapshot import Pairs, Row, Snapshot, Use, workers
+from sweeps.controller.snapshot import Pairs, Row, Snapshot, Use, workers
 from sweeps.terminal.text import clock
 
 LABEL = 8

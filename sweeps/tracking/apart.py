@@ -20,7 +20,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sweeps import chatter
+from sweeps.core import chatter
 from sweeps.tracking.tracker import CLOSE_WITHIN, Tracker
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sweeps.core.trial import Trial
 from sweeps.space import Space
-from sweeps.trial import Trial
 
 PARAM_LENGTH = 6000  # of a parameter's value, by MLflow's own limit
 # A run's description is a tag, of at most so many characters.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, Problem, SweepsError
-from sweeps.folder import without_password
+from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.folder import without_password
 
 DIGEST = "sweeps.manifest_sha256"
 

@@ -21,14 +21,14 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.folder import masked, without_password
-from sweeps.leftovers import write
-from sweeps.resources import COSTS
+from sweeps.core.folder import masked, without_password
+from sweeps.core.leftovers import write
+from sweeps.core.resources import COSTS
+from sweeps.core.trial import FILES, RUN, Report, Result, State, Trial
 from sweeps.space import Space
 from sweeps.tracking import tables, views
 from sweeps.tracking.contents import NOTE, PARAM_LENGTH, described, parameters, settings
 from sweeps.tracking.views import legal
-from sweeps.trial import FILES, RUN, Report, Result, State, Trial
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from sweeps import chatter
-from sweeps.errors import InputError, Problem, SweepsError, nearest
-from sweeps.folder import ORIGIN, without_password
+from sweeps.core import chatter
+from sweeps.core.errors import InputError, Problem, SweepsError, nearest
+from sweeps.core.folder import ORIGIN, without_password
 from sweeps.tracking import views
 from sweeps.tracking.tracker import default_uri
 

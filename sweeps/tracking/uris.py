@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from sweeps.errors import InputError, Problem, nearest
-from sweeps.folder import without_password
+from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.folder import without_password
 
 SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 FILES = ("", "file")

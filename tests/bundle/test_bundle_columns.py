@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweeps.bundle.columns import Wrong, arrow_tensors, conform, describe
 from sweeps.bundle.manifest import Column
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 
 RAW = pd.DataFrame(
     {

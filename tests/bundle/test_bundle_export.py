@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps import exporting
 from sweeps.bundle import copy_checkpoint, export, load_bundle, predict_file, write
 from sweeps.bundle.manifest import is_pickle
-from sweeps.errors import BundleError, InputError
+from sweeps.controller import exporting
+from sweeps.core.errors import BundleError, InputError
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
 

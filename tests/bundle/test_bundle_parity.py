@@ -17,11 +17,11 @@ from test_bundle_of_trainers import fake_train
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps import refs
 from sweeps.bundle import check as checking
 from sweeps.bundle import export, load_bundle, write
+from sweeps.core import refs
+from sweeps.core.errors import BundleError, InputError
 from sweeps.data import fit_chain
-from sweeps.errors import BundleError, InputError
 from sweeps.space import Step
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.integration]

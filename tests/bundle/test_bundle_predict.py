@@ -13,7 +13,7 @@ import pyarrow.csv
 import pytest
 
 from sweeps.bundle import export, load_bundle, predict, predict_file
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from tests.commands import command
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks

@@ -15,7 +15,7 @@ from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost
 from sweeps.bundle import export, load_bundle
-from sweeps.errors import BundleError
+from sweeps.core.errors import BundleError
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 

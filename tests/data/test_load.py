@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from sweeps.core.errors import InputError
 from sweeps.data import load_splits
-from sweeps.errors import InputError
 from sweeps.space import load
 from sweeps.space.keys import DataSpec
 from tests.data.test_split import rule

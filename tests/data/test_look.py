@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.errors import InputError, Problem
 from sweeps.data import files, heads, look, toys
 from sweeps.data.named import problems_of
-from sweeps.errors import InputError, Problem
 from sweeps.space import Space, load
 from sweeps.space.data import SKLEARN
 from sweeps.space.steps import Step

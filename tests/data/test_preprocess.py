@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ray.data.preprocessor import Preprocessor
 
+from sweeps.core.errors import InputError
 from sweeps.data import data_key, fit_chain
 from sweeps.data.preprocess import fit_transform, runs_tasks
-from sweeps.errors import InputError
 
 HERE = "tests.data.test_preprocess"
 

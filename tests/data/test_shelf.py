@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps import trust
+from sweeps.core import trust
 from sweeps.data.preprocess import data_key, fit_chain
 from sweeps.data.shelf import FACTS, Facts, Shelf, refuse_untrusted
 from sweeps.space import Step

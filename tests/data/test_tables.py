@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.errors import InputError
 from sweeps.data import equal_parts
 from sweeps.data.load import Splits, joined
 from sweeps.data.tables import CSV_MISSING, fingerprint, infer_types, tidy
-from sweeps.errors import InputError
 
 
 def cut(table: pa.Table, at: int) -> pa.Table:

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from sweeps.core.errors import InputError
 from sweeps.data import load_splits
 from sweeps.data.rules import lacking
 from sweeps.data.variants import Variants, name_of
-from sweeps.errors import InputError
 from sweeps.space import DataSpec, Split
 
 HALF = Split("fraction", fraction=0.5)

@@ -38,11 +38,11 @@ def arm(target: str, disk: Path) -> None:
 
 
 def main() -> None:
-    from sweeps import chatter
+    from sweeps.core import chatter
 
     chatter.set_environment()
     arm(sys.argv[1], Path(sys.argv[2]))
-    from sweeps import cli
+    from sweeps.cli import commands as cli
 
     sys.argv = ["sweeps", *sys.argv[3:]]
     cli.main()

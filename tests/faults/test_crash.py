@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from sweeps import space as space_file
-from sweeps.folder import save_space
-from sweeps.search import record
+from sweeps.space.saved import save_space
+from sweeps.study import record
 from tests.commands import command, space_of
 from tests.faults.crashing import POINTS
 from tests.search.test_crash import drive

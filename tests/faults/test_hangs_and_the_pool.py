@@ -11,8 +11,8 @@ import psutil
 import pytest
 import ray
 
-from sweeps.gangs.messages import Stage
-from sweeps.trial import State
+from sweeps.core.trial import State
+from sweeps.execution.messages import Stage
 from tests.commands import command, space_of
 from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps.gangs.messages import Past
-from sweeps.trial import Checkpoint, State
+from sweeps.core.trial import Checkpoint, State
+from sweeps.execution.messages import Past
 from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until
 
@@ -225,7 +225,7 @@ def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
         for number, (how, said) in enumerate(wrongs, start=10):
             progress, _ = run(number, how)
             assert (progress.state, progress.attempts) == (State.FAIL, 1), "the user's own exception is a failure at once"
-            assert said in progress.error and ("sweeps/gangs" not in progress.error or how == "ends Ray")
+            assert said in progress.error and ("sweeps/execution" not in progress.error or how == "ends Ray")
             log = tmp_path / f"{number:04d}" / "logs" / f"rank-{'1' if how == 'raises alone' else '0'}.log"
             assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), "its log has the traceback too"
         # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from sweeps.trial import State
+from sweeps.core.trial import State
 from tests.commands import command, space_of
 from tests.faults.test_hangs_and_the_pool import actor_of
 from tests.gangs.driving import Driving, job, trial

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 import sweeps
-from sweeps.search import record
-from sweeps.trial import State
+from sweeps.core.trial import State
+from sweeps.study import record
 from tests.commands import command, space_of
 from tests.faults.test_crash import runs_of
 from tests.faults.test_hangs_and_the_pool import actor_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trial import Report, State
+from sweeps.core.trial import Report, State
 from tests.gangs.driving import Driving, job, trial
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from sweeps.errors import SweepsError
+from sweeps.core.errors import SweepsError
 
 HANG = 10.0  # seconds
 # A run of some seconds by default; `make soak` asks for more.

@@ -16,16 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps import cli, leftovers, provenance
-from sweeps.cleaning import clean
-from sweeps.errors import SweepsError
-from sweeps.folder import ORIGIN, STAGES, bundle_of, saved_origin, saved_space, taken_up
-from sweeps.lock import FolderLock
-from sweeps.repair import repair
-from sweeps.result import RESULT, SweepResult, here, refuse_faulty, result_in
-from sweeps.search.retention import Rule
-from sweeps.search.storage import JOURNAL
+from sweeps.checkpoints.cleaning import clean
+from sweeps.checkpoints.retention import Rule
+from sweeps.cli import commands as cli
+from sweeps.controller.repair import repair
+from sweeps.core import leftovers, provenance
+from sweeps.core.errors import SweepsError
+from sweeps.core.folder import ORIGIN, STAGES, saved_origin
+from sweeps.core.lock import FolderLock
+from sweeps.core.result import RESULT, SweepResult, here, refuse_faulty, result_in
 from sweeps.search.study import Ledger
+from sweeps.space.saved import bundle_of, saved_space, taken_up
+from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import load
 from tests.commands import REPO
 from tests.fuzz.harness import damage, damaged, fuzzed, held

@@ -8,10 +8,10 @@ from typing import Any
 
 import ray
 
-from sweeps.gangs.messages import Job, Labels, Progress
-from sweeps.gangs.pool import Pool
-from sweeps.resources import Shape
-from sweeps.trial import Report, State, Trial
+from sweeps.core.resources import Shape
+from sweeps.core.trial import Report, State, Trial
+from sweeps.execution.messages import Job, Labels, Progress
+from sweeps.execution.pool import Pool
 
 
 @ray.remote(num_cpus=0)

@@ -130,7 +130,7 @@ def transforms_lazily(config):
     """Asks Ray Data for tasks while the gangs hold the CPUs."""
     import ray.train
 
-    from sweeps.gangs.seam import LazyData
+    from sweeps.execution.seam import LazyData
 
     shard = ray.train.get_dataset_shard("train").materialize()
     assert shard.count() > 0 and len(shard.take(3)) == 3 and shard.schema() is not None
@@ -344,7 +344,7 @@ def saves_and_holds(config):
     """Rank 0 reports a checkpoint, the others report as well; then all wait. The rank `first` reports before the others."""
     import ray.train
 
-    from sweeps.gangs import rank
+    from sweeps.execution import rank
 
     rank.TrialSession.tell = lambda self: None  # the news of every half second
     folder, me = Path(config["folder"]), ray.train.get_context().get_world_rank()

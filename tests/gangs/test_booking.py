@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import News, Past
-from sweeps.trial import Checkpoint, Report, State
+from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.execution.booking import Book
+from sweeps.execution.messages import News, Past
 
 
 def report(step: int, loss: float = 0.0) -> Report:

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.errors import ERROR_LENGTH, shortened
-from sweeps.gangs import output, rank
-from sweeps.gangs.messages import Job
-from sweeps.gangs.rank import TrialSession, numeric, too_good, trace
+from sweeps.core.errors import ERROR_LENGTH, shortened
+from sweeps.execution import output, rank
+from sweeps.execution.messages import Job
+from sweeps.execution.rank import TrialSession, numeric, too_good, trace
 
 LINE = "session.report(metrics, None)"
 

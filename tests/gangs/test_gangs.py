@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.core.trial import State
 from sweeps.space import Step
-from sweeps.trial import State
 from tests.gangs.driving import Driving, job, trial
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]

@@ -31,8 +31,8 @@ import pytest
 import torch
 import xgboost
 
-from sweeps.gangs import isolation
-from sweeps.gangs.isolation import Wear, worn
+from sweeps.execution import isolation
+from sweeps.execution.isolation import Wear, worn
 from tests.waiting import wait_until
 
 
@@ -111,7 +111,7 @@ def test_all_is_put_back(tmp_path, raises):
 
 IMPORTS_TORCH_LATE = """
 import sys
-from sweeps.gangs.seeds import seeded
+from sweeps.execution.seeds import seeded
 if sys.argv[1] == "before":
     import torch
 for seed in (7, 8, 7):
@@ -132,7 +132,7 @@ def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
 
 
 def test_what_asks_for_no_torch_leaves_nothing_that_waits_for_it():
-    code = "import sys; from sweeps.gangs.seeds import seeded; before = len(sys.meta_path)\n"
+    code = "import sys; from sweeps.execution.seeds import seeded; before = len(sys.meta_path)\n"
     code += "with seeded(7, 1): assert len(sys.meta_path) == before + 1\n"
     code += "assert len(sys.meta_path) == before and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -142,7 +142,7 @@ def test_what_asks_for_no_torch_leaves_nothing_that_waits_for_it():
 def test_a_gang_of_one_has_the_process_group_that_ray_train_would_give_it_again_when_a_loop_has_destroyed_it():
     code = """
 import os, torch, torch.distributed as dist
-from sweeps.gangs import isolation
+from sweeps.execution import isolation
 for _ in range(2):
     own = isolation.group_of_one(gpu=False)
     assert own == isolation.groups() and len(own) == 1
@@ -156,7 +156,7 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 
 @pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
-    code = "import torch, xgboost; from sweeps.gangs.isolation import KNOBS; import sys\n"
+    code = "import torch, xgboost; from sweeps.execution.isolation import KNOBS; import sys\n"
     code += "bad = [k for k in KNOBS if k.fresh is not None and k.module != 'xgboost' and k.get(sys.modules[k.module]) != k.fresh]\n"
     code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.gangs.keeping import SHARE, keep, room_of
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
+from sweeps.execution.keeping import SHARE, keep, room_of
 
 uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_size=1, max_size=30)
 

@@ -6,10 +6,10 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from sweeps.gangs import leases
-from sweeps.gangs.account import Phase
-from sweeps.gangs.leases import Background, Leases
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
+from sweeps.execution import leases
+from sweeps.execution.account import Phase
+from sweeps.execution.leases import Background, Leases
 
 ONE, OTHER = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
 

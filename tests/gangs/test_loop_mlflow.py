@@ -1,6 +1,6 @@
 """What a loop logs to MLflow lands in its trial's run, whatever the loop calls, and the next trial finds MLflow as it was.
 
-When MLflow changes its insides this is what breaks first; `sweeps/gangs/loop_mlflow.py` is the file to mend.
+When MLflow changes its insides this is what breaks first; `sweeps/execution/loop_mlflow.py` is the file to mend.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 
 import pytest
 
-from sweeps.gangs import isolation, loop_mlflow
-from sweeps.gangs.loop_mlflow import TrialRun, logged
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
+from sweeps.core.trial import Result, State, Trial
+from sweeps.execution import isolation, loop_mlflow
+from sweeps.execution.loop_mlflow import TrialRun, logged
 from sweeps.tracking.tracker import Tracker, default_uri
-from sweeps.trial import Result, State, Trial
 from tests.commands import REPO
 from tests.waiting import wait_until
 
@@ -334,7 +334,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_the_loop_nothing(sweep, mon
 def test_a_loop_that_does_not_use_mlflow_does_not_import_it():
     code = """
 import sys
-from sweeps.gangs import loop_mlflow
+from sweeps.execution import loop_mlflow
 loop_mlflow.watch()
 with loop_mlflow.logged(loop_mlflow.TrialRun("http://127.0.0.1:1", "/nowhere", 0)):
     pass
@@ -346,7 +346,7 @@ assert "mlflow" not in sys.modules and "sweeps.space" not in sys.modules
 @pytest.mark.integration
 def test_a_loop_that_is_the_first_to_import_mlflow_by_name_logs_to_the_trials_run(sweep):
     code = f"""
-from sweeps.gangs import loop_mlflow
+from sweeps.execution import loop_mlflow
 loop_mlflow.watch()
 with loop_mlflow.logged(loop_mlflow.TrialRun({sweep.uri!r}, {str(sweep.folder(0))!r}, 0)):
     from mlflow import log_metric, start_run

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from sweeps.gangs import output
+from sweeps.execution import output
 
 SAID = """
 import ctypes, logging, os, sys
-from sweeps.gangs import output
+from sweeps.execution import output
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 print("before")
 with output.into(output.log_of(sys.argv[1], 0), "trial 0001") as say:

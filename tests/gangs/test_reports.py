@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.gangs.rank import flattened, numeric
-from sweeps.trial import Report, State
+from sweeps.core.trial import Report, State
+from sweeps.execution.rank import flattened, numeric
 from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until
 

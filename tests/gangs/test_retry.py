@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.gangs.rank import worth_a_retry
-from sweeps.trial import State
+from sweeps.core.trial import State
+from sweeps.execution.rank import worth_a_retry
 from tests.gangs.driving import Driving, job, trial
 
 

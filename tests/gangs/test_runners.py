@@ -9,9 +9,9 @@ import pytest
 import ray
 
 import sweeps
-from sweeps.gangs import runners
-from sweeps.gangs.runners import Runners
-from sweeps.trial import State
+from sweeps.core.trial import State
+from sweeps.execution import runners
+from sweeps.execution.runners import Runners
 from tests.commands import space_of
 from tests.gangs.driving import Driving, job, trial
 

@@ -1,6 +1,6 @@
 """The seam holds: Ray's documented loops, unchanged, stopped up to 200 times on one warm gang, and nothing hangs or leaks.
 
-When Ray changes its insides this is what breaks first; `sweeps/gangs/seam.py` is the only file to mend.
+When Ray changes its insides this is what breaks first; `sweeps/execution/seam.py` is the only file to mend.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.trial import State
+from sweeps.core.trial import State
 from tests.gangs.driving import Driving, job, trial
 
 RUNGS = (1, 2, 3, 4)
@@ -22,7 +22,7 @@ RUNGS = (1, 2, 3, 4)
 def test_ray_still_has_what_the_seam_replaces():
     from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
-    from sweeps.gangs import seam
+    from sweeps.execution import seam
 
     ours = {"report", "get_checkpoint", "get_dataset_shard", "get_context", "get_all_reported_checkpoints", "get_preemption_info"}
     collectives = {"is_distributed", "barrier", "broadcast_from_rank_zero"}
@@ -33,7 +33,7 @@ def test_ray_still_has_what_the_seam_replaces():
 
 def shard_of(names: list[str], name: str) -> Any:
     """What a loop gets that asks for a dataset by this name, of datasets of these names."""
-    from sweeps.gangs.rank import TrialSession
+    from sweeps.execution.rank import TrialSession
 
     session = TrialSession.__new__(TrialSession)
     session._store = SimpleNamespace(shards=dict.fromkeys(names), opened={n: f"the {n} rows" for n in names})
@@ -56,7 +56,7 @@ def test_a_dataset_that_is_not_there_is_named():
 def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
     from ray.train._internal import session as first_version
 
-    from sweeps.gangs import seam
+    from sweeps.execution import seam
 
     context = SimpleNamespace(
         **{f"get_{name}": int for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")}
@@ -76,7 +76,7 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, mo
     from ray.train._internal.session import get_session
     from ray.tune import get_checkpoint, report
 
-    from sweeps.gangs import seam
+    from sweeps.execution import seam
 
     seen = []
     trial = SimpleNamespace(name="t-0001", folder=str(tmp_path), report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
@@ -100,7 +100,7 @@ def test_lightgbm_is_given_another_network_each_time():
     pytest.importorskip("ray.train.lightgbm.config")
     from ray.train.lightgbm.config import get_network_params
 
-    from sweeps.gangs import seam
+    from sweeps.execution import seam
 
     for ports in ((1, 2), (3, 4)):
         seam.renew_lightgbm_network(1, [("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])])
@@ -109,7 +109,7 @@ def test_lightgbm_is_given_another_network_each_time():
 
 
 def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
-    from sweeps.gangs import seam
+    from sweeps.execution import seam
 
     shard = seam.Shard(SimpleNamespace())
     with pytest.raises(seam.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
@@ -122,7 +122,7 @@ def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
 
 
 def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
-    from sweeps.gangs.rank import TrialSession
+    from sweeps.execution.rank import TrialSession
 
     session = object.__new__(TrialSession)
     session._strays = {threading.current_thread()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import ray
 
-from sweeps.resources import Shape
-from sweeps.trial import Trial
+from sweeps.core.resources import Shape
+from sweeps.core.trial import Trial
 from tests.gangs.driving import Driving, job
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.gangs import rank
-from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import Silence
-from sweeps.gangs.rank import SILENT_AFTER, TrialSession, stack_of
-from sweeps.gangs.run import STACKS_WITHIN, Run
+from sweeps.execution import rank
+from sweeps.execution.booking import Book
+from sweeps.execution.messages import Silence
+from sweeps.execution.rank import SILENT_AFTER, TrialSession, stack_of
+from sweeps.execution.run import STACKS_WITHIN, Run
 from tests.gangs.driving import job, trial
 
 

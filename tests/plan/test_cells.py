@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.resources import shape_of
 from sweeps.plan.cells import expected, rounds, uneven, visits
-from sweeps.resources import shape_of
 from sweeps.search.cells import next_cell
 from tests.plan.drawing import drawn
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.resources import Shape
 from sweeps.plan import plan
 from sweeps.plan.gangs import Gangs, simulate
-from sweeps.resources import Shape
 
 CPU = (("CPU", 1.0),)
 

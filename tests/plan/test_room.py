@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
+from sweeps.core.resources import Shape, at_once
 from sweeps.plan import never_fits, never_fits_here, plan
 from sweeps.plan.room import _short
-from sweeps.resources import Shape, at_once
 
 
 def texts(space, cluster, nodes=()):

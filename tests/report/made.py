@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.search.record import Recorded
+from sweeps.core.trial import Result, State
 from sweeps.space import Dimension, Space, load
-from sweeps.trial import Result, State
+from sweeps.study.record import Recorded
 
 SPACE = """\
 name: made

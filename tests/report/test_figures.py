@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.folder import save_space
+from sweeps.core.trial import Report, State
 from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, short_names, thin
 from sweeps.search.study import Ledger
-from sweeps.trial import Report, State
+from sweeps.space.saved import save_space
 from tests.report.made import RUNGS, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:Attempting to set identical")

@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import State
 from sweeps.report import sheet as reports
 from sweeps.report.figures import Drawn, Figure
 from sweeps.report.sheet import cell, duration, number, report
-from sweeps.result import SweepResult
-from sweeps.search.judging import Judge
-from sweeps.search.record import Record
 from sweeps.space.keys import Objective
-from sweeps.trial import State
+from sweeps.study.judging import Judge
+from sweeps.study.record import Record
 from tests.report.made import space_in, trial, trials
 
 DRAWN = Drawn(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from sweeps.search.journal import Journal
-from sweeps.search.storage import JOURNAL
+from sweeps.study.journal import Journal
+from sweeps.study.storage import JOURNAL
 
 
 class Killed(BaseException):

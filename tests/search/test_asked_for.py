@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search import record
-from sweeps.search.repeats import Configurations, merged, settled
+from sweeps.core.trial import Report, Result, State
 from sweeps.search.study import Ledger
 from sweeps.space.keys import Repeats
-from sweeps.trial import Report, Result, State
+from sweeps.study import record
+from sweeps.study.repeats import Configurations, merged, settled
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}

@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search import rules
-from sweeps.search.budgets import Course, reason
+from sweeps.core.trial import Result, State
 from sweeps.space.keys import Limits
-from sweeps.trial import Result, State
+from sweeps.study import rules
+from sweeps.study.budgets import Course, reason
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))

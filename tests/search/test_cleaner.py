@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from sweeps import checkpoints
-from sweeps.checkpoints import remove, sizes
-from sweeps.cleaning import clean
-from sweeps.conductor import Conductor
-from sweeps.folder import save_space
-from sweeps.gangs.messages import Progress
-from sweeps.leftovers import tidy
-from sweeps.search import cleaner
-from sweeps.search.cleaner import Cleaner
-from sweeps.search.retention import Rule
+from sweeps.checkpoints import cleaner
+from sweeps.checkpoints.cleaner import Cleaner
+from sweeps.checkpoints.cleaning import clean
+from sweeps.checkpoints.retention import Rule
+from sweeps.controller.conductor import Conductor
+from sweeps.core import checkpoint_files as checkpoints
+from sweeps.core.checkpoint_files import remove, sizes
+from sweeps.core.leftovers import tidy
+from sweeps.core.trial import Checkpoint, Report, Result, State
+from sweeps.execution.messages import Progress
 from sweeps.search.study import Ledger
 from sweeps.space.keys import Repeats
-from sweeps.trial import Checkpoint, Report, Result, State
+from sweeps.space.saved import save_space
 from tests.search.deaths import Deaf
 
 NONE = "{name: none}"

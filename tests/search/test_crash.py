@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.conductor import Conductor
-from sweeps.gangs.booking import Book
-from sweeps.gangs.messages import News, Past, Progress
-from sweeps.search import record
-from sweeps.search.storage import JOURNAL
+from sweeps.controller.conductor import Conductor
+from sweeps.core.trial import Checkpoint, Report, State, Trial, Verdict
+from sweeps.execution.booking import Book
+from sweeps.execution.messages import News, Past, Progress
 from sweeps.search.study import Ledger
 from sweeps.search.trials import OnRecord
-from sweeps.trial import Checkpoint, Report, State, Trial, Verdict
+from sweeps.study import record
+from sweeps.study.storage import JOURNAL
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """

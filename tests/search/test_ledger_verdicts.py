@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.search import record
+from sweeps.core.trial import State, Verdict
 from sweeps.search.study import Ledger
-from sweeps.trial import State, Verdict
+from sweeps.study import record
 from tests.search.test_study import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"

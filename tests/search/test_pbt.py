@@ -16,14 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.conductor import Conductor
-from sweeps.gangs.messages import Past, Progress
-from sweeps.search import record, takeover
-from sweeps.search.record import Taken
-from sweeps.search.storage import JOURNAL
+from sweeps.controller.conductor import Conductor
+from sweeps.core.trial import Checkpoint, Report, State, Trial, Verdict
+from sweeps.execution.messages import Past, Progress
+from sweeps.search import takeover
 from sweeps.search.study import Ledger
 from sweeps.search.trials import OnRecord
-from sweeps.trial import Checkpoint, Report, State, Trial, Verdict
+from sweeps.study import record
+from sweeps.study.record import Taken
+from sweeps.study.storage import JOURNAL
 from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.repeats import Configurations
-from sweeps.search.retention import Held, Rule, Standing, droppable, standing
+from sweeps.checkpoints.retention import Held, Rule, Standing, droppable, standing
+from sweeps.core.trial import Checkpoint, Result, State
 from sweeps.space.keys import Repeats
-from sweeps.trial import Checkpoint, Result, State
+from sweeps.study.repeats import Configurations
 
 
 @st.composite

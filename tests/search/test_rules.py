@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search import rules
-from sweeps.trial import Result, State
+from sweeps.core.trial import Result, State
+from sweeps.study import rules
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 

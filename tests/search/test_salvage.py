@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweeps.errors import DamagedStudy
-from sweeps.result import ENDED, contradiction
-from sweeps.search import record
-from sweeps.search.journal import torn_from, whole_lines
-from sweeps.search.journal_rules import Rules, parsed
+from sweeps.controller.winner import described
+from sweeps.core.errors import DamagedStudy
+from sweeps.core.result import ENDED, contradiction
 from sweeps.search.salvage import Known, Salvaged, configuration_of, first_fault, salvage
-from sweeps.search.storage import JOURNAL
 from sweeps.search.study import Ledger
-from sweeps.winner import described
+from sweeps.study import record
+from sweeps.study.journal import torn_from, whole_lines
+from sweeps.study.journal_rules import Rules, parsed
+from sweeps.study.storage import JOURNAL
 from tests.fuzz.harness import EXAMPLES, fuzzed
 from tests.search.test_crash import ASKED, BODY, PLAIN, drive, outcome
 

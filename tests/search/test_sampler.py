@@ -5,9 +5,9 @@ from __future__ import annotations
 import optuna
 from optuna.distributions import CategoricalDistribution
 
+from sweeps.core.trial import State
 from sweeps.search.sampler import distribution_of, seed_of, suggest
 from sweeps.search.study import Ledger
-from sweeps.trial import State
 from tests.search.test_study import reports
 
 ALL_DOMAINS = """

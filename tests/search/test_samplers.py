@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
+from sweeps.core.trial import State, Verdict
 from sweeps.search import extras
 from sweeps.search.samplers import gp, plain, tpe
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.study import Ledger
-from sweeps.trial import State, Verdict
 from tests.search.test_study import reports
 
 BODY = """

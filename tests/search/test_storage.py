@@ -14,10 +14,12 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
-from sweeps.folder import save_space, without_password
-from sweeps.search import asking, record, storage
-from sweeps.search.journal import Journal
+from sweeps.core.folder import without_password
+from sweeps.search import asking
 from sweeps.search.study import Ledger
+from sweeps.space.saved import save_space
+from sweeps.study import record, storage
+from sweeps.study.journal import Journal
 from tests.commands import command, space_of
 from tests.postgres import PASSWORD, server
 from tests.search.deaths import Killed
@@ -146,7 +148,7 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
             raise OSError(errno.ENOSPC, "no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("sweeps.search.journal.open", lambda path, mode, buffering=-1: Full(path, mode), raising=False)
+        patch.setattr("sweeps.study.journal.open", lambda path, mode, buffering=-1: Full(path, mode), raising=False)
         with pytest.raises(OSError, match="no space"):
             journal.append_logs([{"b": 2}, {"c": 3}])
     journal.append_logs([{"d": 4}])

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from sweeps.errors import SweepLocked
-from sweeps.lock import FolderLock
-from sweeps.search import record
-from sweeps.search.journal import cut_torn_tail
-from sweeps.search.storage import JOURNAL
+from sweeps.core.errors import SweepLocked
+from sweeps.core.lock import FolderLock
+from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.study import Ledger
-from sweeps.trial import Checkpoint, Report, State
+from sweeps.study import record
+from sweeps.study.journal import cut_torn_tail
+from sweeps.study.storage import JOURNAL
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeps.search.record import ORIGIN
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.samplers.together import ByConfiguration, together
 from sweeps.search.study import Ledger
 from sweeps.space.keys import Repeats
+from sweeps.study.record import ORIGIN
 from tests.search.test_samplers import BODY, NUMBERS, end
 
 REPEATED = "repeats: {count: 2}"

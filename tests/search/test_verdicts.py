@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.trial import Verdict
 from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
-from sweeps.trial import Verdict
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.serving import access
 from sweeps.serving.access import Access, open_to_others, token_of
 from sweeps.serving.app import make_app

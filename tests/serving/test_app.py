@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweeps.bundle import columns
 from sweeps.bundle.manifest import Column
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.serving import checks
 from sweeps.serving.app import make_app
 from sweeps.serving.batching import Batcher, take
@@ -159,7 +159,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
 def test_a_preprocessor_that_refuses_is_422():
     class Picky(served.Model):
         def predict(self, frame):
-            from sweeps.errors import InputError, Problem
+            from sweeps.core.errors import InputError, Problem
 
             raise InputError(Problem("rows", "too odd"))
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.serving import limits as numbers
 from sweeps.serving import server as serving
 from sweeps.serving.connections import Connection

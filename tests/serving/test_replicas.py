@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from sweeps.bundle import load_bundle
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.serving import replicas
 from sweeps.serving.access import Access
 from sweeps.serving.app import make_app

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import Space, load
 
 HEAD = """\

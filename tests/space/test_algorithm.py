@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps import cli
-from sweeps.errors import InputError
-from sweeps.folder import ORIGIN, save_space, taken_up
+from sweeps.cli import commands as cli
+from sweeps.core.errors import InputError
+from sweeps.core.folder import ORIGIN
 from sweeps.plan import plan
 from sweeps.search.study import Ledger
 from sweeps.space import load
 from sweeps.space.algorithm import GP_TRIALS, choose
+from sweeps.space.saved import save_space, taken_up
 from sweeps.tracking.contents import settings
 
 USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}

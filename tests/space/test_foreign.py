@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.foreign import in_our_words
 from sweeps.space.yaml12 import parse

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec, load
 from sweeps.space.values import seconds
 from tests.space.conftest import HEAD

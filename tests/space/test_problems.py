@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import load
 from tests.space.conftest import HEAD
 from tests.space.test_load import data, top

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.templates import fill
 from sweeps.space.walks import cells_of, count_cells, count_variants, variants

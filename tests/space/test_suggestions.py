@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from sweeps import refs
+from sweeps.core import refs
 from sweeps.space import keys
 from sweeps.space.domains import DOMAINS
 from sweeps.space.load import TOP, _trainers

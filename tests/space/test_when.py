@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.nodes import scalar
 from sweeps.space.yaml12 import MAX_DEPTH, parse

@@ -19,8 +19,8 @@ from collections import Counter
 
 import pytest
 
-from sweeps.pace import Left
-from sweeps.snapshot import Best, Snapshot
+from sweeps.controller.pace import Left
+from sweeps.controller.snapshot import Best, Snapshot
 from sweeps.terminal import live
 from sweeps.terminal.live import STOPPING, Progress, line
 from tests.commands import REPO, space_of
@@ -177,7 +177,7 @@ def test_no_colour_where_none_is_wanted(terminal, monkeypatch):
 
 def test_rich_is_not_imported_without_a_terminal():
     code = (
-        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.snapshot import Snapshot\n"
+        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.snapshot import Snapshot\n"
         "Progress(False, io.StringIO())(Snapshot(total=1)); print({'rich', 'ray', 'pydantic'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)

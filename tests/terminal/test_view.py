@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from sweeps.pace import Left
-from sweeps.resources import Shape
-from sweeps.snapshot import Best, Pairs, Row, Snapshot, Use
+from sweeps.controller.pace import Left
+from sweeps.controller.snapshot import Best, Pairs, Row, Snapshot, Use
+from sweeps.core.resources import Shape
 from sweeps.terminal.view import View, flow, pairs, place
 from tests.commands import REPO
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from sweeps.core.trial import Result, State
 from sweeps.tracking import TrackerApart, default_uri
-from sweeps.trial import Result, State
 from tests.tracking.test_tracker import check, play, reports, trial
 from tests.waiting import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.tracking.registry import Score, check_names, moves, register, score_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))

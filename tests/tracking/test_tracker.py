@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.resources import Shape
+from sweeps.core.resources import Shape
+from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step
 from sweeps.tracking.contents import described, flat, parameters
 from sweeps.tracking.tracker import Tracker, default_uri
-from sweeps.trial import Report, Result, State, Trial
 from tests.report.made import space_in
 from tests.waiting import wait_until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.errors import InputError, SweepsError
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.tracking import Tracker, default_uri, ui
 from sweeps.tracking.ui import Sweep, choose, free_port, links, serve_ui
 from tests.report.made import space_in

@@ -13,7 +13,7 @@ import pandas as pd
 from ray.train import Checkpoint
 from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
 
-from sweeps.trial import Current, set_current
+from sweeps.core.trial import Current, set_current
 
 
 class Stopped(BaseException):

@@ -10,7 +10,7 @@ import fake_train
 import numpy as np
 import pytest
 
-from sweeps import refs
+from sweeps.core import refs
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
 

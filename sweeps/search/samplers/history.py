@@ -18,9 +18,9 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.record import origin_of
 from sweeps.search.samplers.together import together
 from sweeps.space.keys import Repeats
+from sweeps.study.record import origin_of
 
 # The level of trials that ran to their end.
 FULL = math.inf

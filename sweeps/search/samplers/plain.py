@@ -11,7 +11,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, NSGAIISampler, QMCSampler, RandomSampler
 
-from sweeps.errors import InputError
+from sweeps.core.errors import InputError
 from sweeps.search.extras import missing
 
 

@@ -13,15 +13,15 @@ from typing import Any
 from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.record import is_given, origin_of
-from sweeps.search.repeats import AGGREGATES
 from sweeps.space.keys import Repeats
+from sweeps.study.record import is_given, origin_of
+from sweeps.study.repeats import AGGREGATES
 
 
 def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
     """A configuration as one trial: its first, with what all of them come to; running as long as one of them runs or is to come.
 
-    One that failed has no part in the value, as in `sweeps.search.repeats.merged`; a constraint is broken by as much as by the worst.
+    One that failed has no part in the value, as in `sweeps.study.repeats.merged`; a constraint is broken by as much as by the worst.
 
     Args:
         own: its trials, the first first.

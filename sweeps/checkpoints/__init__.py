@@ -1,0 +1,1 @@
+"""Which checkpoints a sweep keeps, and deleting the others."""

@@ -1,0 +1,5 @@
+"""The command line."""
+
+from sweeps.cli.commands import main
+
+__all__ = ["main"]

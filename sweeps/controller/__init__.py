@@ -1,0 +1,1 @@
+"""One sweep from its start to its result."""

@@ -1,0 +1,217 @@
+"""`sweeps repair`: rebuild a sweep's study from what can be read of it, and keep what was damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.core import provenance
+from sweeps.core.checkpoint_files import GONE, step_of
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.folder import BUNDLE, MANIFEST, saved_origin, without_password
+from sweeps.core.json_file import object_in
+from sweeps.core.lock import FolderLock
+from sweeps.core.result import RESULT, best_of, file_fault, plain, result_in
+from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
+from sweeps.search.salvage import Salvaged
+from sweeps.space.saved import saved_space
+from sweeps.study.storage import JOURNAL, place_of
+
+# Behind the name of a file that was damaged, with a number behind it.
+DAMAGED = ".damaged-"
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair came to.
+
+    Attributes:
+        folder: the sweep's.
+        lines: of the journal that were kept, and how many there were.
+        salvaged: what became of the trials; None if there was nothing to repair.
+        kept: what was damaged, as it is named now.
+        why: what was wrong, a line each.
+    """
+
+    folder: Path
+    lines: tuple[int, int] = (0, 0)
+    salvaged: Salvaged | None = None
+    kept: tuple[Path, ...] = ()
+    why: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What `repair --json` prints."""
+        told: dict[str, Any] = {"dir": str(self.folder), "repaired": bool(self.why), "why": self.why, "kept": [str(p) for p in self.kept]}
+        if self.salvaged is not None:
+            told |= {"lines": {"kept": self.lines[0], "before": self.lines[1]}}
+            told |= {name: getattr(self.salvaged, name) for name in ("ended", "rebuilt", "go_on", "lost", "shortened", "dropped")}
+        return plain(told)
+
+
+def repair(sweep: str | os.PathLike[str]) -> Repaired:
+    """Rebuild the study of a sweep that does not run from the lines of its journal that can be read, and from its result.
+
+    What was damaged stays beside what takes its place. A result that the study cannot bear out is put aside, so that a resume goes on. If
+    nothing is damaged, nothing is changed.
+
+    Args:
+        sweep: the sweep's folder.
+
+    Raises:
+        InputError: no such sweep; its study lies in a database; the folder is another user's; or its space file cannot be read.
+        SweepLocked: the sweep runs.
+    """
+    from sweeps.search.salvage import first_fault
+    from sweeps.study.journal import whole_lines
+
+    folder = Path(sweep).resolve()
+    saved_origin(folder)
+    journal, result = folder / JOURNAL, folder / RESULT
+    if (place := place_of(folder)) is not None:
+        said = f"the study lies in {without_password(place[0])}, and only journals are repaired; restore the database from a backup"
+        raise InputError(Problem(str(folder), said))
+    _refuse_others(folder)
+    lock = FolderLock(folder)
+    try:
+        data = journal.read_bytes() if journal.exists() else b""
+        lines, told = whole_lines(data), result_in(folder)
+        salvaged, why = None, list[str]()
+        if (found := first_fault(lines)) is not None:
+            why.append(f"{JOURNAL}:{found[0]}: {found[1]}")
+        if found is not None or (told is not None and _contradicts(folder)):
+            salvaged = _salvaged(folder, lines, told)
+        if salvaged is not None and found is None:
+            why.append(f"{JOURNAL}: {_contradicts(folder)}")
+        if faulty := file_fault(result):
+            why.append(f"{RESULT}: {faulty}")
+        if not why:
+            return Repaired(folder)
+        number = _free(folder)
+        kept = []
+        if salvaged is not None and salvaged.changed:
+            kept += [_keep(journal, data, number)] if journal.exists() else []
+            _replace(journal, b"".join(salvaged.lines))
+        if faulty or (salvaged is not None and salvaged.contradiction is not None):
+            kept.append(_aside(result, number))
+        if salvaged is not None:
+            kept += [_aside(path, number) for trial in salvaged.lost if (path := _trial(folder, trial)) is not None]
+        return Repaired(folder, _counted(lines, salvaged), salvaged, tuple(kept), tuple(why))
+    finally:
+        lock.release()
+
+
+def _contradicts(folder: Path) -> str | None:
+    """How the study contradicts the result, if it does."""
+    from sweeps.core.errors import DamagedStudy
+    from sweeps.study import record
+
+    try:
+        record.trials_of(folder)
+    except DamagedStudy as e:
+        return e.problems[0].text.partition("; ")[0]
+    return None
+
+
+def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) -> Salvaged:
+    from sweeps.search.salvage import Known, salvage
+
+    space, _ = saved_space(folder)
+    entries = provenance.entries(folder)
+    data = entries[0].get("data_fingerprint") if entries else None
+    saved = {best["trial"]: found for best in best_of(told or {"best": None}) if (found := _saved(folder, best["trial"])) is not None}
+    when = (folder / (RESULT if told is not None else "origin.json")).stat().st_mtime
+    there = (folder / "trials").glob("*")
+    trials = frozenset(int(path.name) for path in there if re.fullmatch(r"\d{4,9}", path.name) and _trial(folder, path.name) is not None)
+    return salvage(lines, told, Known(space, when, data if isinstance(data, str) else None, saved, trials))
+
+
+def _saved(folder: Path, trial: str) -> Checkpoint | None:
+    """The checkpoint of a trial that holds its best model, as far as the folder shows that: what was exported, else the latest."""
+    at = _trial(folder, trial)
+    if at is None:
+        return None
+    made = (object_in(folder / BUNDLE / MANIFEST) or {}).get("made")
+    exported = made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
+    found = []
+    for path in sorted(at.glob("checkpoint_*"), key=lambda p: step_of(p.name)):
+        if path.is_symlink() or not path.is_dir() or path.name.endswith(GONE):
+            continue
+        step = step_of(path.name)
+        noted = (object_in(path / CHECKPOINT_NOTE) or {}).get("best_step", step)
+        found.append(Checkpoint(str(path), step, noted if type(noted) is int and 0 < noted <= step else step))
+    return next((c for c in found if c.best_step == exported), found[-1] if found else None)
+
+
+# ---- files
+
+
+def _refuse_others(folder: Path) -> None:
+    """See that the folder and what is written to in it are this user's, and lie in the folder.
+
+    Raises:
+        InputError: they are not.
+    """
+    for path in (folder, folder / JOURNAL, folder / RESULT, folder / "trials"):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        if stat.S_ISLNK(found.st_mode):
+            raise InputError(Problem(str(path), "is a link, and a repair touches nothing outside the sweep's folder"))
+        if found.st_uid != os.getuid():
+            raise InputError(Problem(str(path), "belongs to another user; only its owner can repair it"))
+        if path.name == JOURNAL and not stat.S_ISREG(found.st_mode):
+            raise InputError(Problem(str(path), "is no file"))
+
+
+def _trial(folder: Path, trial: str) -> Path | None:
+    """The folder of a trial; None if there is none, or only a link."""
+    path = folder / "trials" / trial
+    return path if path.is_dir() and not path.is_symlink() else None
+
+
+def _free(folder: Path) -> int:
+    """The first number that nothing damaged bears yet."""
+    names = [path.name for place in (folder, folder / "trials") if place.is_dir() for path in place.glob(f"*{DAMAGED}*")]
+    taken = [int(tail) for name in names if (tail := name.rpartition(DAMAGED)[2]).isdecimal()]
+    return max(taken, default=0) + 1
+
+
+def _keep(file: Path, data: bytes, number: int) -> Path:
+    """Keep what a file held under another name."""
+    kept = file.with_name(f"{file.name}{DAMAGED}{number}")
+    with open(kept, "xb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    return kept
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Put a file in the place of another, whole or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with open(part, "xb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _aside(path: Path, number: int) -> Path:
+    """Give a file or a folder another name."""
+    kept = path.with_name(f"{path.name}{DAMAGED}{number}")
+    path.rename(kept)
+    return kept
+
+
+def _counted(lines: list[bytes], salvaged: Salvaged | None) -> tuple[int, int]:
+    return (len(lines) - len(salvaged.dropped) if salvaged is not None else len(lines)), len(lines)

@@ -1,0 +1,154 @@
+"""A sweep's folder: made anew for a sweep, and enough to take the sweep up again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.json_file import is_number, is_text, object_in
+from sweeps.core.result import RESULT as RESULT
+
+# Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
+ORIGIN = "origin.json"
+# Which trials of a sweep that is driven do not train yet, or have not reported for long, and the stage of each, by id.
+STAGES = "stages.json"
+# The winner's bundle, and the file that every bundle has.
+BUNDLE = "bundle"
+MANIFEST = "manifest.json"
+_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]*(?:/[^\s/@'\"]*)?@")
+# Errors of a disk that is full, broken or not to be written any more.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+ROOM = 1 << 20  # bytes
+# What a folder's name has behind the sweep's.
+STAMP = r"-\d{8}-\d{6}(-\d+)?"
+
+
+def new_folder(root: Path, name: str, began: float) -> Path:
+    """Make the folder of a new sweep: ROOT/NAME-DATE-TIME, with a count where that exists already."""
+    stamp = datetime.datetime.fromtimestamp(began).strftime("%Y%m%d-%H%M%S")
+    for tail in ("", *(f"-{i}" for i in range(2, 1000))):
+        folder = root / f"{name}-{stamp}{tail}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as e:
+            raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
+        return folder
+    raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
+
+
+def disk_fault(error: BaseException) -> str | None:
+    """Return why the disk takes nothing more, in the system's words; None for an error of another kind.
+
+    Libraries wrap such errors, and `shutil.copytree` keeps only their text. So the function searches the whole chain of causes.
+    """
+    cause: BaseException | None = error
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:  # errors may name each other
+        seen.append(cause)
+        if isinstance(cause, OSError) and cause.errno in DISK:
+            return os.strerror(cause.errno)
+        if isinstance(cause, shutil.Error) and (said := [why for why in map(os.strerror, DISK) if why in str(cause)]):
+            return said[0]
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is what a task of Ray raised
+    return None
+
+
+def check_room(folder: Path) -> None:
+    """See whether the disk of a sweep's folder takes another mebibyte.
+
+    Raises:
+        OSError: it does not.
+    """
+    probe = folder / f".room-{os.getpid()}"
+    try:
+        with open(probe, "wb", buffering=0) as file:
+            file.write(bytes(ROOM))
+            os.fsync(file)
+    except OSError as e:
+        if e.errno in DISK:
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def saved_origin(folder: Path) -> dict[str, Any]:
+    """What is kept of a sweep beside its space file.
+
+    Raises:
+        InputError: the folder is not a sweep's.
+    """
+    if (origin := object_in(folder / ORIGIN)) is None:
+        raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable {ORIGIN} in it"))
+    if (why := origin_fault(origin)) is not None:
+        raise InputError(Problem(str(folder / ORIGIN), f"{why}; copy the file from a backup, or mend it by hand"))
+    return origin
+
+
+def told_origin(folder: Path) -> dict[str, Any]:
+    """What `saved_origin` gives as far as it can be read, for those who list sweeps: without the keys that hold something else."""
+    origin = object_in(folder / ORIGIN) or {}
+    return {key: value for key, value in origin.items() if key not in _ORIGIN or _ORIGIN[key][0](value)}
+
+
+def origin_fault(origin: dict[str, Any]) -> str | None:
+    """What keeps an object from being what `save_space` wrote: the key and the rule; None if nothing does."""
+    for key, (holds, rule) in _ORIGIN.items():
+        if key in ("base", "cwd", "overrides") and key not in origin:
+            return f"`{key}` is missing"
+        if key in origin and not holds(origin[key]):
+            return f"`{key}` must be {rule}"
+    return "`study` is missing" if origin.get("storage") and "study" not in origin else None
+
+
+def _is_time(told: Any) -> bool:
+    return is_number(told) and 0 <= told < 10**11
+
+
+def _is_none_or_text(told: Any) -> bool:
+    return told is None or is_text(told)
+
+
+_ORIGIN: dict[str, tuple[Any, str]] = {
+    "name": (lambda told: is_text(told) and bool(told) and "/" not in told, "the name of a sweep"),
+    "base": (is_text, "the path of a folder"),
+    "cwd": (is_text, "the path of a folder"),
+    "overrides": (lambda told: isinstance(told, list) and all(map(is_text, told)), "a list of texts"),
+    "began": (lambda told: told is None or _is_time(told), "seconds since the epoch"),
+    "algorithm": (is_text, "the name of an algorithm"),
+    "metric": (is_text, "the name of a metric"),
+    "max_trials": (lambda told: type(told) is int and 0 <= told < 10**12, "a number from 0 on"),
+    "repeats": (lambda told: type(told) is int and 0 < told < 10**9, "a number from 1 on"),
+    "address": (_is_none_or_text, "null or text"),
+    "tracking_uri": (_is_none_or_text, "null or text"),
+    "storage": (_is_none_or_text, "null or text"),
+    "study": (_is_none_or_text, "null or text"),
+}
+
+
+def without_password(uri: str) -> str:
+    """A URI without the secret part of its authority; such a one can be kept and shown."""
+    scheme, there, rest = uri.partition("://")
+    rest, mark, query = rest.partition("?")
+    query = "&".join(part for part in query.split("&") if not part.startswith("password="))
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}{there}{user.partition(':')[0]}{at}{host}{slash}{path}{mark if query else ''}{query}"
+
+
+def masked(text: str) -> str:
+    """Return a text in which no URI shows its password, such as the message of a library.
+
+    >>> masked("API request to http://me:secret@host/api failed")
+    'API request to http://me:***@host/api failed'
+    """
+    return _PASSWORD.sub(r"\1:***@", text)

@@ -1,0 +1,142 @@
+"""What a machine has: said by the user, or counted as Ray would count it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from sweeps.core.errors import InputError, Problem
+
+PLACE = "--resources"
+
+
+def parse_resources(text: str) -> dict[str, float]:
+    """The resources of a machine, from `CPU=8,GPU=2`. What is not named is not there.
+
+    Raises:
+        InputError: every entry that is not NAME=AMOUNT, stands there twice, or has an amount that no machine has.
+    """
+    found: dict[str, float] = {}
+    problems = []
+    for entry in text.split(","):
+        name, equals, amount = (part.strip() for part in entry.partition("="))
+        shown = " ".join(entry.split())
+        shown = shown if len(shown) <= 40 else shown[:39] + "…"
+        number = _whole(amount)
+        if not name or not equals:
+            problems.append(f"must be NAME=AMOUNT pairs such as CPU=8,GPU=2, got `{shown}`")
+        elif name.upper() in ("CPU", "GPU") and name != name.upper():
+            problems.append(f"unknown resource in `{shown}`; did you mean `{name.upper()}`?")
+        elif number is None:
+            problems.append(f"a machine has a whole number of each resource, at least 0, got `{shown}`")
+        elif name in found:
+            problems.append(f"names {name} twice: {found[name]:g} and {number:g}")
+        else:
+            found[name] = number
+    if problems:
+        raise InputError([Problem(PLACE, text) for text in dict.fromkeys(problems)])
+    return found
+
+
+def _whole(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number.is_integer() and 0 <= number < 2**53 else None
+
+
+def detect() -> dict[str, float]:
+    """The CPUs and GPUs of this machine, as a Ray that is started here would count them. Ray is not imported.
+
+    Of GPUs NVIDIA's alone are counted.
+    """
+    said: dict[str, float] = {}
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        said = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
+    counted = {"CPU": float(cpus(Path("/sys/fs/cgroup"))), "GPU": float(gpus(Path("/dev")))} | said
+    return {name: amount for name, amount in counted.items() if amount or name == "CPU"}
+
+
+def cpus(cgroup: Path) -> int:
+    """What Ray's `get_num_cpus` answers: the container's limit where it has one, else all CPUs. A test compares the two.
+
+    Args:
+        cgroup: where the kernel shows the limits.
+    """
+    everything = os.cpu_count() or 1
+    if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
+        return everything
+    limits = []
+    for limit in (_quota, _pinned):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            limits.append(limit(cgroup))
+    return int(min(filter(None, limits), default=everything))
+
+
+def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes of memory: the container's limit where it has one, else the machine's."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    for name in ("memory/memory.limit_in_bytes", "memory.max"):
+        with contextlib.suppress(OSError, ValueError):  # `max` is no limit
+            limits.append(float((cgroup / name).read_text()))
+    return min(limits)
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process, which has not ended."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _quota(cgroup: Path) -> float | None:
+    """CPUs that a container's quota comes to; None without one."""
+    quota, period = cgroup / "cpu" / "cpu.cfs_quota_us", cgroup / "cpu" / "cpu.cfs_period_us"
+    if quota.exists() and period.exists():
+        amount = float(quota.read_text()) / float(period.read_text())
+    elif (cgroup / "cpu.max").exists():
+        first, second = (cgroup / "cpu.max").read_text().split()
+        amount = float(first) / float(second) if first.isnumeric() and second.isnumeric() else -1.0
+    else:
+        return None
+    return None if amount < 0 else amount or 1.0
+
+
+def _pinned(cgroup: Path) -> int | None:
+    """CPUs that a container is pinned to, as the first version of cgroups tells; Ray does not ask the second."""
+    file = cgroup / "cpuset" / "cpuset.cpus"
+    if not file.exists():
+        return None
+    spans = [span.partition("-") for span in file.read_text().split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in spans)
+
+
+def gpus(devices: Path) -> int:
+    """NVIDIA's GPUs that this process may see.
+
+    Args:
+        devices: where the kernel shows them.
+    """
+    count = sum(file.name.removeprefix("nvidia").isdigit() for file in devices.glob("nvidia*"))
+    if not count and (devices / "dxg").exists():  # Linux inside Windows shows no file for each
+        count = _asked_of_the_driver()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return count
+    return 0 if visible in ("", "NoDevFiles") else min(count, len(visible.split(",")))
+
+
+def _asked_of_the_driver() -> int:
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        driver, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint()
+        if driver.nvmlInit_v2() == 0 and driver.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
+            return count.value
+    return 0

@@ -1,0 +1,191 @@
+"""`module:attr` references: the one registry of sweeps is Python's own import system.
+
+`parse` and `describe` only read names and source, so that a space file is validated without running any code;
+`resolve` imports, and is called where the code is meant to run.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.errors import nearest
+
+
+class RefError(Exception):
+    """A reference that cannot be followed; the message says which half failed."""
+
+
+def parse(ref: str) -> tuple[str, str]:
+    """Split `module:attr`; the attribute may be dotted.
+
+    Raises:
+        RefError: the text is not two dotted names joined by one colon.
+    """
+    module, colon, attr = ref.partition(":")
+    dotted = all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
+    if not colon or not dotted:
+        raise RefError(f"`{ref}` is not a reference; write `module:attr`")
+    return module, attr
+
+
+def resolve(ref: str) -> Any:
+    """Import the module and return the attribute. Runs the module's code.
+
+    Raises:
+        RefError: no such module, or no such attribute in it, with the names it does define.
+    """
+    module_name, attr = parse(ref)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name and (module_name == e.name or module_name.startswith(e.name + ".")):
+            raise RefError(f"`{ref}`: no module `{e.name}`") from e
+        raise
+    found: Any = module
+    for part in attr.split("."):
+        if not hasattr(found, part):
+            names = sorted(n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
+            raise RefError(f"`{ref}`: `{module_name}` has no `{attr}`; it defines: {', '.join(names) or 'nothing'}")
+        found = getattr(found, part)
+    return found
+
+
+def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
+    """The file a module would be imported from, found without importing it or its parents.
+
+    Args:
+        module: a dotted name.
+        roots: folders searched before `sys.path`.
+
+    Returns:
+        The path of the source file; None where there is no such module. A module without Python source (built in,
+        or compiled) answers its file, or the interpreter's own for a built-in.
+    """
+    if module in sys.builtin_module_names:
+        return Path(sys.executable)
+    parts = module.split(".")
+    ours = __name__.partition(".")[0]
+    # A folder of the user's may be called `sweeps` as well; our own modules are always those of this installation.
+    folders = [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
+    for root in folders:
+        if (found := _below(Path(root or "."), parts)) is not None:
+            return found
+    try:  # editable installs and zipped packages answer only through their finders
+        spec = importlib.util.find_spec(parts[0])
+    except (ImportError, ValueError):
+        return None
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        base = Path(place).joinpath(*parts[1:])
+        for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+            if candidate.is_file():
+                return candidate
+    if spec and spec.origin and len(parts) == 1:
+        return Path(spec.origin)
+    return None
+
+
+def _below(root: Path, parts: list[str]) -> Path | None:
+    """The file of a module below a folder; None if it is not there."""
+    base = root.joinpath(*parts)
+    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if candidate.is_file():
+            return candidate
+    compiled = sorted(base.parent.glob(base.name + ".*.so")) if base.parent.is_dir() else []
+    return compiled[0] if compiled else None
+
+
+def _absent(module: str, roots: Iterable[Path]) -> str:
+    """Say that there is no such module, which folders were searched, and how to add a `src` folder that holds it."""
+    folders = list(dict.fromkeys(root.absolute() for root in roots))
+    searched = f" in {', '.join(map(_shown, folders))} or among the installed packages" if folders else ""
+    text = f"no module `{module}`{searched}"
+    for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
+        if _below(folder, module.split(".")) is not None:
+            more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
+            return f"{text}; it is in {_shown(folder)}, which is searched after `export PYTHONPATH={folder}{more}`"
+    return text
+
+
+def _shown(folder: Path) -> str:
+    """A folder as a user would type it from the working directory."""
+    here = Path.cwd()
+    return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
+
+
+@functools.lru_cache(maxsize=64)
+def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
+    """The top-level names a source file binds, and the literals among them; None where that cannot be known."""
+    if path.suffix != ".py":
+        return None
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError, OSError):
+        return None
+    names: set[str] = set()
+    literals: dict[str, Any] = {}
+    for node in _at_the_top(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any(alias.name == "*" for alias in node.names):
+                return None
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Global):
+            names.update(node.names)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):
+                literals[node.targets[0].id] = ast.literal_eval(node.value)
+    if "__getattr__" in names:
+        return None
+    return frozenset(names), literals
+
+
+def _at_the_top(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is not inside a function or a class; and, wherever they stand, the statements that make a name the module's."""
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, inside = todo.pop()
+        if not inside or isinstance(node, ast.Global):
+            yield node
+        closed = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+        todo += [(child, closed) for child in ast.iter_child_nodes(node)]
+
+
+def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
+    """What is wrong with a reference, as far as reading source can tell; None if nothing is.
+
+    Nothing is imported. A module that builds its names at run time is believed.
+    """
+    try:
+        module, attr = parse(ref)
+    except RefError as e:
+        return str(e)
+    roots = tuple(roots)
+    path = source_of(module, roots)
+    if path is None:
+        return f"`{ref}`: {_absent(module, roots)}"
+    known = _names(path)
+    first = attr.split(".")[0]
+    if known is not None and first not in known[0]:
+        public = sorted(n for n in known[0] if not n.startswith("_"))
+        return f"`{ref}`: `{module}` has no `{first}`; {nearest(first, public) if public else 'it defines nothing'}"
+    return None
+
+
+def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
+    """The value of a top-level literal of a module, read from its source; None where there is none."""
+    path = source_of(module, roots)
+    known = _names(path) if path else None
+    return known[1].get(name) if known else None

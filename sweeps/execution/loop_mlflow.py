@@ -1,0 +1,441 @@
+"""Directs a training loop's own calls of MLflow to the run of its trial, and resets MLflow after each trial.
+
+MLflow asks one function where to log: `get_tracking_uri`, which reads an environment variable. The first time that it does so inside a
+trial, the trial's run is looked up and the variable set. A loop that never asks pays nothing, and MLflow is not imported for it.
+
+The tracker makes the run, and leaves its id in the trial's folder (`RUN`). A server that does not answer is waited for; then the loop logs
+to a file in the trial's folder. The run's status, end and name are the sweep's alone: what a loop says of these is dropped.
+
+All that this needs of MLflow's insides is in this file, with tests/gangs/test_loop_mlflow.py to say what broke when MLflow changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import importlib.machinery
+import inspect
+import json
+import os
+import socket
+import ssl
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.trial import RUN
+
+# The fluent API of MLflow; when it is imported, all that is put in place here is there.
+FLUENT = "mlflow.tracking.fluent"
+URI, RUN_ID = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"
+# So long a call waits for a server to answer; and, from a server that does, for the trial's run, which the tracker may yet have to make.
+ANSWER_WITHIN, RUN_WITHIN = 10.0, 60.0
+# The same for a process that has waited in vain before.
+ANSWER_AGAIN, RUN_AGAIN = 1.0, 5.0
+LOOK_EVERY = 0.1
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+# MLflow asks a server again for minutes by default.
+BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{ANSWER_WITHIN:.0f}"}
+# The calls of a store that log to a run or read it; each takes the run's id first.
+CALLS = ("log_batch", "log_metric", "log_param", "set_tag", "get_run")
+
+_at_hand: TrialRun | None = None
+_waited_in_vain = False
+
+
+def watch() -> None:
+    """From now on MLflow in this process logs to the run of the trial at hand, whenever it is imported."""
+    if FLUENT in sys.modules:
+        _attach(sys.modules[FLUENT])
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+@contextlib.contextmanager
+def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
+    """While this lasts, MLflow logs to this run. Then no run is active, and MLflow's settings are as they were.
+
+    Args:
+        run: of the trial at hand.
+        keep: leave the settings as they are: they are those of a module that is being imported, and hold for all trials.
+    """
+    global _at_hand
+    settings, status = _Settings(), "FINISHED"
+    _at_hand = run
+    try:
+        yield
+    except Exception:  # to be stopped by the scheduler is none
+        status = "FAILED"
+        raise
+    finally:
+        try:
+            fluent: Any = sys.modules.get(FLUENT)
+            if fluent is not None:
+                _end_runs(fluent, run, status)
+                if not keep:
+                    settings.put_back(fluent)
+                elif fluent._active_experiment_id == run.experiment:  # this run's, and not the module's choice
+                    fluent._active_experiment_id = settings.experiment
+        except Exception as e:  # no reason for a trial to fail
+            run.say(f"MLflow could not be put back to what it was: {type(e).__name__}: {e}")
+        finally:
+            _at_hand = None
+
+
+class TrialRun:
+    """The MLflow run that one rank of one trial logs to.
+
+    Args:
+        tracking: the sweep's tracking URI; None where there is no MLflow, as in a rerun: then a loop logs to the trial's folder.
+        folder: the trial's.
+        rank: of this process.
+
+    Attributes:
+        uri: where MLflow logs; None before its first call.
+        id: of the run; None before the first call.
+        experiment: the id of the run's experiment.
+    """
+
+    def __init__(self, tracking: str | None, folder: str | Path, rank: int):
+        self.tracking, self.folder, self.rank = tracking, Path(folder), rank
+        self.uri: str | None = None
+        self.id: str | None = None
+        self.experiment: str | None = None
+        self.mirror: tuple[Any, str] | None = None  # a store and a run of it, in the place of the run: the server went away
+        self._said: set[str] = set()
+        self._given = (os.environ.get(URI), os.environ.get(RUN_ID))
+        self._lock, self._connecting = threading.RLock(), False
+
+    def connect(self) -> None:
+        """Have MLflow log to the trial's run, or to a file if that cannot be reached. Does nothing if the loop has named another place."""
+        with self._lock:
+            if self.uri is not None or self._connecting or os.environ.get(URI) not in (self._given[0], self.tracking):
+                return
+            self._connecting = True
+            try:
+                self._connect()
+            finally:
+                self._connecting = False
+
+    def _connect(self) -> None:
+        from mlflow.tracking._tracking_service.utils import _get_store
+
+        fluent: Any = sys.modules[FLUENT]
+        for name, value in BOUNDS.items():
+            os.environ.setdefault(name, value)
+        found = None if self.tracking is None else find(self.tracking, self.folder, self.say)
+        if found is not None and self.tracking is not None:
+            self.uri, self.id, self.experiment = self.tracking, found["run_id"], found["experiment_id"]
+            _guard(_get_store(self.uri))
+        else:
+            self.uri, self.experiment, self.id = self._local()
+        os.environ[URI] = self.uri
+        if fluent._active_experiment_id is None:
+            fluent._active_experiment_id = self.experiment
+
+    def _local(self) -> tuple[str, str, str]:
+        """Make a run in a file in the trial's folder: the store's URI, the ids of the experiment and of the run."""
+        from mlflow.tracking import MlflowClient
+
+        name = f"mlflow-rank-{self.rank}" if self.rank else "mlflow"  # ranks must not make the same tables at once
+        uri = f"sqlite:///{self.folder.resolve() / name}.db"
+        client = MlflowClient(uri)
+        made = client.get_experiment_by_name("trial")  # by an earlier attempt
+        artifacts = (self.folder / f"{name}-artifacts").resolve().as_uri()
+        experiment = made.experiment_id if made else client.create_experiment("trial", artifacts)
+        run = client.create_run(experiment, run_name=self.folder.name).info.run_id
+        self.say(f"what the loop logs to MLflow goes to {uri}; `mlflow ui --backend-store-uri {uri}` shows it")
+        return uri, experiment, run
+
+    @property
+    def logs_here(self) -> bool:
+        """Return whether the next `start_run` uses the trial's run: the loop has set no other tracking URI or experiment."""
+        from mlflow.tracking import fluent
+        from mlflow.tracking._tracking_service import utils
+
+        if utils._tracking_uri not in (None, self.tracking):
+            return False
+        self.connect()
+        return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
+
+    def forget_outer_run(self) -> None:
+        """A run that whoever started the sweep was in is no run for a trial, unless the loop itself has named it."""
+        if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
+            del os.environ[RUN_ID]
+
+    def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
+        """Make one call of the server's store that is about this run; to a file, from when the server does not answer."""
+        if logs_params := name in ("log_batch", "log_param"):
+            given = self._without_known(plain, given)
+        if self.mirror is None:
+            try:
+                return plain(**given)
+            except Exception as e:
+                if logs_params and "IntegrityError" in str(e):  # another rank logged the same parameter at the same moment
+                    return plain(**self._without_known(plain, given))
+                if self.tracking is None or answers(self.tracking, ANSWER_AGAIN):
+                    raise
+            from mlflow.tracking._tracking_service.utils import _get_store
+
+            self.say(f"MLflow at {_shown(self.tracking)} does not answer any more")
+            uri, _, run = self._local()
+            self.mirror = _get_store(uri), run
+        store, run = self.mirror
+        return getattr(store, name)(**{**given, "run_id": run})
+
+    def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+        """A call without the parameters that the run has with another value: MLflow would refuse the whole call."""
+        params = [given["param"]] if "param" in given else given.get("params") or ()
+        if not params or self.mirror is not None:
+            return given
+        known: dict[str, str] = {}
+        with contextlib.suppress(Exception):  # the call itself will say what is wrong
+            known = plain.__self__.get_run(self.id).data.params  # type: ignore[attr-defined]
+        others = [p for p in params if known.get(p.key, str(p.value)) != str(p.value)]
+        for param in others:
+            kept = f"the parameter `{param.key}` of the trial stays {known[param.key]} in MLflow"
+            self.say(f"{kept}; the loop logged {param.value}")
+        if not others:
+            return given
+        if "param" in given:
+            return {**given, "param": type(others[0])(others[0].key, known[others[0].key])}
+        return {**given, "params": [p for p in params if p not in others]}
+
+    def is_run(self, run_id: Any) -> bool:
+        return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
+
+    def say(self, line: str) -> None:
+        """Write a line to the trial's log, once, whatever a loop has done to Python's streams."""
+        if line not in self._said:
+            self._said.add(line)
+            with contextlib.suppress(OSError):
+                os.write(2, f"--- {line}\n".encode(errors="replace"))
+
+
+# ---- where the run is
+
+
+def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, str] | None:
+    """Wait for a trial's run.
+
+    Args:
+        tracking: the sweep's tracking URI.
+        folder: the trial's, where the tracker leaves the run's id.
+        say: is told why there is none.
+
+    Returns:
+        `run_id` and `experiment_id`; None if the server does not answer in time, or does not make the run.
+    """
+    global _waited_in_vain
+    within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _waited_in_vain else (ANSWER_WITHIN, RUN_WITHIN)
+    began, shown, found = time.monotonic(), _shown(tracking), None
+    while not (there := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic()))) and time.monotonic() - began < within:
+        time.sleep(LOOK_EVERY)
+    while there and (found := _noted(folder, shown)) is None and time.monotonic() - began < made_within:
+        time.sleep(LOOK_EVERY)
+    if there and found is not None and (file := _file_of(tracking)) is not None and not file.exists():
+        say(f"MLflow's database {file} is not on this node")
+        found = None
+    elif found is None:
+        say(f"MLflow at {shown} {'has no run of this trial' if there else 'does not answer'} after {time.monotonic() - began:.0f} s")
+    _waited_in_vain = found is None
+    return found
+
+
+def _shown(tracking: str) -> str:
+    """A URI that may be logged."""
+    from sweeps.core.folder import without_password  # a worker whose loop does not use MLflow need not import that
+
+    return without_password(tracking)
+
+
+def _noted(folder: Path, shown: str) -> dict[str, str] | None:
+    """What the tracker has left in a trial's folder; None if that is of another server, or nothing."""
+    try:
+        noted = json.loads((folder / RUN).read_text())
+    except (OSError, ValueError):
+        return None
+    return noted if noted.get("tracking_uri") == shown else None
+
+
+def _file_of(tracking: str) -> Path | None:
+    """The file of a database of SQLite."""
+    return Path(tracking.partition("///")[2].partition("?")[0]) if tracking.startswith("sqlite") else None
+
+
+def answers(tracking: str, within: float) -> bool:
+    """Whether a server answers. A place of a kind that cannot be asked counts as one that does."""
+    parts = urllib.parse.urlsplit(tracking)
+    scheme = parts.scheme.partition("+")[0]
+    try:
+        if scheme in ("http", "https"):
+            address = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+            urllib.request.urlopen(address, timeout=within).close()
+        elif parts.hostname and scheme in PORTS:
+            socket.create_connection((parts.hostname, parts.port or PORTS[scheme]), within).close()
+    except urllib.error.HTTPError:
+        return True  # if only to say that it wants a password
+    except (OSError, http.client.HTTPException) as e:
+        return isinstance(getattr(e, "reason", e), ssl.SSLError)  # MLflow's client knows how far to trust it
+    return True
+
+
+# ---- what is put in place
+
+
+class _Finder(MetaPathFinder):
+    """Attaches to MLflow's fluent API once it is imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != FLUENT:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                _attach(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _attach(fluent: Any) -> None:
+    """Have MLflow ask the trial at hand where to log, and which run to start."""
+    if hasattr(fluent, "_sweeps_attached"):
+        return
+    fluent._sweeps_attached = True
+    from mlflow.tracking._tracking_service import utils
+
+    variable: Any = utils.MLFLOW_TRACKING_URI
+    plain = variable.get
+
+    def get() -> Any:
+        if _at_hand is not None:
+            _at_hand.connect()
+        return plain()
+
+    variable.get = get
+    start, signature = fluent.start_run, inspect.signature(fluent.start_run)
+
+    @functools.wraps(start)
+    def start_run(*args: Any, **kwargs: Any) -> Any:
+        """Start the trial's run where a loop starts a run of its own; below that run where it starts a nested one."""
+        given, run = dict(signature.bind(*args, **kwargs).arguments), _at_hand
+        if run is not None:
+            run.forget_outer_run()
+            elsewhere = given.get("run_id") or os.environ.get(RUN_ID) or fluent._active_run_stack.get()
+            if not elsewhere and run.logs_here and given.get("experiment_id") in (None, run.experiment):
+                if given.get("nested") or given.get("parent_run_id"):
+                    given["parent_run_id"] = given.get("parent_run_id") or run.id
+                else:
+                    given["run_id"] = run.id
+        return start(**given)
+
+    fluent.start_run = start_run
+    top: Any = sys.modules.get("mlflow")
+    if getattr(top, "start_run", None) is start:  # it was imported before
+        top.start_run = start_run
+
+
+def _guard(store: Any) -> None:
+    """Have a store leave the status, the end and the name of the trial's run alone, and log to a file when its server goes away."""
+    if hasattr(store, "_sweeps_guards"):  # MLflow keeps stores, and so does the next trial
+        return
+    store._sweeps_guards = True
+    for name in (*CALLS, "update_run_info"):
+        setattr(store, name, _guarded(store, name))
+
+
+def _guarded(store: Any, name: str) -> Callable[..., Any]:
+    plain = getattr(store, name)
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given, run = dict(signature.bind(*args, **kwargs).arguments), _at_hand
+        if run is None or not run.is_run(given["run_id"]):
+            return plain(**given)
+        if name == "update_run_info":
+            return store.get_run(given["run_id"]).info
+        return run.calls(name, plain, given)
+
+    return call
+
+
+# ---- what is put back
+
+
+def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
+    """End the runs that a loop has left active, those of its other threads too; the trial's own is ended by the sweep."""
+    for monitor in list(fluent.run_id_to_system_metrics_monitor.values()):
+        monitor.finish()
+    fluent.run_id_to_system_metrics_monitor.clear()
+    left = [active for stack in fluent._active_run_stack.get_all_thread_values().values() for active in stack]
+    ends = [active.info.run_id for active in left if run.uri != run.tracking or not run.is_run(active.info.run_id)]
+    if run.uri is not None and run.uri != run.tracking:  # a file, of which no sweep says the end
+        ends.append(run.id)
+    for run_id in dict.fromkeys(ends):
+        with contextlib.suppress(Exception):  # the loop may have named another server since
+            fluent.MlflowClient().set_terminated(run_id, status)
+    if run.mirror is not None:
+        from mlflow.entities import RunStatus
+
+        store, run_id = run.mirror
+        store.update_run_info(run_id, RunStatus.from_string(status), int(time.time() * 1000), None)
+    elif run.uri is not None:
+        with contextlib.suppress(Exception):
+            fluent._get_store(run.uri).flush_async_logging()
+    for value in vars(fluent).values():
+        if type(value).__name__ == "ThreadLocalVariable":  # active runs and models, the last ones
+            value.reset()
+
+
+class _Settings:
+    """What a loop may set of MLflow for its process; the environment is put back by `isolation.apart`."""
+
+    def __init__(self) -> None:
+        self.tracking: str | None = None
+        self.registry: str | None = None
+        self.experiment: str | None = None
+        self.autologs: dict[str, Any] = {}
+        self.hooks: dict[str, list[Any]] = {}
+        if fluent := sys.modules.get(FLUENT):
+            from mlflow.tracking._model_registry import utils as registry
+            from mlflow.tracking._tracking_service import utils
+            from mlflow.utils import autologging_utils, import_hooks
+
+            self.tracking, self.registry = utils._tracking_uri, registry._registry_uri
+            self.experiment = fluent._active_experiment_id
+            self.autologs = dict(autologging_utils.AUTOLOGGING_INTEGRATIONS)
+            self.hooks = {name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()}
+
+    def put_back(self, fluent: Any) -> None:
+        """Undo what a loop has set, and what `autolog` has patched or would patch when a library is imported."""
+        from mlflow.tracking._model_registry import utils as registry
+        from mlflow.tracking._tracking_service import utils
+        from mlflow.utils import autologging_utils, import_hooks
+
+        utils.set_tracking_uri(self.tracking)  # type: ignore[arg-type]
+        registry._registry_uri = self.registry  # type: ignore[assignment]
+        fluent._active_experiment_id = self.experiment
+        for name, given in autologging_utils.AUTOLOGGING_INTEGRATIONS.items():
+            if given != (before := self.autologs.get(name, {})):
+                autologging_utils.revert_patches(name)
+                autologging_utils.AUTOLOGGING_INTEGRATIONS[name] = before
+        hooks = import_hooks._post_import_hooks
+        for name in list(hooks):
+            if hooks[name] and name not in self.hooks:
+                del hooks[name]
+            elif hooks[name]:
+                hooks[name][:] = self.hooks[name]

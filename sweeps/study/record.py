@@ -1,0 +1,396 @@
+"""A study as it stands on record, read without writing to it: for those who look at a sweep, also while it runs."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from sweeps.core.resources import costs
+from sweeps.core.result import plain
+from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
+from sweeps.space.keys import Repeats
+from sweeps.study import storage
+from sweeps.study.judging import Judge
+from sweeps.study.repeats import Configurations, total
+
+# The attributes that hold what was told of a trial, each with a number behind this.
+TOLD = "told."
+# The attribute of a repeat that names the trial whose configuration it is. It has it from when it is put in line.
+ORIGIN = "origin"
+# The attribute that holds the last rung from which a trial was told to go on.
+PASSED = "passed"
+# What of these holds a decision of PBT.
+TAKEN = "pbt"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A perturbation of PBT, on record.
+
+    Attributes:
+        step: the milestone at which a member took over from another.
+        donor: the other's id.
+        origin: the step of the checkpoint that it was given; it goes on from there.
+        keys: what each dimension is from then on.
+        params, labels: see `sweeps.trial.Trial`.
+        time: seconds since the epoch.
+    """
+
+    step: int
+    donor: str
+    origin: int
+    keys: dict[str, Any]
+    params: dict[str, Any]
+    labels: dict[str, Any]
+    time: float
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers among the parameters that PBT changes, as MLflow has them by step."""
+        numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
+        return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The other parameters that PBT changes, which no metric can tell; by their name under `params`."""
+        return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
+
+    def __str__(self) -> str:
+        own = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        return f"{self.donor} at {self.step}" + (f" ({own})" if own else "")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A trial on record.
+
+    Attributes:
+        number, id, seed: see `sweeps.trial.Trial`.
+        result: how it stands; RUNNING if it runs or was interrupted.
+        preprocessor: its chain in short.
+        scaling: `num_workers` and `resources_per_worker`.
+        params: what its loop got.
+        labels: each dimension's name and value.
+        curve: (step, value of the metric that leads) of every report on record, by step.
+        attempts: gangs it was started on.
+        reason: why it was stopped, if it was.
+        bracket: the one of Hyperband's it was drawn into; None under another scheduler.
+        began, ended: local time; `ended` is None while it has not.
+        keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
+        origin: the number of the trial whose configuration it repeats; None for a configuration's first.
+        lineage: the perturbations of PBT, see `Taken`. `params`, `labels` and `keys` are those after the last.
+        data: what it had of what is tuned of the data, `train`, `drop` and `rows`; empty if nothing is.
+    """
+
+    number: int
+    id: str
+    seed: int
+    result: Result
+    preprocessor: str
+    scaling: dict[str, Any]
+    params: dict[str, Any]
+    labels: dict[str, Any]
+    curve: tuple[tuple[int, float], ...]
+    attempts: int
+    reason: str | None
+    began: datetime.datetime | None
+    ended: datetime.datetime | None
+    keys: dict[str, Any] = field(default_factory=dict)
+    bracket: int | None = None
+    origin: int | None = None
+    lineage: tuple[Taken, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `show --json` prints of it."""
+        r = self.result
+        shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
+        shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
+        shown |= {"final": r.final} if r.final else {}
+        shown |= {} if self.origin is None else {"repeats": f"{self.origin:04d}"}
+        shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
+        shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
+        shown |= {"data": self.data} if self.data else {}
+        shown |= {} if self.bracket is None else {"bracket": self.bracket}
+        if self.lineage:
+            shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
+        times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
+        return plain(shown | times)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A sweep's study.
+
+    Attributes:
+        judge: what its trials are judged by.
+        trials: all that were begun, by number; and initial points with known results, which were not run.
+        data: the fingerprint of the data; None if it was not read yet.
+        repeats: of each configuration.
+        stops: the scheduler may stop trials.
+    """
+
+    judge: Judge
+    trials: tuple[Recorded, ...] = field(default=())
+    data: str | None = None
+    repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
+    stops: bool = True
+
+    @property
+    def goal(self) -> str:
+        """Of the objective, or of the first: "minimize" or "maximize"."""
+        return self.judge.objectives[0].goal
+
+    @property
+    def metric(self) -> str:
+        """The objective's name; of several the first's."""
+        return self.judge.objectives[0].metric
+
+    @property
+    def ran(self) -> tuple[Recorded, ...]:
+        """Those that were run."""
+        return tuple(t for t in self.trials if not t.result.given)
+
+    @property
+    def configurations(self) -> Configurations:
+        """The trials, repeats put together."""
+        return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
+
+    def total(self, limit: int) -> int:
+        """Trials that there will be, of `limits.max_trials`; see `repeats.total`."""
+        firsts = Counter(t.result.state for t in self.ran if t.origin is None)
+        whole = firsts[State.COMPLETE]
+        return total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
+
+    @property
+    def front(self) -> list[Recorded]:
+        """With several objectives the trials that no other dominates, see `rules.front`; else none."""
+        known = {t.number: t for t in self.trials}
+        return [known[number] for number in self.configurations.front(self.judge.goals)]
+
+    @property
+    def best(self) -> Recorded | None:
+        """The trial that `rules.winner` names, of repeats the best; None if none has a value, or there are several objectives."""
+        number = self.configurations.winner(self.judge.goals)
+        return None if number is None else next(t for t in self.trials if t.number == number)
+
+
+def begun(trial: Trial) -> dict[str, Any]:
+    """What is written of a trial when it begins, so that the study says by itself what was tried."""
+    scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
+    told = {
+        "id": trial.id,
+        "seed": trial.seed,
+        "preprocessor": trial.chain,
+        "scaling": scaling,
+        "params": trial.params,
+        "labels": trial.labels,
+    }
+    return told | ({"data": trial.data} if trial.data else {})
+
+
+def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
+    """Reports as they are kept: step, time, the value of the metric that leads (NaN if none does), the other metrics."""
+    lead = lambda r: math.nan if metric is None else r.metrics[metric]  # noqa: E731
+    return [[r.step, r.time, lead(r), {k: v for k, v in r.metrics.items() if k != metric}] for r in reports]
+
+
+def told(t: FrozenTrial) -> list[dict[str, Any]]:
+    """What was told of a trial, in order; see `sweeps.search.study`."""
+    found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
+    return [value for _, value in sorted(found, key=lambda f: f[0])]
+
+
+def so_far(t: FrozenTrial) -> dict[str, Any]:
+    """How a trial stood when it was told of last; empty before the first time."""
+    chunks = told(t)
+    return chunks[-1] if chunks else {}
+
+
+def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
+    """The reports on record, by step; those that the trial made itself."""
+    lead = lambda value: {} if metric is None else {metric: value}  # noqa: E731
+    return tuple(Report(step, {**lead(value), **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
+
+
+def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
+    """(step, value) of further metrics in the reports on record, by name; those that were reported. See `curve_of`."""
+    wanted, found = set(names), dict[str, list[tuple[int, float]]]()
+    for chunk in told(t):
+        for step, _, _, rest in chunk["reports"]:
+            for name in wanted & rest.keys():
+                found.setdefault(name, []).append((int(step), float(rest[name])))
+        if TAKEN in chunk and "donor" in chunk[TAKEN]:
+            found = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[TAKEN]["others"].items()}
+    return found
+
+
+def is_given(t: FrozenTrial) -> bool:
+    """Whether it is an initial point with a known result, which was never run."""
+    return bool(t.user_attrs.get("begun", {}).get("given"))
+
+
+def origin_of(t: FrozenTrial) -> int | None:
+    """The number of the trial whose configuration it repeats; None for a configuration's first."""
+    return t.user_attrs.get(ORIGIN)
+
+
+def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
+    """(step, value) of the reports on record. A trial that took over from another under PBT has the other's up to there: its model's."""
+    curve: list[tuple[int, float]] = []
+    for chunk in told(t):
+        curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
+        if TAKEN in chunk and "donor" in chunk[TAKEN]:
+            curve = [(int(step), float(value)) for step, value in chunk[TAKEN]["curve"]]
+    return tuple(curve)
+
+
+def decided_of(t: FrozenTrial) -> int:
+    """The last milestone of PBT that was decided for a trial; 0 before the first."""
+    return max((chunk[TAKEN]["step"] for chunk in told(t) if TAKEN in chunk), default=0)
+
+
+def passed_of(t: FrozenTrial) -> int:
+    """The last rung from which a trial was told to go on; 0 before the first."""
+    return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # among what was told, before 2026-11-22
+
+
+def lineage_of(t: FrozenTrial) -> tuple[Taken, ...]:
+    """The perturbations of a trial under PBT, in order."""
+    found = [chunk[TAKEN] for chunk in told(t) if TAKEN in chunk and "donor" in chunk[TAKEN]]
+    return tuple(Taken(**{name: kept[name] for name in Taken.__dataclass_fields__}) for kept in found)
+
+
+def keys_of(t: FrozenTrial) -> dict[str, Any]:
+    """What each dimension of a trial is now."""
+    lineage = lineage_of(t)
+    return dict(lineage[-1].keys if lineage else t.params)
+
+
+def in_short(lineage: Iterable[Taken]) -> str:
+    """Whose checkpoints a trial has taken over; see `sweeps.trial.Trial.lineage`."""
+    return ", ".join(map(str, lineage))
+
+
+def checkpoints_of(t: FrozenTrial) -> set[str]:
+    """The names of the checkpoints on record."""
+    last = so_far(t)
+    return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
+
+
+def result_of(t: FrozenTrial, judge: Judge) -> Result:
+    """How a trial on record stands."""
+    if is_given(t):
+        values = tuple(t.values or ())
+        return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
+    last, scaling = so_far(t), t.user_attrs.get("begun", {}).get("scaling", {})
+    best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
+    state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
+    cost = costs(seconds, scaling.get("num_workers", 1), scaling.get("resources_per_worker", {}))
+    judged = judge.judge(state, steps, curve_of(t), others_of(t, judge.asked[1:]), cost)
+    return Result(
+        state=state,
+        value=judged.values[0],
+        best_step=judged.step,
+        steps=steps,
+        checkpoint=Checkpoint(**best) if best else None,
+        error=last.get("error"),
+        seconds=seconds,
+        values=judged.values,
+        metrics=judged.metrics,
+        feasible=judged.feasible,
+        final=last.get("final", {}),
+    )
+
+
+def read(folder: Path) -> Record | None:
+    """The record of a sweep's folder, which another process may be writing to; None if no study was begun.
+
+    Raises:
+        DamagedStudy: it is damaged, or holds less than the sweep's result says.
+        InputError: it lies in a database that cannot be reached.
+    """
+    if (study := _study(folder)) is None:
+        return None
+    known = study.user_attrs
+    if "judged" not in known:  # its driver has not come further yet
+        return None
+    judge, repeats = Judge.read(known["judged"]), Repeats(**known.get("repeats", {}))
+    trials = tuple(_recorded(t, judge, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    return Record(judge, trials, known.get("data"), repeats, known.get("stops", True))
+
+
+def trials_of(folder: Path) -> list[FrozenTrial]:
+    """The trials of a sweep's folder that were begun, as Optuna has them."""
+    study = _study(folder)
+    known = study.get_trials(deepcopy=False) if study is not None else ()
+    return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
+
+
+def copied(folder: Path) -> Any:
+    """Return Optuna's study of a sweep's folder, copied into memory so that nobody writes to the record; None if no study was begun.
+
+    Raises:
+        InputError: it lies in a database that cannot be reached.
+    """
+    if (study := _study(folder)) is None:
+        return None
+    import optuna
+
+    copy = optuna.create_study(study_name=study.study_name, directions=study.directions)
+    for key, value in study.user_attrs.items():
+        copy.set_user_attr(key, value)
+    copy.add_trials(study.get_trials(deepcopy=False))
+    return copy
+
+
+def _study(folder: Path) -> Any:
+    """The study of a sweep's folder, to be read; None if there is none yet."""
+    journal, place = storage.journal_in(folder), storage.place_of(folder)
+    if place is None and (not journal.is_file() or not journal.stat().st_size):
+        storage.refuse_less(folder)
+        return None
+    import optuna
+
+    from sweeps.study.journal import Reading
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kept = Reading(journal).storage() if place is None else storage.connect(place[0])
+    names = [study.study_name for study in kept.get_all_studies() if place is None or study.study_name == place[1]]
+    study = optuna.load_study(study_name=names[0], storage=kept) if names else None
+    storage.refuse_less(folder, lambda: study.get_trials(deepcopy=False) if study is not None else [])
+    return study
+
+
+def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:
+    first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
+    if result.checkpoint is not None:  # the folder may have been moved, and the checkpoint deleted
+        path = folder / "trials" / first["id"] / Path(result.checkpoint.path).name
+        result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
+    return Recorded(
+        number=t.number,
+        id=first["id"],
+        seed=first["seed"],
+        preprocessor=first["preprocessor"],
+        scaling=first["scaling"],
+        params=lineage[-1].params if lineage else first["params"],
+        labels=lineage[-1].labels if lineage else first["labels"],
+        result=result,
+        curve=curve_of(t),
+        attempts=last.get("attempts", 0),
+        reason=last.get("reason"),
+        began=t.datetime_start,
+        ended=t.datetime_complete,
+        keys=keys_of(t),
+        lineage=lineage,
+        bracket=first.get("bracket"),
+        origin=origin_of(t),
+        data=first.get("data", {}),
+    )
