@@ -133,7 +133,7 @@ CASES = (
     gone(MODEL),
     gone(CHAIN),
     gone(PICKLE),
-    gone("code/_sweeps/sweeps/errors.py"),
+    gone("code/_sweeps/sweeps/core/errors.py"),
     gone("manifest.sha256"),
     gone("requirements.txt"),
     more("code/numexpr.py", MARKING.encode()),

@@ -96,8 +96,8 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
     assert set(shipped) == {"model_shared.py", "helper_shared.py", "prep_shared.py", "_sweeps", "sweeps_bundle.py", "__pycache__"}
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
-    assert {"bundle/model.py", "data/fitted.py", "errors.py"} <= ours
-    assert not {"driver.py", "orchestrator.py", "bundle/write.py", "data/preprocess.py", "cli.py"} & ours
+    assert {"bundle/model.py", "data/fitted.py", "core/errors.py"} <= ours
+    assert not {"controller/driver.py", "controller/orchestrator.py", "bundle/write.py", "data/preprocess.py", "cli/commands.py"} & ours
     requirements = (path / "requirements.txt").read_text().split()
     names = {r.split("==")[0] for r in requirements}
     assert {"mlflow", "pandas", "numpy", "pyarrow", "pydantic"} <= names
