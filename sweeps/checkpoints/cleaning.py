@@ -8,6 +8,7 @@ from sweeps.checkpoints.cleaner import Freed
 from sweeps.checkpoints.retention import Held, Rule, droppable, standing
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.folder import refuse_links
 from sweeps.space import values
 
 
@@ -28,6 +29,7 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
     from sweeps.space.saved import saved_space
 
     space, _ = saved_space(folder)
+    refuse_links(folder)
     lock = FolderLock(folder)
     try:
         ledger = Ledger(folder, space)

@@ -15,7 +15,7 @@ import sweeps
 from sweeps import __version__
 from sweeps.core import distribution
 from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, SweepsError
-from sweeps.core.shell import DEFAULT_ROOT
+from sweeps.core.shell import DEFAULT_ROOT, printable
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
 
@@ -43,7 +43,7 @@ class _Group(click.Group):
             e.show()
             sys.exit(e.exit_code)
         except SweepsError as e:
-            click.echo(str(e), err=True)
+            click.echo(printable(str(e)), err=True)
             sys.exit(e.exit_code)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
@@ -126,14 +126,14 @@ def _drive(drive: Any, as_json: bool, quiet: bool) -> None:
             click.echo(json.dumps(e.result.to_json(), default=str))
         elif isinstance(e, BundleError) and e.result is not None:  # all was trained; the error's line comes after
             show.close()
-            click.echo(text.summary(e.result, unexported=True) + "\n")
+            click.echo(printable(text.summary(e.result, unexported=True) + "\n"))
         raise
     finally:
         show.close()
     if as_json:
         click.echo(json.dumps(result.to_json(), default=str))
     else:
-        click.echo(text.summary(result))
+        click.echo(printable(text.summary(result)))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)
 
@@ -150,7 +150,7 @@ def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path
     from sweeps.controller.rerunning import rerun as rerun_trial
 
     compared = rerun_trial(find(sweep, root), trial, address=address)
-    click.echo(json.dumps(compared.to_json()) if as_json else str(compared))
+    click.echo(json.dumps(compared.to_json()) if as_json else printable(str(compared)))
     sys.exit(0 if compared.equal else 1)
 
 
@@ -288,7 +288,7 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
     from sweeps.controller.repair import repair as repair_sweep
 
     done = repair_sweep(find(sweep, root))
-    click.echo(json.dumps(done.to_json()) if as_json else text.repaired(done))
+    click.echo(json.dumps(done.to_json()) if as_json else printable(text.repaired(done)))
 
 
 @main.command()
@@ -382,11 +382,11 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 
     found = sweeps_in(root)
     for problem in (problem for sweep in found for problem in sweep.problems):
-        click.echo(str(problem), err=True)
+        click.echo(printable(str(problem)), err=True)
     if as_json:
         click.echo(json.dumps([s.to_json() for s in found]))
     else:
-        click.echo(text.listing(found, text.width_of(sys.stdout)) if found else f"no sweeps in {root}")
+        click.echo(printable(text.listing(found, text.width_of(sys.stdout))) if found else f"no sweeps in {root}")
 
 
 @main.command()
@@ -403,20 +403,20 @@ def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: P
     seen = listing.look_at(listing.find(sweep, root))
     study = record.read(seen.folder)
     for problem in seen.problems:
-        click.echo(str(problem), err=True)
+        click.echo(printable(str(problem)), err=True)
     if trial is not None:
         found = listing.trial_of(study, trial)
         assert study is not None
         if as_json:
             click.echo(json.dumps(found.to_json()))
         else:
-            click.echo(text.one_trial(found, study.metric, study.goal, seen.state_of(found)))
+            click.echo(printable(text.one_trial(found, study.metric, study.goal, seen.state_of(found))))
             if (stage := seen.stages.get(found.id, "")).startswith("silent: "):
-                click.echo("\n" + stage.removeprefix("silent: "))
+                click.echo(printable("\n" + stage.removeprefix("silent: ")))
     elif as_json:
         click.echo(json.dumps({**seen.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
     else:
-        click.echo(text.one_sweep(seen, study, text.width_of(sys.stdout), None if everything else 20))
+        click.echo(printable(text.one_sweep(seen, study, text.width_of(sys.stdout), None if everything else 20)))
 
 
 @main.command()
@@ -430,7 +430,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     from sweeps.controller import listing
 
     for line in listing.log_lines(listing.find(sweep, root), trial, rank, follow):
-        click.echo(line)
+        click.echo(printable(line, colours=True))
 
 
 @main.command()

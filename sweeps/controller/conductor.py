@@ -200,7 +200,7 @@ class Conductor:
         self.overview.heard(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
-                check_room(self.folder)
+                check_room(self.folder, progress.error or "")
             if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)

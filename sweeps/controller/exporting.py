@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.folder import RESULT, disk_fault, without_password
+from sweeps.core.folder import RESULT, disk_fault, refuse_links, without_password
 from sweeps.core.result import plain, result_in
 from sweeps.space import Space
 from sweeps.space.saved import saved_space
@@ -92,6 +92,7 @@ def export(
     space, roots = saved_space(folder)
     if refit and not space.data.given:
         raise InputError(Problem("--refit", "joins the rows of train and valid, and the space names no data: its loop reads its own"))
+    refuse_links(folder)
     if not refit and space.trainer.load is not None:
         refuse_untrusted(folder, trust)
     lock = FolderLock(folder)
@@ -107,7 +108,11 @@ def export(
         known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
         there = {t for n, t in known.items() if _whole(t, refit, *_exported(ledger, n, latest))}
         for target in targets.values():
-            if target not in there and target.exists():
+            try:
+                exists = target.exists()
+            except OSError as e:
+                raise InputError(Problem("--output", f"{str(target)[:100]}: {e.strerror}")) from None
+            if target not in there and exists:
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
         export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest, trust=trust)
         return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]

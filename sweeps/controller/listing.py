@@ -243,6 +243,14 @@ def trial_of(study: Any, trial_id: str) -> Any:
     return known[name]
 
 
+def _logs_in(logs: Path) -> list[Path]:
+    """Return the log files of a trial by rank. A link or a pipe, which a stranger's folder may hold, is none of them."""
+    if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
+        return []
+    found = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]
+    return sorted((path for path in found if path.is_file() and not path.is_symlink()), key=lambda path: int(path.stem.partition("-")[2]))
+
+
 def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> Iterator[str]:
     """The lines of a trial's logs, rank by rank; where there are several, each line begins with its rank.
 
@@ -264,7 +272,7 @@ def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     read: dict[Path, int] = {}
     while True:
         ended = not follow or not driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
-        files = sorted(logs.glob("rank-*.log"), key=lambda f: int(f.stem.partition("-")[2]))
+        files = _logs_in(logs)
         wanted = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
         if not wanted and ended:
             what = f"no rank {rank}; there are 0 to {len(files) - 1}" if files else "has no log: it has not started"

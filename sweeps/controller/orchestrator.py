@@ -15,7 +15,7 @@ from sweeps import space as space_file
 from sweeps.controller.driver import Driver
 from sweeps.core import chatter
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.folder import ORIGIN, new_folder, saved_origin, without_password
+from sweeps.core.folder import ORIGIN, new_folder, refuse_links, saved_origin, without_password
 from sweeps.core.result import SweepResult, refuse_faulty
 from sweeps.core.shell import DEFAULT_ROOT
 from sweeps.data.look import look, look_at_root, placed
@@ -139,6 +139,7 @@ def resume(
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))
+    refuse_links(folder)
     refuse_untrusted(folder, trust)
     lock = FolderLock(folder)
     try:

@@ -16,7 +16,7 @@ import numpy as np
 from sweeps import bundle
 from sweeps.core import provenance, refs
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, no_trial
-from sweeps.core.folder import disk_fault
+from sweeps.core.folder import disk_fault, refuse_special
 from sweeps.core.resources import COSTS
 from sweeps.core.result import plain
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial
@@ -104,6 +104,7 @@ def export_trial(
             why = "" if latest else f": the loop saved none at its best step {result.best_step}"
             done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
         source = folder / "trials" / trial.id / Path(kept.path).name  # the folder may have been moved
+        refuse_special(source)
         if not source.is_dir():
             which = "latest checkpoint" if latest else "checkpoint"
             return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))

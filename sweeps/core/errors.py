@@ -79,8 +79,18 @@ class Interrupted(SweepsError):
     exit_code = 130
 
 
+def encodable(text: str) -> str:
+    r"""Return a text that UTF-8 can encode. A lone surrogate, as `os.fsdecode` makes of odd bytes, becomes an escape.
+
+    >>> encodable("caf\udce9")
+    'caf\\udce9'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shortened(text: str) -> str:
-    """Return a text with its middle left out where it has more than `ERROR_LENGTH` characters."""
+    """Return an error's text, encodable, with its middle left out where it has more than `ERROR_LENGTH` characters."""
+    text = encodable(text)
     if len(text) <= ERROR_LENGTH:
         return text
     first = ERROR_LENGTH // 4

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 _PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]*(?:/[^\s/@'\"]*)?@")
 # Errors of a disk that is full, broken or not to be written any more.
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-ROOM = 1 << 20  # bytes
+ROOM, NEARLY_FULL = 1 << 20, 1 << 30  # bytes
 # What a folder's name has behind the sweep's.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -62,12 +62,46 @@ def disk_fault(error: BaseException) -> str | None:
     return None
 
 
-def check_room(folder: Path) -> None:
+def refuse_links(folder: Path) -> None:
+    """Refuse a sweep's folder in which a link leads elsewhere, before a command deletes or writes anything in the folder.
+
+    Raises:
+        InputError: a folder of the sweep, of a trial, or a checkpoint is a link.
+    """
+    own = [folder / name for name in ("trials", "prepared", BUNDLE, "checkpoint", "exports")]
+    trials = [] if own[0].is_symlink() else list(own[0].glob("*"))
+    inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob("checkpoint_*"))]
+    for path in (*own, *trials, *inside):
+        if path.is_symlink():
+            rule = "is a link, and sweeps touches nothing outside the sweep's folder; put the files themselves there"
+            raise InputError(Problem(str(path), rule))
+
+
+def refuse_special(folder: Path) -> None:
+    """Refuse a folder that holds anything but files and folders: of a pipe a reader would wait for ever, and a link leads elsewhere.
+
+    Raises:
+        InputError: it does.
+    """
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                kind = "a link" if path.is_symlink() else "no file"
+                raise InputError(Problem(str(path), f"is {kind}; what is read from a sweep's folder must be files in that folder"))
+
+
+def check_room(folder: Path, error: str = "") -> None:
     """See whether the disk of a sweep's folder takes another mebibyte.
+
+    Args:
+        folder: the sweep's.
+        error: why a trial failed. If the trial found no space, the disk must have a gibibyte: the checkpoint that did not fit is gone.
 
     Raises:
         OSError: it does not.
     """
+    if os.strerror(errno.ENOSPC) in error and shutil.disk_usage(folder).free < NEARLY_FULL:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     probe = folder / f".room-{os.getpid()}"
     try:
         with open(probe, "wb", buffering=0) as file:

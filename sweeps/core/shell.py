@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -36,6 +37,27 @@ def short(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+# Escape sequences that only set a colour, which a loop's own log may hold.
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+_ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, colours: bool = False) -> str:
+    r"""Return a text without what a terminal acts on: names and values of a sweep's folder may be anyone's.
+
+    Control characters, marks that turn the direction of writing, and lone surrogates become escapes; line feeds and tabs stay.
+
+    Args:
+        text: to be printed.
+        colours: keep sequences that set a colour.
+
+    >>> printable("\x1b]0;title\x07")
+    '\\x1b]0;title\\x07'
+    """
+    parts = _COLOUR.split(text) if colours else [text]
+    return "".join(part if i % 2 else _ACTS.sub(lambda found: ascii(found[0])[1:-1], part) for i, part in enumerate(parts))
 
 
 def repair_of(folder: Path) -> str:

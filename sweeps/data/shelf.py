@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core import trust as trusting
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.folder import refuse_special
 from sweeps.core.trust import NotTrusted, Unreadable
 from sweeps.data import stored
 from sweeps.data.preprocess import Fitted, data_key
@@ -141,7 +142,7 @@ class Shelf:
             for key in ("classes", "features", "notes"):
                 told[key] = None if told[key] is None else tuple(told[key])
             return Facts(**told, check=rows)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise damaged(file, e) from None
 
     def chain(self, steps: Sequence[Step], data: Mapping[str, Any] | None = None) -> Fitted:
@@ -169,7 +170,7 @@ class Shelf:
             return stored.load(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, pickle.UnpicklingError) as e:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, pickle.UnpicklingError) as e:
             raise damaged(folder / stored.FILE, e) from None
 
     def fits(self) -> int:
@@ -220,12 +221,14 @@ class Shelf:
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Refuse a sweep's folder in which an earlier version keeps pickles of the data, before anything is changed in it.
+    """Refuse a sweep's folder whose data cannot be read safely, before anything is changed in it.
 
     Raises:
-        NotTrusted: it is one, and `trust` is false.
+        NotTrusted: an earlier version keeps pickles in it, and `trust` is false.
+        InputError: what is prepared holds a link or a pipe.
     """
     kept = folder / "prepared"
+    refuse_special(kept)
     if not trust and not (kept / FACTS).exists() and (kept / "facts.pkl").exists():
         text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
         raise NotTrusted(Problem(str(kept / "facts.pkl"), text))

@@ -431,7 +431,7 @@ class _Pool:
                     if run.overdue(silence, workers, time.monotonic()):
                         await asyncio.sleep(STACKS_WITHIN)  # other ranks may wait for this one, and say so as well
                         if late := run.overdue(silence, workers, time.monotonic()):
-                            return "\n".join([f"no report within limits.report_timeout, {silence:g} s:", *map(str, late)])
+                            return "\n".join([*map(str, late), f"no report within limits.report_timeout, {silence:g} s"])
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(gang.changed.wait(), left)
             if not gang.gone and len(gang.ended) < workers:  # a rank raised: do the others too?

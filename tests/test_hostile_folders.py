@@ -1,0 +1,129 @@
+"""A sweep's folder that a stranger has made: nothing outside it is touched, nothing waits, and the terminal shows what it holds as text."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps import cli
+from sweeps.core import folder as sweep_folder
+from sweeps.core.errors import encodable, shortened
+from sweeps.core.folder import ORIGIN, check_room
+from sweeps.core.shell import printable
+from sweeps.study.storage import JOURNAL
+
+
+def invoked(*args: object):
+    done = CliRunner().invoke(cli.main, [str(arg) for arg in args], prog_name="sweeps")
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    return done
+
+
+def files_of(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def victim(old_sweep, tmp_path) -> Path:
+    """The trials of another sweep."""
+    return Path(shutil.copytree(old_sweep / "trials", tmp_path / "victim"))
+
+
+@pytest.mark.parametrize("verb", [("gc", "--top", 1), ("resume", "--trust"), ("export", "--trial", "0000", "--trust"), ("repair",)])
+@pytest.mark.parametrize("which", ["trials", "trials/0000", "trials/0000/checkpoint_000004"])
+def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(old_sweep, victim, verb, which):
+    if verb[0] == "repair" and which != "trials":
+        pytest.skip("a repair goes into `trials` alone")
+    there = victim / Path(which).relative_to("trials")
+    shutil.rmtree(old_sweep / which, ignore_errors=True)
+    (old_sweep / which).symlink_to(there)
+    before = files_of(victim)
+    done = invoked(verb[0], old_sweep, *verb[1:])
+    assert done.exit_code == 2 and str(old_sweep / which) in done.stderr and "is a link" in done.stderr, done.output
+    assert files_of(victim) == before
+
+
+def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(old_sweep, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (old_sweep / "exports").symlink_to(tmp_path / "elsewhere")
+    done = invoked("export", old_sweep, "--trial", "0000", "--trust")
+    assert done.exit_code == 2 and str(old_sweep / "exports") in done.stderr and not any((tmp_path / "elsewhere").iterdir())
+    (old_sweep / "exports").unlink()
+    (tmp_path / "secret").write_text("mine")
+    checkpoint = next((old_sweep / "trials" / "0000").glob("checkpoint_*"))
+    (checkpoint / "more").symlink_to(tmp_path / "secret")
+    done = invoked("export", old_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
+    assert done.exit_code == 2 and str(checkpoint / "more") in done.stderr and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["facts.json", "test.parquet", "x/preprocessor-1.pkl", "x/preprocessor-1.pkl.mac"])
+def test_r2_an_export_waits_for_no_pipe(old_sweep, name):
+    file = old_sweep / "prepared" / name
+    file.parent.mkdir(exist_ok=True)
+    os.mkfifo(file)
+    done = invoked("export", old_sweep, "--trial", "0000", "--trust")
+    assert done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
+
+
+def test_logs_reads_the_trials_own_files_alone(old_sweep, tmp_path):
+    logs = old_sweep / "trials" / "0000" / "logs"
+    (tmp_path / "secret").write_text("mine\n")
+    (logs / "rank-x.log").touch()
+    (logs / "rank-7.log").mkdir()
+    (logs / "rank-8.log").symlink_to(tmp_path / "secret")
+    os.mkfifo(logs / "rank-9.log")
+    done = invoked("logs", old_sweep, "0000")
+    assert done.exit_code == 0 and "mine" not in done.stdout
+    shutil.rmtree(logs)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rank-0.log").write_text("mine\n")
+    logs.symlink_to(tmp_path / "other")
+    assert "mine" not in invoked("logs", old_sweep, "0000").output
+
+
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii)
+def test_what_a_terminal_would_act_on_is_shown_as_text(old_sweep, odd):
+    origin = json.loads((old_sweep / ORIGIN).read_text())
+    (old_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
+    journal = (old_sweep / JOURNAL).read_bytes().replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
+    (old_sweep / JOURNAL).write_bytes(journal)
+    for args in (("show", old_sweep), ("show", old_sweep, "--trial", "0000"), ("ls", "--dir", old_sweep.parent)):
+        done = invoked(*args)
+        assert odd not in done.output and odd[0] not in done.output
+
+
+@pytest.mark.parametrize("text", ["plain", "two\nlines\tand a tab", "é 漢 😀"])
+def test_ordinary_text_is_printed_as_it_is(text):
+    assert printable(text) == text == encodable(text)
+
+
+def test_a_log_keeps_its_colours_and_nothing_else():
+    assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", colours=True) == "\x1b[1;31mred\x1b[0m \\x1b[2J"
+
+
+def test_an_errors_text_can_be_written_whatever_name_it_repeats():
+    told = shortened(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
+    assert told.encode() and told == r"cannot read \udce9.csv"
+
+
+def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_full(tmp_path, monkeypatch):
+    said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
+    monkeypatch.setattr(sweep_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    check_room(tmp_path, "ValueError: of the loop's own")
+    with pytest.raises(OSError) as e:
+        check_room(tmp_path, said)
+    assert e.value.errno == errno.ENOSPC
+    monkeypatch.setattr(sweep_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
+    check_room(tmp_path, said)
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_refused(old_sweep):
+    done = invoked("export", old_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
+    assert done.exit_code == 2 and "--output" in done.stderr and os.strerror(errno.ENAMETOOLONG) in done.stderr
