@@ -7,9 +7,12 @@ import pytest
 
 from sweeps import InputError
 from sweeps.controller.orchestrator import _clear, _tracking_again
-from sweeps.core.folder import ORIGIN, new_folder, saved_origin, without_password
+from sweeps.core.errors import Problem
+from sweeps.core.folder import ORIGIN, masked, new_folder, saved_origin, without_password
+from sweeps.data.files import find, refuse
 from sweeps.space import known_fits, load
 from sweeps.space.saved import roots_of, save_limits, save_space, saved_space, taken_up
+from sweeps.study import storage
 
 SPACE = """\
 name: x
@@ -127,6 +130,68 @@ def test_a_uri_is_kept_without_its_password():
     assert without_password("https://me:s3:cr@et@host/path") == "https://me@host/path"
     for uri in ("sqlite:////tmp/a:b@c.db", "http://host:5000", "databricks", "./mlruns"):
         assert without_password(uri) == uri
+
+
+SECRET = ["token", "key", "secret", "password", "passwd", "pwd", "sig", "signature", "credential", "access_key", "auth", "options"]
+
+
+@pytest.mark.parametrize("name", [*SECRET, "X-Amz-Signature", "api_key", "PassWord", "pass%77ord"])
+def test_a_uri_is_kept_and_shown_without_the_secrets_of_its_query(name):
+    uri = f"http://host/db?x=1&{name}=-c%20hunter2&sslmode=require"
+    assert without_password(uri) == "http://host/db?x=1&sslmode=require"
+    assert without_password(f"http://host/db?{name}=hunter2") == "http://host/db"
+    assert masked(f"GET `{uri}` failed") == f"GET `http://host/db?x=1&{name}=***&sslmode=require` failed"
+    assert masked(f"url: /api?{name}=hunter2 (Caused by x)") == f"url: /api?{name}=*** (Caused by x)"
+
+
+@pytest.mark.parametrize("name", ["x", "sslmode", "keepalives_idle", "sslkey", "connect_timeout", "author", "design"])
+def test_other_parameters_of_a_query_stay(name):
+    uri = f"postgresql://me@host/db?{name}=1"
+    assert without_password(uri) == masked(uri) == uri
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "abfss", "postgresql+psycopg2"])
+@pytest.mark.parametrize("secret", ["hunter2", "hun/ter2", "h/un/t+er2/"])
+def test_the_password_of_any_scheme_is_masked(scheme, secret):
+    assert masked(f"`{scheme}://KEY:{secret}@bucket/x.csv` failed") == f"`{scheme}://KEY:***@bucket/x.csv` failed"
+    assert without_password(f"{scheme}://KEY:{secret}@bucket/x.csv") == f"{scheme}://KEY@bucket/x.csv"
+
+
+def test_a_port_is_no_password():
+    for uri in ("http://host:5000/a/b/c@d", "http://[::1]:5000/a/b/c@d"):
+        assert without_password(uri) == masked(uri) == uri
+    assert without_password("http://host:5000?x=a@b") == "http://host:5000?x=a@b"
+
+
+def test_a_study_is_found_again_by_a_url_without_its_secrets(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_whole", {})
+    url = "postgresql://me:a%40b@host/db?options=-c%20hunter2&sslmode=require"
+    bare = storage.remember(url)
+    assert bare == "postgresql://me@host/db?sslmode=require"
+    older = "postgresql://me@host/db?options=-c%20hunter2&sslmode=require"
+    for kept in (bare, older):
+        (tmp_path / "origin.json").write_text(json.dumps({"storage": kept, "study": "s-1"}))
+        assert storage.place_of(tmp_path) == (url, "s-1")
+    assert storage.environment(tmp_path) == {"PGPASSWORD": "a@b", "PGOPTIONS": "-c hunter2"}
+
+
+def test_a_problem_shows_no_secret():
+    for place, text in (("--set data.train=s3://KEY:hunter2@bucket/x.csv", "no"), ("data.train", "`s3://KEY:hunter2@bucket/x.csv`: no")):
+        problem = Problem(place, text)
+        assert "hunter2" not in f"{problem} {InputError(problem)}" and "s3://KEY:***@bucket" in str(problem)
+
+
+@pytest.mark.parametrize("source", ["s3x://KEY:hunter2@bucket/x.csv", "s3://KEY:hunter2@/x?region=", "s3://KEY:hunter2@b/x?nonsense=1"])
+def test_the_error_of_a_source_shows_no_secret(source):
+    with pytest.raises(InputError) as refused:
+        find(source, Path(), "data.train")
+    assert "hunter2" not in str(refused.value.problems) + str(refused.value) and "KEY:***@" in str(refused.value)
+
+
+def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
+    with pytest.raises(InputError) as refused:
+        refuse("data.train", "x" * 480 + " s3://KEY:hunter2" + "y" * 99 + "@bucket")
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_path):

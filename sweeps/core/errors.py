@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.core.secrets import masked
+
 # The longest text of an error that is kept, in characters.
 ERROR_LENGTH = 20_000
 
@@ -41,7 +43,8 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}"
+        """Return the problem in one line, without the secrets of the URIs in it."""
+        return masked(f"{self.place}: {self.text}")
 
 
 class InputError(SweepsError):

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import errno
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.json_file import is_number, is_text, object_in
 from sweeps.core.result import RESULT as RESULT
+from sweeps.core.secrets import masked as masked
+from sweeps.core.secrets import without_password as without_password
 
 # Where the space file lay, what was overridden, and what `ls` tells of a sweep without reading its study.
 ORIGIN = "origin.json"
@@ -22,7 +23,6 @@ STAGES = "stages.json"
 # The winner's bundle, and the file that every bundle has.
 BUNDLE = "bundle"
 MANIFEST = "manifest.json"
-_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]*(?:/[^\s/@'\"]*)?@")
 # Errors of a disk that is full, broken or not to be written any more.
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 ROOM, NEARLY_FULL = 1 << 20, 1 << 30  # bytes
@@ -167,22 +167,3 @@ _ORIGIN: dict[str, tuple[Any, str]] = {
     "storage": (_is_none_or_text, "null or text"),
     "study": (_is_none_or_text, "null or text"),
 }
-
-
-def without_password(uri: str) -> str:
-    """A URI without the secret part of its authority; such a one can be kept and shown."""
-    scheme, there, rest = uri.partition("://")
-    rest, mark, query = rest.partition("?")
-    query = "&".join(part for part in query.split("&") if not part.startswith("password="))
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    return f"{scheme}{there}{user.partition(':')[0]}{at}{host}{slash}{path}{mark if query else ''}{query}"
-
-
-def masked(text: str) -> str:
-    """Return a text in which no URI shows its password, such as the message of a library.
-
-    >>> masked("API request to http://me:secret@host/api failed")
-    'API request to http://me:***@host/api failed'
-    """
-    return _PASSWORD.sub(r"\1:***@", text)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sweeps.core import refs
 from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.secrets import masked
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
@@ -54,7 +55,7 @@ class Files:
 
 def refuse(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
     """Raise a problem of a source, on one line: it may quote what a broken file holds."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masked while the URI is whole
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
 
 

@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from sweeps.core.distribution import install
 from sweeps.core.errors import DamagedStudy, InputError, Problem
-from sweeps.core.folder import ORIGIN, RESULT, disk_fault, without_password
+from sweeps.core.folder import ORIGIN, RESULT, disk_fault
 from sweeps.core.json_file import is_text, object_in
 from sweeps.core.result import contradiction, result_in
+from sweeps.core.secrets import masked, secrets_in, without_password
 from sweeps.core.shell import repair_of
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
@@ -23,7 +24,9 @@ PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval":
 SCHEMES = ("postgresql", DRIVER)
 # In the folder of a sweep without a database.
 JOURNAL = "study.journal"
-# What this process was told of passwords, by the URL without them. Elsewhere libpq finds them: $PGPASSWORD, ~/.pgpass.
+# libpq's variables of what the folder does not keep of a URL.
+VARIABLES = {"password": "PGPASSWORD", "options": "PGOPTIONS"}
+# The URLs this process was given, by the URL without its secrets. Elsewhere libpq finds them: `VARIABLES`, ~/.pgpass.
 _whole: dict[str, str] = {}
 
 
@@ -41,13 +44,13 @@ def check(url: str) -> None:
 
 
 def named(url: str, sweep: str) -> dict[str, str]:
-    """What the folder of a new sweep keeps of `--storage`: the URL without its password, and a study's name that no other sweep has."""
+    """What the folder of a new sweep keeps of `--storage`: the URL without its secrets, and a study's name that no other sweep has."""
     check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
 
 
 def remember(url: str) -> str:
-    """Keep a URL's password for this process; the URL without it."""
+    """Keep a URL's secrets for this process; the URL without them."""
     bare = without_password(url)
     _whole[bare] = url
     return bare
@@ -60,16 +63,15 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
         raise InputError(Problem(str(folder / ORIGIN), "`storage` and `study` must be texts; they say which database holds the study"))
-    return _whole.get(bare, bare), origin["study"]
+    return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept more of the query
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What another process of ours needs to reach the study: libpq's variable of the password, if this process was told it."""
+    """What another process of ours needs to reach the study: libpq's variables of the secrets that this process was given."""
     place = place_of(folder)
     if place is None:
         return {}
-    secrets = _secrets(place[0])
-    return {"PGPASSWORD": secrets[-1]} if secrets else {}
+    return {VARIABLES[secret.name]: secret.value for secret in secrets_in(place[0]) if secret.name in VARIABLES}
 
 
 def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
@@ -156,9 +158,9 @@ def connect(url: str) -> Any:
         return optuna.storages.get_storage(optuna.storages.RDBStorage(f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine))
     except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as e:
         said = str(getattr(e, "orig", None) or e).strip().splitlines() or [type(e).__name__]
-        text = said[0]
-        for secret in _secrets(url):
-            text = text.replace(secret, "***")
+        text = masked(said[0])
+        for secret in secrets_in(url):
+            text = text.replace(secret.written, "***").replace(secret.value, "***")
         hint = "; without one in the URL, the password is looked for in $PGPASSWORD and ~/.pgpass" if "password" in text else ""
         raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
 
@@ -178,10 +180,3 @@ def outage(error: BaseException) -> str | None:
             return f"the study's database does not answer: {said[0]}"
         cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is what a task of Ray raised
     return None
-
-
-def _secrets(url: str) -> list[str]:
-    """The password of a URL, as it is written there and as it is."""
-    parts = urlsplit(url)
-    found = [parts.password, parts.password and unquote(parts.password), *parse_qs(parts.query).get("password", [])]
-    return [secret for secret in found if secret]

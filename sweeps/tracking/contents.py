@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 
@@ -40,7 +41,7 @@ def settings(space: Space) -> dict[str, str]:
     """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
     told: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
-        told["data.train"] = ", ".join(dict.fromkeys(spec.train for spec in space.variants))
+        told["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
     for key in ("metric", "goal"):
         told[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
     told |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}

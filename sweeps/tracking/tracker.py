@@ -27,6 +27,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.trial import FILES, RUN, Report, Result, State, Trial
 from sweeps.space import Space
 from sweeps.tracking import tables, views
+from sweeps.tracking.client import Client
 from sweeps.tracking.contents import NOTE, PARAM_LENGTH, described, parameters, settings
 from sweeps.tracking.views import legal
 
@@ -50,6 +51,18 @@ CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
 def default_uri(root: Path) -> str:
     """MLflow 3 refuses the file store; the embedded default is SQLite in the root of all sweeps."""
     return f"sqlite:///{(root / 'mlflow.db').resolve()}"
+
+
+def _is_final(error: Exception) -> bool:
+    """Return whether the same request would fail again: MLflow refuses it, or a text in it cannot be encoded.
+
+    MLflow's own store wraps an encoding error like a fault of the server. Other errors may pass.
+    """
+    from mlflow.exceptions import MlflowException
+
+    if isinstance(error, MlflowException):
+        return error.error_code in REFUSALS or isinstance(error.__cause__, UnicodeError)
+    return isinstance(error, UnicodeError)
 
 
 class Tracker:
@@ -183,13 +196,9 @@ class Tracker:
                 action()
                 self.waiting, self._answered = False, time.monotonic()
                 return
-            except MlflowException as e:
-                if e.error_code in REFUSALS:
-                    self.error = masked(str(e))
-                    log.error("MLflow refused: %s", self.error)
-                    return
-                reason: Exception = e
-            except (OSError, ConnectionError) as e:
+            except (MlflowException, UnicodeError, OSError) as e:
+                if _is_final(e):
+                    return self._refused(e)
                 reason = e
             if not self.waiting:
                 log.warning("MLflow at %s does not answer, trying again: %s", without_password(self.uri), masked(str(reason)))
@@ -199,10 +208,8 @@ class Tracker:
                 raise TimeoutError("the sweep ended before the server came back") from reason
 
     def _open(self) -> None:
-        from mlflow.tracking import MlflowClient
-
         tables.make(self.uri)
-        self._client = client = MlflowClient(self.uri)
+        self._client = client = Client(self.uri)
         found = client.get_experiment_by_name(self.experiment)
         if found is not None:
             self.experiment_id = found.experiment_id
@@ -245,7 +252,7 @@ class Tracker:
         for kind, what in self._with_the_missed(events):
             if kind == "parent":
                 tags[self.parent].update(what[0])
-                params[self.parent] |= {k: v[:PARAM_LENGTH] for k, v in what[1].items()}
+                params[self.parent] |= {legal(k): v[:PARAM_LENGTH] for k, v in what[1].items()}
             elif kind == "artifact":
                 self._client.log_text(self.parent, what[1], what[0])
             elif kind == "describe":
@@ -281,8 +288,8 @@ class Tracker:
                     whole = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
                     whole |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
                     if len(self._objectives) > 1:
-                        whole |= {f"objective.{legal(o)}": v for o, v in zip(self._objectives, result.values, strict=False)}
-                    whole |= {f"final/{legal(name)}": value for name, value in result.final.items()}
+                        whole |= {legal(f"objective.{o}"): v for o, v in zip(self._objectives, result.values, strict=False)}
+                    whole |= {legal(f"final/{name}"): value for name, value in result.final.items()}
                     metrics[run] += [Metric(k, v, at, 0) for k, v in whole.items() if v is not None]
                     over.append(number)
                 ends.append((run, STATUS[result.state], at))
@@ -350,11 +357,14 @@ class Tracker:
 
         try:
             action(*what)
-        except MlflowException as e:
-            if e.error_code not in REFUSALS:
+        except (MlflowException, UnicodeError) as e:
+            if not _is_final(e):
                 raise
-            self.error = masked(str(e))
-            log.error("MLflow refused: %s", self.error)
+            self._refused(e)
+
+    def _refused(self, error: Exception) -> None:
+        self.error = masked(str(error))
+        log.error("MLflow refused: %s", self.error)
 
     def _save_views(self, space: Space) -> None:
         trials = views.saved(f"{self.sweep}: trials", self.started, views.trials_view(self.sweep, space))
@@ -378,7 +388,7 @@ class Tracker:
             run = self._runs[best.number]
             links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
             logged, tuned = parameters(best), {"preprocessor", "scaling.num_workers", *best.labels}
-            tags = {"sweeps.best_run": run, **{f"best.{legal(k)}": v for k, v in logged.items() if k in tuned}}
+            tags = {"sweeps.best_run": run, **{legal(f"best.{k}"): v for k, v in logged.items() if k in tuned}}
             for name in self._client.get_run(self.parent).data.tags:
                 if name.startswith("best.") and name not in tags:  # of an earlier winner
                     self._client.delete_tag(self.parent, name)

@@ -25,13 +25,13 @@ MAX_AXES = 12
 # In pixels: of a character, of what is around the text, of a column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
 NAME_LENGTH = 250  # of a metric or a parameter, by MLflow's own limit
-# What MLflow takes no metric's or parameter's name with.
-ILLEGAL = re.compile(r"[^\w\-./: ]")
+# What MLflow takes no metric's or parameter's name with: other characters, and what makes a name another path than it says.
+ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
 def legal(name: str) -> str:
-    """A name that MLflow takes: `acc@5` is `acc_5` there; of a long one its beginning."""
-    return ILLEGAL.sub("_", name)[:NAME_LENGTH] or "_"
+    """Return a name that MLflow takes: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name loses its end."""
+    return ILLEGAL.sub(lambda found: "_" * len(found[0]), name[:NAME_LENGTH]) or "_"
 
 
 def column(kind: str, name: str) -> str:
@@ -48,7 +48,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
     """The trials of a sweep, the best first: its dimensions as columns and as axes; the curves of the objective."""
     columns = {
         column("metrics", OBJECTIVE): 110,  # with the arrow of its order
-        **{column("metrics", f"objective.{legal(o.metric)}"): 110 for o in space.objectives if len(space.objectives) > 1},
+        **{column("metrics", legal(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
         column("tags", "sweeps.state"): _width("sweeps.state"),
         **({column("tags", "sweeps.feasible"): _width("sweeps.feasible")} if space.constraints else {}),
         **({column("tags", "sweeps.front"): _width("sweeps.front")} if len(space.objectives) > 1 else {}),
@@ -70,7 +70,7 @@ def sweeps_view(space: Space) -> dict[str, Any]:
     """All sweeps of an experiment with what each came to, the best first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
-        **{column("tags", f"best.{legal(d.name)}"): _width(f"best.{legal(d.name)}", d) for d in space.dimensions},
+        **{column("tags", legal(f"best.{d.name}")): _width(legal(f"best.{d.name}"), d) for d in space.dimensions},
         **{column("metrics", name): _width(name) for name in ("trials.completed", "trials.pruned", "seconds")},
     }
     return _state("tags.`sweeps.kind` = 'sweep'", column("metrics", "best"), space.objective.goal == "minimize", columns, [])

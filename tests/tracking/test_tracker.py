@@ -18,8 +18,9 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step
-from sweeps.tracking.contents import described, flat, parameters
+from sweeps.tracking.contents import described, flat, parameters, settings
 from sweeps.tracking.tracker import Tracker, default_uri
+from sweeps.tracking.views import legal
 from tests.report.made import space_in
 from tests.waiting import wait_until
 
@@ -244,6 +245,82 @@ def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
     for run in tracker._runs.values():
         shown = client.get_run(run)
         assert shown.info.status == "FINISHED" and shown.data.metrics["acc_5"] == 0.9 and shown.data.metrics["loss_val_"] == 0.1
+
+
+def test_names_that_read_as_paths_cost_no_batch(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    odd = {"a/../b": 1.0, "/abs": 2.0, "a//b": 3.0, ".": 4.0, "..": 5.0, "end/": 6.0, "": 7.0, "n" * 250: 8.0}
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker.tag_parent({}, {"a/../b": "uniform"})
+    tracker.begin(dataclasses.replace(trial(0), params=odd, labels={f"params.{name}": value for name, value in odd.items()}), 1.0)
+    tracker.reports(0, (Report(1, {"loss": 0.5, **odd}, 2.0),))
+    tracker.end(0, Result(State.COMPLETE, 0.5, final=odd), 3.0)
+    tracker.report("# r", "<p>r</p>", dataclasses.replace(trial(0), labels={"a/../b": 1.0}))
+    assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    shown, parent = client.get_run(tracker._runs[0]).data, client.get_run(tracker.parent).data
+    reported = {"loss": 0.5, "a/__/b": 1.0, "_abs": 2.0, "a/_b": 3.0, "__": 5.0, "end_": 6.0, "n" * 250: 8.0}
+    assert reported.items() <= shown.metrics.items()
+    assert (shown.metrics["final/a/__/b"], shown.metrics["final/" + "n" * 244]) == (1.0, 8.0)
+    assert (shown.params["params.a/__/b"], shown.params["params./abs"]) == ("1.0", "2.0")
+    assert parent.params == {"a/__/b": "uniform"} and parent.tags["best.a/__/b"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    "name", ["...", "..a", "./..", "a/.", "a/..", "//", "///a", "a/./b", "/" * 300, "a" * 249 + "/b", "x" * 248 + "/..y"]
+)
+def test_every_name_becomes_one_that_mlflow_takes(name):
+    from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+
+    _validate_metric_name(legal(name))
+    _validate_param_name(legal(name))
+    assert len(legal(name)) <= 250 and legal(legal(name)) == legal(name)
+
+
+def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    bad = "caf\udce9"
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker.tag_parent({"sweeps.dir": bad}, {"p": bad})
+    tracker.artifact("space.yaml", bad)
+    for number, error in ((0, bad), (1, None)):
+        tracker.begin(dataclasses.replace(trial(number), params={bad: bad}), 1.0)
+        tracker.reports(number, (Report(1, {bad: 1.0}, 2.0),))
+        tracker.end(number, Result(State.FAIL, 0.5, error=error), 3.0)
+    tracker.report(bad, bad, trial(0))
+    tracker.finish("FINISHED", 4.0)
+    assert tracker.close() and tracker.error is None
+    client = MlflowClient(default_uri(tmp_path))
+    run, parent = client.get_run(tracker._runs[0]), client.get_run(tracker.parent)
+    assert run.data.tags["sweeps.error"] == "caf\\udce9" and run.data.metrics["caf_"] == 1.0
+    assert run.data.params["params.caf_"] == "caf\\udce9"
+    assert parent.data.tags["sweeps.dir"] == parent.data.params["p"] == "caf\\udce9"
+    assert [client.get_run(r).info.status for r in (*tracker._runs.values(), tracker.parent)] == ["FAILED", "FAILED", "FINISHED"]
+
+
+def test_an_encoding_error_is_no_server_that_is_away(tmp_path, monkeypatch):
+    """MLflow's store raises it as an internal error. It costs the run whose text it is, and the sweep goes on."""
+    monkeypatch.setattr("sweeps.tracking.client.encodable", lambda given: given)
+    tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    for number, error in ((0, "\udce9"), (1, "plain")):
+        tracker.begin(trial(number), 1.0)
+        tracker.end(number, Result(State.FAIL, 0.5, error=error), 3.0)
+    tracker.finish("FINISHED", 4.0)
+    assert tracker.close(20) and not tracker.waiting
+    assert tracker.error is not None and "surrogates not allowed" in tracker.error
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(default_uri(tmp_path))
+    assert client.get_run(tracker._runs[1]).data.tags["sweeps.error"] == "plain"
+    assert [client.get_run(r).info.status for r in (*tracker._runs.values(), tracker.parent)] == ["FAILED", "FAILED", "FINISHED"]
+
+
+def test_the_source_of_the_data_is_logged_without_its_secret(tmp_path):
+    space = space_in(tmp_path)
+    space = dataclasses.replace(space, data=dataclasses.replace(space.data, train="s3://KEY:hunter2@bucket/x.csv"))
+    assert settings(space)["data.train"] == "s3://KEY:***@bucket/x.csv"
 
 
 @pytest.mark.integration

@@ -1,0 +1,83 @@
+"""Secrets in URIs: passwords and keys, which are neither printed nor kept. Needs the standard library alone."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote, unquote_plus
+
+# `://USER:PASSWORD@` inside a text. A password may have slashes that nobody encoded, but a port before a path is not a password.
+_PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@")
+# The same at the beginning of what follows `://`, for a password that holds `/`, `?` or `#` as they are.
+_UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
+# `?NAME=VALUE` or `&NAME=VALUE` inside a text.
+_QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
+_SECRET_NAME = re.compile(
+    r"(?!sslkey\Z)"  # libpq's path of a file
+    r"(?:.*(?:token|secret|passw|pwd|signature|credential|authorization).*"
+    r"|.*(?:key|sig|auth)(?:[-_]?id)?|pass|options|odbc_connect)",
+    re.I | re.S,
+)
+
+
+class Secret(NamedTuple):
+    """One secret of a URI.
+
+    Attributes:
+        name: `password` for that of the authority, else the name of the query's parameter.
+        written: as it is written in the URI.
+        value: what it stands for.
+    """
+
+    name: str
+    written: str
+    value: str
+
+
+def without_password(uri: str) -> str:
+    """Return a URI without its password and without the query's secret parameters. The result may be kept and shown.
+
+    >>> without_password("postgresql://me:secret@host/db?sslmode=require&options=-c%20x")
+    'postgresql://me@host/db?sslmode=require'
+    """
+    bare, _, query = _parts(uri)
+    kept = "&".join(part for part in query.split("&") if not _is_secret(part.partition("=")[0]))
+    return f"{bare}?{kept}" if kept else bare
+
+
+def secrets_in(uri: str) -> list[Secret]:
+    """Return the secrets that `without_password` leaves out; the password of the authority comes first."""
+    _, password, query = _parts(uri)
+    found = [Secret("password", password, unquote(password))] if password else []
+    for part in query.split("&"):
+        name, _, written = part.partition("=")
+        if written and _is_secret(name):
+            found.append(Secret(unquote_plus(name), written, unquote_plus(written)))
+    return found
+
+
+def masked(text: str) -> str:
+    """Return a text in which no URI shows its password or a secret of its query, such as the message of a library.
+
+    >>> masked("API request to http://me:secret@host/api?token=abc failed")
+    'API request to http://me:***@host/api?token=*** failed'
+    """
+    return _QUERY.sub(lambda found: f"{found[1]}***" if _is_secret(found[2]) else found[0], _PASSWORD.sub(r"\1:***@", text))
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(unquote_plus(name)) is not None
+
+
+def _parts(uri: str) -> tuple[str, str, str]:
+    """Return a URI without its password and its query; the password as written; the query."""
+    scheme, there, rest = uri.partition("://")
+    if (unquoted := _UNQUOTED.match(rest)) is not None:
+        name, password, rest = unquoted.groups()
+        rest, _, query = rest.partition("?")
+        return f"{scheme}{there}{name}@{rest}", password, query
+    rest, _, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    name, _, password = user.partition(":")
+    return f"{scheme}{there}{name}{at}{host}{slash}{path}", password, query
