@@ -1,24 +1,28 @@
 """Nothing of one trial reaches the next: what a warm process is put back to after a trial, and when it is worn and had better go.
 
-What cannot be put back is the state of the user's own modules: a module is imported once, and its globals stay.
+The globals of the user's own modules cannot be put back: a module is imported once, and its globals stay. Neither can what a C library
+keeps inside itself and does not show to Python.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import gc
 import logging
+import operator
 import os
 import resource
 import signal
 import sys
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -29,6 +33,15 @@ MEMORY_GROWTH = 1 << 30
 DESCRIPTOR_GROWTH = 256
 THREAD_GROWTH = 128
 
+# A public function or class of these modules that a loop has replaced is put back. Names that a module fills later are left alone.
+PATCHED = (
+    *("json", "logging", "math", "os", "os.path", "pickle", "random", "shutil", "signal", "socket", "subprocess", "sys", "threading"),
+    *("time", "warnings", "numpy", "torch"),
+)
+SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_UNKNOWN: Any = object()
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -37,16 +50,26 @@ class Knob:
     Attributes:
         module: nothing is touched of one that is not imported.
         get, put: of the module.
-        fresh: what it is in a process that has just imported the module, for a module that a loop imports; None where it is not known.
+        fresh: what it is in a process that has just imported the module, for a module that a loop imports; `_UNKNOWN` if it is not
+            known.
     """
 
     module: str
     get: Callable[[Any], Any]
     put: Callable[[Any, Any], Any]
-    fresh: Any = None
+    fresh: Any = _UNKNOWN
+
+    def value(self) -> Any:
+        """Return the setting now, or `fresh` if the module is not imported."""
+        if (module := sys.modules.get(self.module)) is None:
+            return self.fresh
+        try:
+            return self.get(module)
+        except Exception:  # a setting that this build does not have
+            return _UNKNOWN
 
 
-def _attribute(module: str, path: str, fresh: Any) -> Knob:
+def _attribute(module: str, path: str, fresh: Any = _UNKNOWN) -> Knob:
     """An attribute somewhere below a module."""
     *above, last = path.split(".")
 
@@ -78,16 +101,6 @@ def _set_options(pandas: Any, before: dict[str, Any]) -> None:
                 pandas.set_option(name, before[name])
 
 
-@dataclass(frozen=True)
-class _Method:
-    """How `multiprocessing` starts processes; None until it is first asked for."""
-
-    context: Any
-
-    def put(self, module: Any) -> None:
-        module._default_context._actual_context = self.context
-
-
 def _precision(module: Any) -> tuple[Any, ...]:
     """The arithmetic of `decimal`, of this thread and of threads to come."""
     return module.getcontext().copy(), module.DefaultContext.copy()
@@ -99,13 +112,53 @@ def _set_precision(module: Any, before: tuple[Any, ...]) -> None:
         setattr(module.DefaultContext, name, getattr(before[1], name))
 
 
+def _stack_size(module: Any) -> int:
+    """Return the stack size of new threads. Asking for the size resets it to 0, so it is set again."""
+    size: int = module.stack_size()
+    module.stack_size(size)
+    return size
+
+
+def _plots(parameters: Any) -> dict[str, Any]:
+    """Return the rcParams of matplotlib except the backend: matplotlib chooses it at the first plot, and changing it closes figures."""
+    return {name: value for name, value in dict.items(parameters) if name != "backend"}
+
+
+@functools.lru_cache(maxsize=1)
+def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
+    """Return the BLAS and OpenMP libraries of this process. The search takes milliseconds, so it runs only after modules were imported."""
+    return threadpoolctl.ThreadpoolController().lib_controllers
+
+
+def _pool_sizes(threadpoolctl: Any) -> dict[str, int]:
+    return {pool.filepath: pool.num_threads for pool in _thread_pools(threadpoolctl, len(sys.modules))}
+
+
+def _set_pool_sizes(threadpoolctl: Any, before: dict[str, int]) -> None:
+    for pool in _thread_pools(threadpoolctl, len(sys.modules)):
+        if pool.filepath in before and pool.num_threads != before[pool.filepath]:
+            pool.set_num_threads(before[pool.filepath])
+
+
 KNOBS = (
     Knob("pandas", _options, _set_options),
     Knob("decimal", _precision, _set_precision),
-    Knob("socket", lambda socket: socket.getdefaulttimeout() or -1.0, lambda socket, v: socket.setdefaulttimeout(v if v >= 0 else None)),
+    Knob("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
     Knob("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
     Knob("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
-    Knob("multiprocessing.context", lambda m: _Method(m._default_context._actual_context), lambda m, value: value.put(m)),
+    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # None until it is first asked for
+    *(_attribute("sys", name) for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")),
+    _attribute("threading", "excepthook"),
+    Knob("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
+    Knob("threading", _stack_size, lambda threading, value: threading.stack_size(value)),
+    Knob("csv", lambda csv: csv.field_size_limit(), lambda csv, value: csv.field_size_limit(value), 1 << 17),
+    _attribute("tempfile", "tempdir", None),
+    _attribute("asyncio.events", "_event_loop_policy", None),
+    _attribute("ssl", "_create_default_https_context"),
+    _attribute("urllib.request", "_opener", None),
+    _attribute("logging", "raiseExceptions"),
+    _attribute("logging", "_warnings_showwarning"),  # `captureWarnings` keeps there what it replaces
+    Knob("logging", lambda logging: logging.getLogRecordFactory(), lambda logging, value: logging.setLogRecordFactory(value)),
     Knob(
         "torch",
         lambda torch: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
@@ -129,6 +182,11 @@ KNOBS = (
     _attribute("torch", "backends.cudnn.enabled", True),
     _attribute("torch", "backends.cudnn.allow_tf32", True),
     Knob("numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)),
+    Knob("numpy", lambda numpy: numpy.get_printoptions(), lambda numpy, value: numpy.set_printoptions(**value)),
+    Knob("matplotlib", lambda m: _plots(m.rcParams), lambda m, value: dict.update(m.rcParams, value or _plots(m.rcParamsOrig)), {}),
+    Knob("pyarrow", lambda pyarrow: pyarrow.cpu_count(), lambda pyarrow, value: pyarrow.set_cpu_count(value)),
+    Knob("pyarrow", lambda pyarrow: pyarrow.io_thread_count(), lambda pyarrow, value: pyarrow.set_io_thread_count(value)),
+    Knob("threadpoolctl", _pool_sizes, _set_pool_sizes),
     Knob("xgboost", lambda xgboost: xgboost.get_config(), lambda xgboost, value: xgboost.set_config(**value), {"verbosity": 1}),
     Knob("sklearn", lambda sklearn: sklearn.get_config(), lambda sklearn, value: sklearn.set_config(**value)),
 )
@@ -168,38 +226,44 @@ def apart(mark: str = "") -> Iterator[Left]:
     if mark:
         children.end(mark)  # of an attempt whose process was lost
     left, running = Left(), set(threading.enumerate())
-    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
     mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
+    modules, functions, finders = dict(sys.modules), _functions(), list(sys.meta_path)
     filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
-    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)} if main else {}
-    timer = signal.getitimer(signal.ITIMER_REAL) if main else (0.0, 0.0)
+    handlers = {s: signal.getsignal(s) for s in SIGNALS} if main else {}
+    timers = {timer: signal.getitimer(timer) for timer in TIMERS} if main else {}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
-    knobs = [(knob, knob.get(sys.modules[knob.module]) if knob.module in sys.modules else knob.fresh) for knob in KNOBS]
+    knobs = [(knob, knob.value()) for knob in KNOBS]
     if mark:
         os.environ[children.MARK] = mark
     try:
         yield left
     finally:
         _put_back_builtins(known)  # first: what follows needs them
+        _put_back_functions(functions, modules)
+        _put_back_modules(modules)
+        _put_back_finders(finders)
         sys.settrace(watching[0])
         sys.setprofile(watching[1])
+        for timer, value in timers.items():
+            signal.setitimer(timer, *value)
+        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # before the handlers: a signal that waits goes to the loop's own one
+            with contextlib.suppress(Exception):
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         left.threads = strays.left(running)
-        why = (_stand_as(standing), _put_back_limits(limits), _closed(streams), _tensorflow_cluster(), strays.of_the_user(left.threads))
+        why = (
+            *(_stand_as(standing), _put_back_limits(limits), _put_back_handlers(handlers)),
+            *(_closed(streams), _tensorflow_cluster(), strays.of_the_user(left.threads)),
+        )
         left.broken = next(filter(None, why), None)
-        sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
         with contextlib.suppress(RecursionError):  # it is deeper in than that
             sys.setrecursionlimit(bounds[0])
         sys.setswitchinterval(bounds[1])
         sys.stdin, sys.stdout, sys.stderr = streams
         logging.disable(silenced)
-        if main:
-            signal.setitimer(signal.ITIMER_REAL, *timer)
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
         os.chdir(folder)
         if dict(os.environ) != environment:
             os.environ.clear()
@@ -209,34 +273,50 @@ def apart(mark: str = "") -> Iterator[Left]:
         sys.path[:], sys.argv[:] = path, arguments
         warnings.filters[:] = filters  # type: ignore[index]
         for knob, value in knobs:
-            if value is not None and (module := sys.modules.get(knob.module)) is not None:
+            if value is not _UNKNOWN and (module := sys.modules.get(knob.module)) is not None:
                 with contextlib.suppress(Exception):  # a setting that this build does not have
                     if knob.get(module) != value:
                         knob.put(module, value)
         _put_back_loggers(loggers)
         if mark:
             children.end(mark, below)
+        modules.clear()  # the collector would go through these two
+        functions.clear()
         gc.collect()
         _empty_cuda()
 
 
-def _standing() -> dict[int, tuple[int, frozenset[int]]]:
-    """Niceness and CPUs of this thread and of the process's first, by thread id."""
-    return {tid: (os.getpriority(os.PRIO_PROCESS, tid), _cpus(tid)) for tid in {threading.get_native_id(), os.getpid()}}
+@dataclass(frozen=True)
+class _Standing:
+    """How the system schedules a thread. `policy` is the scheduler's class and priority; it is None where the system does not tell it."""
+
+    nice: int
+    cpus: frozenset[int]
+    policy: tuple[int, int] | None
 
 
-def _cpus(tid: int) -> frozenset[int]:
-    return frozenset(os.sched_getaffinity(tid)) if hasattr(os, "sched_getaffinity") else frozenset()
+def _standing_of(tid: int) -> _Standing:
+    policy = (os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority) if hasattr(os, "sched_getscheduler") else None
+    cpus = frozenset(os.sched_getaffinity(tid)) if hasattr(os, "sched_getaffinity") else frozenset()
+    return _Standing(os.getpriority(os.PRIO_PROCESS, tid), cpus, policy)
 
 
-def _stand_as(before: dict[int, tuple[int, frozenset[int]]]) -> str | None:
-    """Put niceness and CPUs back; why not, if that is not allowed."""
+def _standing() -> dict[int, _Standing]:
+    """Return how this thread and the process's first thread are scheduled, by thread id."""
+    return {tid: _standing_of(tid) for tid in {threading.get_native_id(), os.getpid()}}
+
+
+def _stand_as(before: dict[int, _Standing]) -> str | None:
+    """Put the scheduling back; why not, if that is not allowed."""
     try:
-        for tid, (nice, cpus) in before.items():
-            if os.getpriority(os.PRIO_PROCESS, tid) != nice:
-                os.setpriority(os.PRIO_PROCESS, tid, nice)
-            if _cpus(tid) != cpus:
-                os.sched_setaffinity(tid, cpus)
+        for tid, was in before.items():
+            now = _standing_of(tid)
+            if was.policy is not None and now.policy != was.policy:
+                os.sched_setscheduler(tid, was.policy[0], os.sched_param(was.policy[1]))
+            if now.nice != was.nice:
+                os.setpriority(os.PRIO_PROCESS, tid, was.nice)
+            if now.cpus != was.cpus:
+                os.sched_setaffinity(tid, was.cpus)
     except OSError as e:
         return f"its loop changed how the process is scheduled, and that cannot be undone: {e.strerror}"
     return None
@@ -279,6 +359,63 @@ def _put_back_builtins(before: dict[str, Any]) -> None:
     now.update(before)
 
 
+def _put_back_handlers(before: dict[Any, Any]) -> str | None:
+    """Put signal handlers back; why not, if a handler was set by C code, which Python cannot set again."""
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            if handler is None:
+                return f"its loop replaced the handler of {signal.Signals(number).name}, which a C library had set"
+            signal.signal(number, handler)
+    return None
+
+
+def _functions() -> dict[str, dict[str, Any]]:
+    """Return the names of each imported module of `PATCHED`."""
+    return {name: dict(vars(module)) for name in PATCHED if isinstance(module := sys.modules.get(name), types.ModuleType)}
+
+
+def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, Any]) -> None:
+    """Put back the public functions and classes that a loop has replaced.
+
+    A replacement by an installed package stays if the trial has imported a module of this package: torch and Lightning patch on import.
+
+    Args:
+        before: the names of each module, before the trial.
+        modules: that were imported before the trial.
+    """
+    for module, names in before.items():
+        now = vars(modules[module])
+        if not any(map(operator.is_not, names.values(), map(now.get, names))):
+            continue
+        for name in [name for name, value in names.items() if now.get(name) is not value and callable(value) and name[0] != "_"]:
+            package = _package(now.get(name))
+            if not _installed(package) or not any(new.split(".")[0] == package for new in sys.modules.keys() - modules.keys()):
+                now[name] = names[name]
+
+
+def _package(value: Any) -> str:
+    """Return the package whose code a function or class is; "" if that is not known."""
+    name = value.__module__ if isinstance(value, type) else getattr(value, "__globals__", {}).get("__name__", "")
+    return str(name).split(".")[0]
+
+
+def _put_back_modules(before: dict[str, Any]) -> None:
+    """Undo `sys.modules[name] = None`, which forbids an import."""
+    for name in [name for name, module in sys.modules.items() if module is None]:
+        if name not in before:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before[name]
+
+
+def _put_back_finders(before: list[Any]) -> None:
+    """Put `sys.meta_path` back. A finder of an installed package stays: `six`, for one, needs its own from its import on."""
+    stay = [f for f in sys.meta_path if f in before or _installed(_package(f if isinstance(f, type) else type(f)))]
+    if [f for f in stay if f in before] != before:
+        stay = before + [f for f in stay if f not in before]
+    sys.meta_path[:] = stay
+
+
 def _closed(streams: Iterable[Any]) -> str | None:
     """Which of Python's streams a loop has closed."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
@@ -303,8 +440,7 @@ def settle() -> None:
 # ---- logging
 
 
-@dataclass(frozen=True)
-class _Logger:
+class _Logger(NamedTuple):  # a process has hundreds, and a frozen dataclass takes three times as long to make
     handlers: tuple[logging.Handler, ...]
     filters: tuple[Any, ...]
     level: int

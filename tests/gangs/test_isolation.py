@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import csv
 import decimal
 import functools
 import gc
 import io
+import json
 import locale
 import logging
 import multiprocessing
@@ -15,19 +18,25 @@ import random
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import urllib.request
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import psutil
+import pyarrow
 import pytest
+import threadpoolctl
 import torch
 import xgboost
 
@@ -156,8 +165,10 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 
 @pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
-    code = "import torch, xgboost; from sweeps.execution.isolation import KNOBS; import sys\n"
-    code += "bad = [k for k in KNOBS if k.fresh is not None and k.module != 'xgboost' and k.get(sys.modules[k.module]) != k.fresh]\n"
+    code = "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost; import sys\n"
+    code += "from sweeps.execution.isolation import KNOBS, _UNKNOWN\n"
+    code += "known = [k for k in KNOBS if k.fresh is not _UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
+    code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.fresh]\n"
     code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -191,10 +202,11 @@ def test_niceness_is_put_back_where_that_is_allowed():
 
 
 def test_a_process_that_may_not_be_put_back_is_broken(monkeypatch):
+    nice = 0
+    monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
+    monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
     with isolation.apart() as left:
-        now = os.getpriority(os.PRIO_PROCESS, 0)
-        monkeypatch.setattr(os, "getpriority", lambda which, who: now + 5)
-        monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        nice = 5
     assert left.broken == "its loop changed how the process is scheduled, and that cannot be undone: Permission denied"
 
 
@@ -279,6 +291,46 @@ def patch_builtins() -> None:
     setattr(builtins, "everywhere", 1)  # noqa: B010
 
 
+def deny_import() -> None:
+    sys.modules["wave"] = sys.modules["json"] = None  # type: ignore[assignment]
+
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None
+
+
+def pools() -> dict[str, int]:
+    return {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+
+
+def scheduler() -> tuple[int, int]:
+    return os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+
+
+def patched(module, name: str):
+    """A loop that replaces a function, and what shows it."""
+    return lambda: setattr(module, name, lambda *args, **kwargs: None), lambda: getattr(module, name)
+
+
+def attribute(module, name: str, value):
+    return lambda: setattr(module, name, value), lambda: getattr(module, name)
+
+
+SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGPIPE", "SIGWINCH", "SIGRTMIN")
+FUNCTIONS = (
+    *((json, "dumps"), (logging, "info"), (isolation.os, "listdir"), (os.path, "exists"), (random, "random"), (signal, "signal")),
+    *((socket, "getaddrinfo"), (socket, "socket"), (subprocess, "run"), (sys, "exit"), (threading, "Thread"), (time, "time")),
+    *((time, "sleep"), (warnings, "warn"), (np, "load"), (torch, "load")),
+)
+
+
+def handled(number):
+    other = print if signal.getsignal(number) is signal.SIG_IGN else signal.SIG_IGN
+    return lambda: signal.signal(number, other), lambda: signal.getsignal(number)
+
+
 # What a loop turns, and what shows it.
 TURNED = {
     "umask": (lambda: os.umask(0o077), isolation._umask),
@@ -298,6 +350,42 @@ TURNED = {
         lambda: multiprocessing.get_start_method(allow_none=True),
     ),
     "tracing": (lambda: sys.setprofile(lambda *event: None), sys.getprofile),
+    **{name: handled(getattr(signal, name)) for name in SIGNALS if hasattr(signal, name)},
+    "timer of the process's time": (
+        lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 600),
+        lambda: signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0,
+    ),
+    "timer of profilers": (lambda: signal.setitimer(signal.ITIMER_PROF, 600), lambda: signal.getitimer(signal.ITIMER_PROF)[0] > 0),
+    "signal mask": (
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]),
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+    ),
+    "class of scheduling": (lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)), scheduler),
+    "NumPy's print options": (lambda: np.set_printoptions(precision=1), lambda: str(np.array([1 / 3]))),
+    "rcParams": (lambda: matplotlib.rcParams.update({"lines.linewidth": 9}), lambda: matplotlib.rcParams["lines.linewidth"]),
+    "pyarrow's CPU threads": (lambda: pyarrow.set_cpu_count(pyarrow.cpu_count() + 1), pyarrow.cpu_count),
+    "pyarrow's I/O threads": (lambda: pyarrow.set_io_thread_count(pyarrow.io_thread_count() + 1), pyarrow.io_thread_count),
+    "BLAS and OpenMP": (lambda: [pool.set_num_threads(3) for pool in threadpoolctl.ThreadpoolController().lib_controllers], pools),
+    "raiseExceptions": attribute(logging, "raiseExceptions", False),
+    "captured warnings": (lambda: logging.captureWarnings(True), lambda: (warnings.showwarning, logging._warnings_showwarning)),
+    "record factory": (lambda: logging.setLogRecordFactory(print), logging.getLogRecordFactory),
+    "displayhook": attribute(sys, "displayhook", print),
+    "excepthook": attribute(sys, "excepthook", print),
+    "breakpointhook": attribute(sys, "breakpointhook", print),
+    "unraisablehook": attribute(sys, "unraisablehook", print),
+    "excepthook of threads": attribute(threading, "excepthook", print),
+    "digits of integers": (lambda: sys.set_int_max_str_digits(0), sys.get_int_max_str_digits),
+    "threads' stacks": (lambda: threading.stack_size(1 << 20), lambda: isolation._stack_size(threading)),
+    "field size": (lambda: csv.field_size_limit(7), csv.field_size_limit),
+    "temporary folder": attribute(tempfile, "tempdir", "/nowhere"),
+    "event loops": (lambda: asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy()), lambda: asyncio.events._event_loop_policy),
+    "HTTPS": attribute(ssl, "_create_default_https_context", ssl._create_unverified_context),
+    "opener": (lambda: urllib.request.install_opener(urllib.request.build_opener()), lambda: urllib.request._opener),
+    "finder": (lambda: sys.meta_path.insert(0, Finder), lambda: list(sys.meta_path)),
+    "finder that is gone": (lambda: sys.meta_path.pop(), lambda: list(sys.meta_path)),
+    "denied imports": (deny_import, lambda: (sys.modules.get("json"), "wave" in sys.modules)),
+    **{f"{module.__name__}.{name}": patched(module, name) for module, name in FUNCTIONS},
+    "a function that is gone": (lambda: delattr(json, "loads"), lambda: getattr(json, "loads", None)),
 }
 
 
@@ -317,6 +405,42 @@ def test_r7_what_a_loop_turns_is_put_back(monkeypatch, turn, shown):
         assert shown() == before and left.broken is None
     finally:
         gc.enable()
+
+
+def test_what_a_package_patches_as_a_trial_imports_it_stays(monkeypatch):
+    """torch wraps `torch.manual_seed` when a loop is the first to import `torch._dynamo`."""
+    monkeypatch.setattr(np, "load", np.load)
+    own = type("Finder", (), {"__module__": "numpy.late"})()
+    with isolation.apart():
+        monkeypatch.setitem(sys.modules, "torch.late", isolation.types.ModuleType("torch.late"))
+        replacement = isolation.types.FunctionType((lambda: None).__code__, {"__name__": "torch.late"})
+        np.load = replacement  # type: ignore[assignment]
+        sys.meta_path.append(own)
+    sys.meta_path.remove(own)
+    assert np.load is replacement
+    with isolation.apart():
+        np.load = isolation.types.FunctionType((lambda: None).__code__, {"__name__": "torch.late"})  # type: ignore[assignment]
+    assert np.load is replacement, "this trial has imported nothing of torch"
+
+
+def test_a_handler_that_python_cannot_set_again_breaks_the_process():
+    assert isolation._put_back_handlers({signal.SIGUSR1: None}) == "its loop replaced the handler of SIGUSR1, which a C library had set"
+
+
+def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
+    seen = []
+    with isolation.apart():
+        signal.signal(signal.SIGUSR1, lambda *args: seen.append(1))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        os.kill(os.getpid(), signal.SIGUSR1)
+    assert seen == [1] and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+def test_matplotlib_that_a_loop_is_the_first_to_import_is_as_new_for_the_next():
+    code = "import sys; from sweeps.execution import isolation\n"
+    code += "with isolation.apart():\n    import matplotlib\n    matplotlib.rcParams['lines.linewidth'] = 9\n"
+    code += "assert matplotlib.rcParams['lines.linewidth'] == matplotlib.rcParamsOrig['lines.linewidth'] != 9"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
