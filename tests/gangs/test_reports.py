@@ -134,7 +134,7 @@ def test_the_older_ray_air_session_works(clean_ray, tmp_path, workers):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers, first", [(1, 0), (2, 0), (2, 1)])
 def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers, first):
     """The loop keeps its worker from telling news every half second: what is known then was sent with the report."""
@@ -142,7 +142,7 @@ def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers, 
     try:
         t = trial(0, {"folder": str(tmp_path), "first": first}, workers, "none")
         driving.start(t)
-        wait_until(lambda: driving.checkpoint_step(t) == 1, 60, "the checkpoint to be known")
+        wait_until(lambda: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
         (tmp_path / "go").touch()
         assert driving.finish(t)[0].state is State.COMPLETE
     finally:
