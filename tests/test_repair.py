@@ -222,7 +222,7 @@ def test_r8_a_result_that_is_none_is_put_aside(old_sweep):
 @pytest.mark.integration
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("journal", ["a bad line", "an end is lost", "empty"])
+@pytest.mark.parametrize("journal", ["a bad line", pytest.param("an end is lost", marks=pytest.mark.long), "empty"])
 def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(old_sweep, tmp_path, journal):
     before = json.loads(invoked("show", old_sweep, "--json").stdout)
     lines = (old_sweep / JOURNAL).read_bytes().splitlines(keepends=True)

@@ -118,6 +118,7 @@ def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
     assert (folder / "bundle" / "manifest.json").is_file() and not list(folder.glob(".bundle*"))
 
 
+@pytest.mark.long
 def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")

@@ -94,10 +94,8 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
     assert len(runs_of(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}", folder.name)) == 1 + len(study.trials)
 
 
-LONG = [pytest.param(how, marks=pytest.mark.long) for how in ("locked", "read-only")]
-
-
-@pytest.mark.parametrize("how", [*LONG, "deleted"])
+@pytest.mark.long  # each waits the minute that MLflow's server may be away
+@pytest.mark.parametrize("how", ["locked", "read-only", "deleted"])
 def test_mlflows_database(tmp_path, how):
     """The sweep goes on; what MLflow missed is sent by a resume, if its database can be written again."""
     file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
