@@ -360,12 +360,12 @@ def timed(config: dict[str, Any]) -> None:
     import ray.train
 
     from sweeps import trial
-    from sweeps.core import refs
+    from sweeps.core import references
 
     began, config = time.time(), dict(config)
     if mark := config.pop("mark", None):
         Path(mark).write_text(repr(began))
-    into, loop = Path(config.pop("times")), refs.resolve(config.pop("loop"))
+    into, loop = Path(config.pop("times")), references.resolve(config.pop("loop"))
     try:
         loop(config)
     finally:

@@ -69,7 +69,7 @@ def swept(
 @contextlib.contextmanager
 def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
     """Note when the driver begins a trial and hears of its end: (what, trial, began, ended)."""
-    from sweeps.controller.conductor import Conductor
+    from sweeps.controller.controller import Conductor
 
     real = {name: getattr(Conductor, name) for name in ("begin", "hear", "tick") if hasattr(Conductor, name)}
 

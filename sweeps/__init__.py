@@ -10,7 +10,7 @@ from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, Sw
 
 if TYPE_CHECKING:
     from sweeps.bundle import load_bundle
-    from sweeps.controller.orchestrator import resume, run
+    from sweeps.controller.api import resume, run
     from sweeps.controller.sweep import Sweep, open
     from sweeps.core.result import SweepResult
     from sweeps.space import Space, load
@@ -47,8 +47,8 @@ _LAZY = {
     "load": "sweeps.space",
     "load_bundle": "sweeps.bundle",
     "open": "sweeps.controller.sweep",
-    "resume": "sweeps.controller.orchestrator",
-    "run": "sweeps.controller.orchestrator",
+    "resume": "sweeps.controller.api",
+    "run": "sweeps.controller.api",
 }
 
 
@@ -66,7 +66,7 @@ def __dir__() -> list[str]:
 
 def _warn_of_namesake() -> None:
     try:
-        from sweeps.core.distribution import warn_of_namesake
+        from sweeps.core.installed_package import warn_of_namesake
     except ImportError:  # the part of sweeps that a bundle carries shares its folder with no other package
         return
     warn_of_namesake()

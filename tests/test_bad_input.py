@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps.cli import commands as cli
-from sweeps.controller import orchestrator
+from sweeps.controller import api
 from tests.bad_input import Case, furnish, parquet, top
 from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
 from tests.commands import REPO
@@ -31,8 +31,8 @@ def folder(tmp_path, monkeypatch):
     def begun(*args):
         raise AssertionError("a sweep has begun")
 
-    monkeypatch.setattr(orchestrator, "new_folder", begun)
-    monkeypatch.setattr(orchestrator, "Driver", begun)
+    monkeypatch.setattr(api, "new_folder", begun)
+    monkeypatch.setattr(api, "Driver", begun)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
     return tmp_path

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import space as space_file
-from sweeps.checkpoints.cleaning import bytes_of
+from sweeps.checkpoints.garbage_collection import bytes_of
 from sweeps.cli import commands as cli
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.search.study import Ledger
-from sweeps.space.saved import save_space
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space
 from tests.commands import space_of
 
 

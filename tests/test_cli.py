@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sweeps.cli import commands as cli
 from sweeps.core.result import SweepResult
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.space import load
 from sweeps.study import record
 from sweeps.terminal import text as terminal
@@ -118,7 +118,7 @@ def test_bad_input_is_a_line_and_an_exit_code(args, code, said, tmp_path, monkey
 
 
 def test_a_winner_that_cannot_be_exported_is_shown_all_the_same(monkeypatch, tmp_path):
-    from sweeps.controller import orchestrator
+    from sweeps.controller import api
     from sweeps.core.errors import BundleError
 
     def run(*args, **named):
@@ -126,7 +126,7 @@ def test_a_winner_that_cannot_be_exported_is_shown_all_the_same(monkeypatch, tmp
         error.result = result(bundle=None)
         raise error
 
-    monkeypatch.setattr(orchestrator, "run", run)
+    monkeypatch.setattr(api, "run", run)
     done = CliRunner().invoke(cli.main, ["run", str(tmp_path / "x.yaml")])
     assert done.exit_code == 1 and "cannot load this" in done.output
     assert "best trial 0002" in done.output and "sweeps export /runs/x-1 " in done.output

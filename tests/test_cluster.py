@@ -266,9 +266,9 @@ LISTENING = """
 import os, sys, tempfile
 from pathlib import Path
 import psutil
-from sweeps.core import chatter
+from sweeps.core import logging_setup
 from sweeps.execution import cluster
-chatter.set_environment()
+logging_setup.set_environment()
 import ray
 cluster.start(Path(tempfile.mkdtemp()), 2)
 ray.get(ray.remote(lambda: 1).remote())

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.data.shelf import Shelf
+from sweeps.data.prepared_store import Shelf
 from tests.commands import REPO
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.core import distribution, provenance, shell
+from sweeps.core import command_hints, installed_package, provenance
 from tests.commands import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -49,7 +49,7 @@ def installed(site: Path, metadata: str, version: str) -> None:
 
 
 def test_the_project_has_the_name_and_the_version_that_the_code_says():
-    assert (PROJECT["name"], PROJECT["version"]) == (distribution.NAME, sweeps.__version__)
+    assert (PROJECT["name"], PROJECT["version"]) == (installed_package.NAME, sweeps.__version__)
     assert provenance.versions()["sweeps"] == sweeps.__version__
     assert PROJECT["scripts"] == {"sweeps": "sweeps.cli:main"}
 
@@ -57,9 +57,9 @@ def test_the_project_has_the_name_and_the_version_that_the_code_says():
 def test_no_hint_and_no_extra_names_the_other_package():
     files = [*REPO.glob("*.md"), *REPO.glob("*.toml"), *(f for d in ("sweeps", "docs", "tests") for f in (REPO / d).rglob("*.[pm][yd]"))]
     hints = [hint for f in files for hint in re.findall(r"([\w-]*)\[(?:cmaes|postgresql|serve)\b", f.read_text(encoding="utf-8"))]
-    assert "sweeps" not in hints and distribution.NAME in hints
+    assert "sweeps" not in hints and installed_package.NAME in hints
     extras = set(PROJECT["optional-dependencies"])
-    assert distribution.install("serve") == f"pip install '{PROJECT['name']}[serve]'" and {"serve", "cmaes", "postgresql"} <= extras
+    assert installed_package.install("serve") == f"pip install '{PROJECT['name']}[serve]'" and {"serve", "cmaes", "postgresql"} <= extras
 
 
 def test_the_import_warns_of_weights_and_biases_package(tmp_path):
@@ -67,7 +67,7 @@ def test_the_import_warns_of_weights_and_biases_package(tmp_path):
     done = python("-c", "import sweeps; print(sweeps.SweepsError.__name__)", path=tmp_path)
     assert done.stdout == "SweepsError\n" and done.stderr.count("Warning") == 1, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "Warning" in line]
-    for part in ("<string>:1", str(tmp_path), "pip uninstall sweeps", f"install {distribution.NAME}"):
+    for part in ("<string>:1", str(tmp_path), "pip uninstall sweeps", f"install {installed_package.NAME}"):
         assert part in line
 
 
@@ -117,10 +117,10 @@ def test_python_m_sweeps_is_the_command(tmp_path):
 def test_a_next_step_can_be_typed_where_there_is_no_script(tmp_path, monkeypatch):
     bare = tmp_path / "python"
     bare.symlink_to(sys.executable)
-    monkeypatch.setattr(shell.sys, "executable", str(bare))
+    monkeypatch.setattr(command_hints.sys, "executable", str(bare))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert shell.typed("sweeps") == f"{bare} -m sweeps"
+    assert command_hints.typed("sweeps") == f"{bare} -m sweeps"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert shell.typed("sweeps") == "python -m sweeps"
+    assert command_hints.typed("sweeps") == "python -m sweeps"
     (tmp_path / "sweeps").touch(mode=0o755)
-    assert shell.typed("sweeps") == "sweeps"
+    assert command_hints.typed("sweeps") == "sweeps"

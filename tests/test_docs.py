@@ -16,28 +16,28 @@ import pytest
 import sweeps
 from sweeps import trial
 from sweeps.cli import main
-from sweeps.controller import orchestrator
+from sweeps.controller import api
 from sweeps.core import errors
-from sweeps.space import keys, load
-from sweeps.space.data import SKLEARN
+from sweeps.space import load, section_models
+from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.load import TOP
-from sweeps.space.sections import SCALING, SECTIONS
-from sweeps.space.steps import RAY_STEPS, REQUIRED
+from sweeps.space.space_sections import SCALING, SECTIONS
+from sweeps.space.step_names import RAY_STEPS, REQUIRED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SPACES = sorted((ROOT / "search_spaces").rglob("*.y*ml"))
 TUNED = {"preprocessor", "scaling", "params"}
 SECTION_KEYS = {
-    "trainer": keys.LoopKeys,
-    "data": keys.DataKeys,
-    "objective": keys.Objective,
-    "search": keys.Search,
-    "scheduler": keys.Scheduler,
-    "repeats": keys.Repeats,
-    "limits": keys.Limits,
-    "checkpoints": keys.Checkpoints,
+    "trainer": section_models.LoopKeys,
+    "data": section_models.DataKeys,
+    "objective": section_models.Objective,
+    "search": section_models.Search,
+    "scheduler": section_models.Scheduler,
+    "repeats": section_models.Repeats,
+    "limits": section_models.Limits,
+    "checkpoints": section_models.Checkpoints,
 }
 FIELDS = [(section, field) for section, model in SECTION_KEYS.items() for field in dataclasses.fields(model)]
 
@@ -118,7 +118,7 @@ def test_exit_codes_are_documented():
 
 
 def test_the_result_is_documented():
-    for field in dataclasses.fields(orchestrator.SweepResult):
+    for field in dataclasses.fields(api.SweepResult):
         assert field.name in CODE or any(b.language == "json" and f'"{field.name}"' in b.text for b in BLOCKS), field.name
 
 
@@ -159,7 +159,7 @@ def test_the_table_names_no_key_that_is_not_there():
             assert found[1] in fields
 
 
-@pytest.mark.parametrize("form", [keys.ByColumn, keys.ByTime, keys.ByGroup])
+@pytest.mark.parametrize("form", [section_models.ByColumn, section_models.ByTime, section_models.ByGroup])
 def test_every_form_of_a_split_is_documented(form):
     names = [f.name for f in dataclasses.fields(form)]
     assert any(re.fullmatch(r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`", row[0]) for row in ROWS), names

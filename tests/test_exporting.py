@@ -15,14 +15,14 @@ from click.testing import CliRunner
 
 from sweeps import space as space_file
 from sweeps.cli import commands as cli
-from sweeps.controller import exporting, winner
-from sweeps.controller.refitting import left_of, steps_of
+from sweeps.controller import exports, trial_export
+from sweeps.controller.trial_refit import left_of, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
-from sweeps.execution.booking import Book
 from sweeps.execution.messages import News, Progress
-from sweeps.search.study import Ledger
-from sweeps.space.saved import save_space, saved_space
+from sweeps.execution.trial_progress import Book
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space, saved_space
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -67,7 +67,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0000", "0002", "0004")]
     losses = [json.loads((sweep / "exports" / name / "state.json").read_text())["loss"] for name in ("0000", "0002", "0004")]
     assert losses == [0.1, 0.2, 0.4]
-    there = [written.path.name for written in exporting.export(sweep, pareto=True, output=tmp_path / "front")]
+    there = [written.path.name for written in exports.export(sweep, pareto=True, output=tmp_path / "front")]
     assert there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
 
 
@@ -75,7 +75,7 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
     with pytest.raises(InputError, match=r"--pareto: no checkpoint is there of trial 0002 of the front; --trial exports one of the others"):
-        exporting.export(sweep, pareto=True)
+        exports.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
 
 
@@ -90,7 +90,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial)
     with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and a checkpoint"):
-        exporting.export(sweep, top=1)
+        exports.export(sweep, top=1)
 
 
 def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
@@ -105,25 +105,25 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
     with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and its latest checkpoint"):
-        exporting.export(sweep, top=1, latest=True)
+        exports.export(sweep, top=1, latest=True)
 
 
 def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO, worse=1.0)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000002")
     with pytest.raises(InputError, match=r"--pareto: no latest checkpoint is there of trial 0002 of the front"):
-        exporting.export(sweep, pareto=True, latest=True)
+        exports.export(sweep, pareto=True, latest=True)
     assert not (sweep / "exports").exists()
-    assert len(exporting.export(sweep, pareto=True)) == 3
+    assert len(exports.export(sweep, pareto=True)) == 3
 
 
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):
-        exporting.export(sweep, pareto=True)
+        exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: names the trials, as --trial and --top do; give one of them"):
-            exporting.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
+            exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
     assert done.exit_code == 2 and "--alias names one model" in done.output
 
@@ -132,7 +132,7 @@ def test_what_refit_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
         with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
-            exporting.export(sweep, refit=True, **more)  # type: ignore[arg-type]
+            exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
     ledger = Ledger(sweep, space)
     trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).next()
@@ -140,7 +140,7 @@ def test_what_refit_is_not_for(tmp_path):
     ledger = Ledger(sweep, space)
     ledger.finish(trial.number, State.FAIL, "boom")
     with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
-        exporting.export(sweep, trial="5", refit=True)
+        exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
 
 
@@ -202,23 +202,23 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
     _, ledger = uneven(tmp_path)
     assert ledger.results()[0].value == 0.29
-    assert [winner.worth(ledger, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+    assert [trial_export.worth(ledger, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
 
 
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
     _, ledger = uneven(tmp_path, "repeats: 2\n")
-    assert winner.worth(ledger, 0, 2) == winner.worth(ledger, 1, 4) == pytest.approx(0.79)
+    assert trial_export.worth(ledger, 0, 2) == trial_export.worth(ledger, 1, 4) == pytest.approx(0.79)
 
 
-def exported(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[winner.Exported, dict[str, Any]]:
+def exported(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[trial_export.Exported, dict[str, Any]]:
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     shelf = SimpleNamespace(facts=lambda data: facts, chain=lambda *which: None, test=lambda data: None)
-    monkeypatch.setattr(winner, "Shelf", lambda folder, trust: shelf)
-    monkeypatch.setattr(winner.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
+    monkeypatch.setattr(trial_export, "Shelf", lambda folder, trust: shelf)
+    monkeypatch.setattr(trial_export.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
     space = dataclasses.replace(ledger.space, trainer=dataclasses.replace(ledger.space.trainer, load="tests.user_loops:load"))
-    return winner.export_trial(folder, space, ledger, 0, folder / "exports" / "0000", (), **how), told
+    return trial_export.export_trial(folder, space, ledger, 0, folder / "exports" / "0000", (), **how), told
 
 
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
@@ -234,13 +234,13 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatc
 
 def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
     ledger = Ledger(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
-    assert winner.described(ledger, 0)["values"] == winner.described(ledger, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
-    assert winner.described(ledger, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
+    assert trial_export.described(ledger, 0)["values"] == trial_export.described(ledger, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
+    assert trial_export.described(ledger, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
 
 
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
     folder, ledger = uneven(tmp_path)
-    again = winner.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
+    again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
     _, told = exported(folder, ledger, monkeypatch, refitted=again)
     assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
 
@@ -252,7 +252,7 @@ def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, mon
     monkeypatch.setattr(Ledger, "results", lambda self: passes.append(1) or results(self))
     exported(folder, ledger, monkeypatch)
     assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
-    assert exporting._exported(ledger, 0, False) == (2, 0.35) and len(passes) == 5
+    assert exports._exported(ledger, 0, False) == (2, 0.35) and len(passes) == 5
 
 
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
@@ -265,14 +265,14 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
         assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
     with pytest.raises(InputError, match="--latest exports one that is there"):
-        exporting.export(folder, refit=True, latest=True)
+        exports.export(folder, refit=True, latest=True)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
     with pytest.raises(InputError, match="trial 0000's latest checkpoint was deleted: nothing to export"):
-        exporting.export(folder, latest=True, output=tmp_path / "other")
+        exports.export(folder, latest=True, output=tmp_path / "other")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     folder, _ = uneven(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"--output: .*file/out cannot be written: Not a directory"):
-        exporting.export(folder, output=tmp_path / "file" / "out")
+        exports.export(folder, output=tmp_path / "file" / "out")

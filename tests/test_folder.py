@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sweeps import InputError
-from sweeps.controller.orchestrator import _clear, _tracking_again
+from sweeps.controller.api import _clear, _tracking_again
 from sweeps.core.errors import Problem
-from sweeps.core.folder import ORIGIN, masked, new_folder, saved_origin, without_password
+from sweeps.core.sweep_folder import ORIGIN, masked, new_folder, saved_origin, without_password
 from sweeps.data.files import find, refuse
 from sweeps.space import known_fits, load
-from sweeps.space.saved import roots_of, save_limits, save_space, saved_space, taken_up
+from sweeps.space.saved_space import roots_of, save_limits, save_space, saved_space, taken_up
 from sweeps.study import storage
 
 SPACE = """\
@@ -195,7 +195,7 @@ def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
 
 
 def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_path):
-    from sweeps.search.study import Ledger
+    from sweeps.search.study_store import Ledger
 
     file = tmp_path / "task.yaml"
     lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")

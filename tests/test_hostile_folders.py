@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.core import folder as sweep_folder
+from sweeps.core import sweep_folder as sweep_folder
+from sweeps.core.command_hints import printable
 from sweeps.core.errors import encodable, shortened
-from sweeps.core.folder import ORIGIN, check_room
-from sweeps.core.shell import printable
+from sweeps.core.sweep_folder import ORIGIN, check_room
 from sweeps.study.storage import JOURNAL
 
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from sweeps.cli import commands as cli
 from sweeps.core.errors import InputError
-from sweeps.core.folder import masked, without_password
+from sweeps.core.sweep_folder import masked, without_password
 from sweeps.space import load
 
 SPACE = """\
@@ -73,7 +73,7 @@ def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root)
 
 
 def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
-    from sweeps.data.look import look_at_root
+    from sweeps.data.preflight import look_at_root
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ab:").mkdir()
@@ -102,7 +102,7 @@ def test_r5_other_texts_stay(text):
 def test_r5_the_result_of_a_sweep_names_the_server_without_the_password():
     from types import SimpleNamespace
 
-    from sweeps.controller.telling import place
+    from sweeps.controller.mlflow_summary import place
 
     told = place(SimpleNamespace(uri="http://me:secret@host:5000", experiment="e", parent="p"))
     assert told["tracking_uri"] == without_password("http://me:secret@host:5000") and "secret" not in str(told)

@@ -15,16 +15,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweeps.cli import commands as cli
-from sweeps.controller import listing
+from sweeps.controller import sweep_lookup
 from sweeps.core.errors import InputError
-from sweeps.core.folder import RESULT, STAGES
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
+from sweeps.core.sweep_folder import RESULT, STAGES
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution import output
-from sweeps.search.study import Ledger
+from sweeps.execution import trial_logs
+from sweeps.search.study_store import Ledger
 from sweeps.space import load
-from sweeps.space.saved import save_space
+from sweeps.space.saved_space import save_space
 from sweeps.study import record
 from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
@@ -100,7 +100,7 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     stop = threading.Event()
 
     def watch():
-        from sweeps.core.lock import driven
+        from sweeps.core.folder_lock import driven
 
         while not stop.is_set():
             driven(folder)
@@ -149,7 +149,7 @@ def test_a_name_without_date_and_time_means_the_newest_sweep_of_that_name(tmp_pa
     made(tmp_path, "made-20261123-043308", 3.0)
     newest = made(tmp_path, "made-20261122-043308", 4.0)
     made(tmp_path, "made-more-20261124-043308", 5.0)
-    assert listing.find("made", tmp_path) == newest
+    assert sweep_lookup.find("made", tmp_path) == newest
     assert sweeps_command("show", "made", "--dir", tmp_path).startswith(newest.name)
 
 
@@ -219,18 +219,18 @@ def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
 def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
     one, two = made(tmp_path, "made-1", 1.0), made(tmp_path, "other-2", 2.0)
     for name in (one, "made-1", "made-1/", "made"):
-        assert listing.find(name, tmp_path) == one
-    assert listing.find("latest", tmp_path) == two
+        assert sweep_lookup.find(name, tmp_path) == one
+    assert sweep_lookup.find("latest", tmp_path) == two
     whole = made(tmp_path, "ma-20261123-043308", 0.5)
-    assert listing.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names begin so"
+    assert sweep_lookup.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names begin so"
     made(tmp_path, "made-3", 3.0)
     for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):
-            listing.find(name, tmp_path)
+            sweep_lookup.find(name, tmp_path)
     with pytest.raises(InputError, match="no such folder"):
-        listing.sweeps_in(tmp_path / "absent")
+        sweep_lookup.sweeps_in(tmp_path / "absent")
     with pytest.raises(InputError, match="there are none"):
-        listing.find("latest", tmp_path / "absent")
+        sweep_lookup.find("latest", tmp_path / "absent")
 
 
 def test_a_bundle_is_found_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
@@ -238,15 +238,15 @@ def test_a_bundle_is_found_by_its_path_or_by_its_sweep(tmp_path, monkeypatch):
     (folder / "bundle").mkdir()
     (folder / "exports" / "0000").mkdir(parents=True)
     for name in (folder, "made-1", "made", "latest"):
-        assert listing.bundle_of(name, tmp_path / "root") == folder / "bundle"
+        assert sweep_lookup.bundle_of(name, tmp_path / "root") == folder / "bundle"
     monkeypatch.chdir(tmp_path / "root")
     # what is there is taken as it is, a bundle or not, and a path is no name of a sweep
     for path in ("made-1/exports/0000", folder / "bundle", tmp_path, "made-1/absent"):
-        assert listing.bundle_of(path, tmp_path / "root") == Path(path)
+        assert sweep_lookup.bundle_of(path, tmp_path / "root") == Path(path)
     made(tmp_path / "root", "made-2", 2.0)
     for name in ("absent", "latest"):  # no such sweep; one that has no bundle
         with pytest.raises(InputError):
-            listing.bundle_of(name, tmp_path / "root")
+            sweep_lookup.bundle_of(name, tmp_path / "root")
 
 
 def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
@@ -256,13 +256,13 @@ def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
     save_space(folder, load(tmp_path / "made.yaml"), 5.0)
     assert "0/6" in sweeps_command("ls", "--dir", tmp_path) and "no trial yet" in sweeps_command("show", folder)
     with pytest.raises(InputError, match="none was begun"):
-        listing.trial_of(record.read(folder), "0")
+        sweep_lookup.trial_of(record.read(folder), "0")
 
 
 def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
     folder = made(tmp_path)
     for rank in (0, 1):
-        with output.into(output.log_of(folder / "trials" / "0000", rank), "the title") as say:
+        with trial_logs.into(trial_logs.log_of(folder / "trials" / "0000", rank), "the title") as say:
             say(f"from {rank}")
     text = sweeps_command("logs", folder, "0")
     assert "rank-0 | --- from 0" in text and "rank-1 | --- from 1" in text
@@ -273,16 +273,16 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
         (("9", None, False), "no trial"),
     ):
         with pytest.raises(InputError, match=said):
-            list(listing.log_lines(folder, *args))
+            list(sweep_lookup.log_lines(folder, *args))
 
 
 def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(listing, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(sweep_lookup, "LOOK_EVERY", 0.02)
     folder, heard = made(tmp_path), []
-    log = output.log_of(folder / "trials" / "0003", 0)
+    log = trial_logs.log_of(folder / "trials" / "0003", 0)
     lock = FolderLock(folder)
-    listener = threading.Thread(target=lambda: heard.extend(listing.log_lines(folder, "3", None, True)), daemon=True)
-    lines = iter(listing.log_lines(folder, "3", None, True))
+    listener = threading.Thread(target=lambda: heard.extend(sweep_lookup.log_lines(folder, "3", None, True)), daemon=True)
+    lines = iter(sweep_lookup.log_lines(folder, "3", None, True))
     log.parent.mkdir(parents=True)
     log.write_text("one\ntw")
     assert next(lines) == "one"
@@ -324,7 +324,7 @@ def test_a_wide_column_does_not_hide_those_after_it():
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
-    from sweeps.controller.winner import number_of
+    from sweeps.controller.trial_export import number_of
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.core.machine import cpus, detect, gpus, memory, parse_resources
+from sweeps.core.host_resources import cpus, detect, gpus, memory, parse_resources
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from sweeps.data.metrics import score
+from sweeps.data.scores import score
 
 RNG = np.random.default_rng(0)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.controller.pace import Going, ahead, pace, time_left
+from sweeps.controller.eta import Going, ahead, pace, time_left
 from sweeps.core.trial import Verdict
-from sweeps.search.verdicts import Asha, NoScheduler
+from sweeps.search.schedulers.rules import Asha, NoScheduler
 
 
 def rounds(count: int, at_once: int, each: float, start: float = 0.0) -> list[tuple[float, float]]:

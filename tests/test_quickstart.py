@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import sweeps
-from sweeps.controller import exporting
+from sweeps.controller import exports
 from tests.commands import REPO, command, space_of
 from tests.waiting import wait_until
 
@@ -98,7 +98,7 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
 def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
-    made = exporting.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
+    made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
     assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.made["trial"] == other
     process = command("export", result["dir"], "--trial", "99")
     assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
@@ -143,7 +143,7 @@ def test_quickstart_can_be_moved_and_exported(quickstart, tmp_path):
     hidden = Path(result["dir"]).with_name("gone")
     Path(result["dir"]).rename(hidden)
     try:
-        exporting.export(tmp_path / "moved", output=tmp_path / "bundle")
+        exports.export(tmp_path / "moved", output=tmp_path / "bundle")
         assert (tmp_path / "bundle" / "MLmodel").is_file()
     finally:
         hidden.rename(result["dir"])

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import InputError, Problem, nearest
 
 
@@ -35,47 +35,47 @@ def module(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["train", "Model", "Model.load", "late", "aliased", "made"])
 def test_names_are_found_in_the_source_without_importing_it(module, name):
-    assert refs.problem(f"{module}:{name}") is None
+    assert references.problem(f"{module}:{name}") is None
 
 
 @pytest.mark.parametrize("name", ["inside", "local", "load", "field"])
 def test_names_inside_of_functions_and_classes_are_not_the_modules(module, name):
-    assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, made, train" in refs.problem(f"{module}:{name}")
+    assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, made, train" in references.problem(f"{module}:{name}")
 
 
 def test_the_half_that_fails_is_named(module):
-    assert "no module `pkg_of_a_user.mdo`" in refs.problem("pkg_of_a_user.mdo:train")
-    assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in refs.problem(f"{module}:trian")
-    assert "write `module:attr`" in refs.problem("no colon")
-    assert "write `module:attr`" in refs.problem("a:b:c")
-    assert refs.literal(module, "BACKEND") == "torch"
-    assert refs.literal(module, "NOTHING") is None
+    assert "no module `pkg_of_a_user.mdo`" in references.problem("pkg_of_a_user.mdo:train")
+    assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in references.problem(f"{module}:trian")
+    assert "write `module:attr`" in references.problem("no colon")
+    assert "write `module:attr`" in references.problem("a:b:c")
+    assert references.literal(module, "BACKEND") == "torch"
+    assert references.literal(module, "NOTHING") is None
 
 
 def test_roots_are_searched_before_the_path(tmp_path):
     (tmp_path / "only_here.py").write_text("def f(): ...\n")
-    assert refs.problem("only_here:f") is not None
-    assert refs.problem("only_here:f", roots=[tmp_path]) is None
+    assert references.problem("only_here:f") is not None
+    assert references.problem("only_here:f", roots=[tmp_path]) is None
 
 
 def test_what_cannot_be_read_is_believed():
-    assert refs.problem("math:sqrt") is None
-    assert refs.problem("sklearn.preprocessing:PowerTransformer") is None
+    assert references.problem("math:sqrt") is None
+    assert references.problem("sklearn.preprocessing:PowerTransformer") is None
 
 
 def test_resolving_imports_and_names_what_there_is():
-    assert refs.resolve("os.path:join") is __import__("os").path.join
-    with pytest.raises(refs.RefError, match="no module `nowhere`"):
-        refs.resolve("nowhere:f")
-    with pytest.raises(refs.RefError, match=r"`textwrap` has no `dedant`; it defines: .*dedent"):
-        refs.resolve("textwrap:dedant")
+    assert references.resolve("os.path:join") is __import__("os").path.join
+    with pytest.raises(references.RefError, match="no module `nowhere`"):
+        references.resolve("nowhere:f")
+    with pytest.raises(references.RefError, match=r"`textwrap` has no `dedant`; it defines: .*dedent"):
+        references.resolve("textwrap:dedant")
 
 
 def test_an_import_that_fails_inside_the_module_is_not_mistaken_for_a_missing_one(tmp_path, monkeypatch):
     (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
-        refs.resolve("needs_more:f")
+        references.resolve("needs_more:f")
 
 
 def test_problems_are_lines_and_survive_a_process():
@@ -90,7 +90,7 @@ def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, 
     spaces = tmp_path / "spaces"
     spaces.mkdir()
     monkeypatch.chdir(tmp_path)
-    said = refs.problem("pkg_in_src.loop:train", [spaces, tmp_path])
+    said = references.problem("pkg_in_src.loop:train", [spaces, tmp_path])
     assert "no module `pkg_in_src.loop`" in said and "./spaces/" in said and " ./ " in said and "PYTHONPATH" not in said
 
 
@@ -101,9 +101,9 @@ def test_a_module_below_src_is_told_with_the_way_to_add_it(tmp_path, monkeypatch
     (tmp_path / "src" / "pkg_in_src" / "loop.py").write_text("def train(config): ...\n")
     monkeypatch.chdir(tmp_path / beside)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    said = refs.problem("pkg_in_src.loop:train", [tmp_path / beside])
+    said = references.problem("pkg_in_src.loop:train", [tmp_path / beside])
     assert "no module `pkg_in_src.loop`" in said and f"`export PYTHONPATH={tmp_path / 'src'}`" in said
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in refs.problem("pkg_in_src.loop:train", [tmp_path / beside])
+    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in references.problem("pkg_in_src.loop:train", [tmp_path / beside])
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    assert refs.problem("pkg_in_src.loop:train", [tmp_path / beside]) is None
+    assert references.problem("pkg_in_src.loop:train", [tmp_path / beside]) is None

@@ -14,9 +14,9 @@ import sweeps
 from sweeps.cli import commands as cli
 from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
-from sweeps.core.folder import ORIGIN
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import RESULT
+from sweeps.core.sweep_folder import ORIGIN
 from sweeps.study import record, storage
 from sweeps.study.storage import JOURNAL
 from tests.commands import command

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerunning import Compared, _no_value, first_difference, rerun
+from sweeps.controller.rerun import Compared, _no_value, first_difference, rerun
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
-from sweeps.search.study import Ledger
-from sweeps.space.keys import Constraint, Objective
-from sweeps.space.saved import save_space
-from sweeps.study.judging import Judge
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space
+from sweeps.space.section_models import Constraint, Objective
+from sweeps.study.objectives import Judge
 from tests.commands import command, space_of
 
 

@@ -175,7 +175,7 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_pat
         return time.time() + 3600 * any('"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal"))
 
     clock = SimpleNamespace(time=an_hour_later_once_the_study_knows_of_a_report, monotonic=time.monotonic)
-    monkeypatch.setattr("sweeps.controller.conductor.time", clock)
+    monkeypatch.setattr("sweeps.controller.controller.time", clock)
     file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
@@ -244,13 +244,13 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 def refitted_on_all_but_test(file, result, rows):
     """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
 
-    from sweeps.controller import exporting
+    from sweeps.controller import exports
     from sweeps.data.load import load_splits
 
     splits = load_splits(sweeps.load(file).data, 0)
     learnt = pd.concat([splits.train.to_pandas(), splits.valid.to_pandas()])
     before = sorted(p.name for p in result.dir.iterdir())
-    bundle = sweeps.load_bundle(exporting.export(result.dir, refit=True)[0].path)
+    bundle = sweeps.load_bundle(exports.export(result.dir, refit=True)[0].path)
     made, first = bundle.manifest.made, sweeps.load_bundle(result.bundle)
     assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
     assert "refit" not in first.manifest.made and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]
@@ -342,8 +342,8 @@ def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(c
     from mlflow.tracking import MlflowClient
 
     from sweeps.bundle import predict_file
-    from sweeps.controller.exporting import export
-    from sweeps.controller.rerunning import rerun
+    from sweeps.controller.exports import export
+    from sweeps.controller.rerun import rerun
 
     for name, text in {"reads_its_own.py": READS_ITS_OWN, "helper.py": HELPER, "known.json": '{"best": 0.25}'}.items():
         (tmp_path / name).write_text(text)

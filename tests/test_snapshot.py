@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.conductor import Conductor
+from sweeps.controller.controller import Conductor
 from sweeps.controller.snapshot import Snapshot, Use, configuration, opening, workers
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, State, Trial, Verdict
 from sweeps.execution.messages import Progress, Stage, Usage
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.space import load
 from tests.search.deaths import Deaf
 
@@ -151,7 +151,7 @@ def test_the_pool_is_asked_without_waiting_for_it(conductor, monkeypatch):
     ray = SimpleNamespace(
         wait=lambda refs, timeout: (ready, refs), get=lambda ref: next(answers), exceptions=SimpleNamespace(RayError=OSError)
     )
-    monkeypatch.setattr("sweeps.controller.conductor.ray", ray)
+    monkeypatch.setattr("sweeps.controller.controller.ray", ray)
     asked: list[str] = []
     conductor.pool = SimpleNamespace(usage=SimpleNamespace(remote=lambda: asked.append("usage") or "ref"))
     for expected, calls, there in ((None, 1, []), (None, 1, ["ref"]), (1.0, 2, ["ref"]), (2.0, 3, [])):

@@ -15,11 +15,11 @@ from sklearn.datasets import load_wine
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.trial import Report, State
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.space import load
-from sweeps.space.saved import save_space
+from sweeps.space.saved_space import save_space
 from sweeps.study.storage import JOURNAL
 from tests.test_listing import ended, made
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from sweeps import load_bundle
-from sweeps.tracking.ui import free_port
+from sweeps.tracking.mlflow.ui import free_port
 from tests.commands import REPO, command
 from tests.waiting import wait_until
 

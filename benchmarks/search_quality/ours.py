@@ -13,8 +13,8 @@ from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task
 from sweeps.core.trial import Verdict
-from sweeps.search.sampler import CellSampler, suggest
-from sweeps.search.verdicts import scheduler_of
+from sweeps.search.samplers.cell_sampler import CellSampler, suggest
+from sweeps.search.schedulers.rules import scheduler_of
 from sweeps.space import Space, load
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from sweeps.bundle import seal
+from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError, Problem
 
-FILE = seal.MANIFEST
+FILE = integrity.MANIFEST
 DATA = "data/sweep"  # where MLflow puts the data folder that `export` hands it
 MODEL = "model"
 WHOLE = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
@@ -87,7 +87,7 @@ class Manifest(BaseModel):
     def write(self, bundle: Path) -> None:
         """Write it into a bundle whose other files are all there, and seal that."""
         (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        seal.seal(bundle)
+        integrity.seal(bundle)
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:
@@ -114,7 +114,7 @@ class Manifest(BaseModel):
 
 def digests(bundle: Path) -> dict[str, str]:
     """The SHA-256 of every file of a bundle but its seal's, by POSIX path inside it."""
-    return {name: seal.sha256(bundle / name) for name in seal.files_of(bundle)}
+    return {name: integrity.sha256(bundle / name) for name in integrity.files_of(bundle)}
 
 
 def is_pickle(file: Path) -> bool:

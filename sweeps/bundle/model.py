@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import columns, seal
+from sweeps.bundle import columns, integrity
 from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
-from sweeps.data import stored
 from sweeps.data.columns import Column
-from sweeps.data.fitted import Fitted
+from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.fitted_chain import Fitted
 
 T = TypeVar("T")
 
@@ -208,15 +208,15 @@ def load_bundle(path: str | Path) -> Bundle:
     path = Path(path).resolve()
     if not path.is_dir():
         raise InputError(Problem(str(path), "there is no such folder"))
-    if not (path / seal.MANIFEST).is_file() and (path / "origin.json").is_file():
-        from sweeps.space.saved import bundle_of  # here, as a bundle goes without it
+    if not (path / integrity.MANIFEST).is_file() and (path / "origin.json").is_file():
+        from sweeps.space.saved_space import bundle_of  # here, as a bundle goes without it
 
         path = bundle_of(path)
-    if not (path / seal.MANIFEST).is_file():
-        raise InputError(Problem(str(path), f"not a bundle: it has no {seal.MANIFEST}"))
+    if not (path / integrity.MANIFEST).is_file():
+        raise InputError(Problem(str(path), f"not a bundle: it has no {integrity.MANIFEST}"))
     try:
-        seal.use_code(path, seal.verify(path))
-    except (seal.Broken, OSError) as e:
+        integrity.use_code(path, integrity.verify(path))
+    except (integrity.Broken, OSError) as e:
         raise BundleError(str(e)) from None
     return load_verified(path)
 
@@ -231,13 +231,13 @@ def load_verified(path: Path) -> Bundle:
     data = path / DATA
     fitted: Any = None
     try:
-        if (data / stored.FILE).is_file():
-            fitted = stored.load(data)
+        if (data / step_files.FILE).is_file():
+            fitted = step_files.load(data)
         elif (data / WHOLE).is_file():
             fitted = pickle.loads((data / WHOLE).read_bytes())
-        model = refs.resolve(manifest.load)(str(data / MODEL))
+        model = references.resolve(manifest.load)(str(data / MODEL))
     except Exception as e:  # a user's loader may raise anything
-        said = str(e) if isinstance(e, refs.RefError | ImportError) else f"{type(e).__name__}: {e}"
+        said = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
         raise BundleError(f"{path}: cannot be loaded: {said}; it was made with {', '.join(manifest.requirements)}") from e
     if not callable(getattr(model, "predict", None)):
         raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")

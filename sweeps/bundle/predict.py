@@ -19,7 +19,7 @@ from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import first_line
-from sweeps.data.heads import COLUMN_BLOCK, CSV_BLOCK, csv_options, head, named
+from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, head, named
 from sweeps.data.tables import infer_types
 
 CHUNK = 50_000  # rows held at once
@@ -193,7 +193,7 @@ def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, w
     """The predictions by several processes, once the file's columns are seen to be there; at least one piece, perhaps without rows."""
     import pyarrow.parquet as pq
 
-    from sweeps.bundle import columns, spread
+    from sweeps.bundle import columns, distributed_predict
 
     if kind != "parquet":
         raise InputError(
@@ -210,7 +210,7 @@ def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, w
     if not sum(groups):  # of which Ray Data makes no piece
         yield loaded.predict(_frame(schema.empty_table()))
         return
-    yield from spread.spread(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
+    yield from distributed_predict.spread(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
 
 
 def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:

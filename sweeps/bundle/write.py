@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import columns, manifest, seal
+from sweeps.bundle import columns, integrity, manifest
 from sweeps.bundle.check import mlflow_pyfunc
 from sweeps.bundle.manifest import Manifest
-from sweeps.bundle.needs import needs, pickled_modules, pins
-from sweeps.core import refs
+from sweeps.bundle.requirements import needs, pickled_modules, pins
+from sweeps.core import references
 from sweeps.core.errors import BundleError
-from sweeps.data import stored
 from sweeps.data.columns import as_arrays, is_tensor
-from sweeps.data.fitted import Fitted
+from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.fitted_chain import Fitted
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 RUNS = "sweeps.bundle.check"  # and all that it imports: what a bundle needs of sweeps
 # Of sweeps every bundle carries what any bundle may need: of two that one process loads, the first brings it for both
-OURS = (RUNS, "sweeps.data.ray_stages", "sweeps.trial", "sweeps.trainers.torch_tabular", "sweeps.trainers.xgboost")
+OURS = (RUNS, "sweeps.data.preprocessing.ray_steps", "sweeps.trial", "sweeps.trainers.torch_tabular", "sweeps.trainers.xgboost")
 EXAMPLE_ROWS = 5
 # MLflow writes its example as JSON: of rows with more values than this, such as large images, it gets one
 EXAMPLE_VALUES = 10_000
@@ -94,7 +94,7 @@ def export(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         work = Path(folder)
-        left_out = refs.literal(refs.parse(load)[0], "RESUME_FILES", [Path(r) for r in roots]) or ()
+        left_out = references.literal(references.parse(load)[0], "RESUME_FILES", [Path(r) for r in roots]) or ()
         data, named = _stage_data(work / Path(manifest.DATA).name, Path(checkpoint), tuple(left_out), fitted, raw, described, expected)
         shipped, requirements = _stage_code(work / "code", load, roots, code, data)
         facts = Manifest(
@@ -114,14 +114,14 @@ def export(
         with _quiet() as pyfunc, _blaming_mlflow(target):
             pyfunc.save_model(
                 path=str(bundle),
-                loader_module=seal.LOADER,
+                loader_module=integrity.LOADER,
                 data_path=str(data),
                 code_paths=[str(p) for p in shipped],
                 signature=None if raw is None else _signature(facts),
                 input_example=None if raw is None else _example(raw),
                 pip_requirements=requirements,
             )
-        (bundle / seal.NO_BYTECODE).touch()
+        (bundle / integrity.NO_BYTECODE).touch()
         files = manifest.digests(bundle)
         pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | named
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
@@ -169,7 +169,7 @@ def _stage_data(
     pickled: dict[str, str] = {}
     try:
         if isinstance(fitted, Fitted):
-            pickled = stored.save(fitted, folder)
+            pickled = step_files.save(fitted, folder)
         elif fitted is not None:
             (folder / manifest.WHOLE).write_bytes(pickle.dumps(fitted))
             pickled = {manifest.WHOLE: f"{type(fitted).__module__}.{type(fitted).__qualname__}"}
@@ -216,15 +216,15 @@ def _write_rows(raw: pd.DataFrame, described: Sequence[manifest.Column], file: P
 def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
     """Copies of the local modules that loading takes, and the requirements for the rest."""
     extra = [Path(p).resolve() for p in code]
-    modules = {RUNS, refs.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
+    modules = {RUNS, references.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
     for file in data.glob("*.pkl"):
         modules |= pickled_modules(file.read_bytes())
-    if (data / stored.FILE).is_file():
-        modules |= {refs.parse(name)[0] for name in stored.references(data)}
+    if (data / step_files.FILE).is_file():
+        modules |= {references.parse(name)[0] for name in step_files.function_references(data)}
     found = needs(modules, [*(Path(r).resolve() for r in roots), *(p.parent for p in extra)])
     folder.mkdir()
-    shutil.copyfile(seal.__file__, folder / f"{seal.LOADER}.py")
-    ours = {f"{Path(seal.OURS).name}/{name}": file for name, file in {**needs(OURS).ours, **found.ours}.items()}
+    shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER}.py")
+    ours = {f"{Path(integrity.OURS).name}/{name}": file for name, file in {**needs(OURS).ours, **found.ours}.items()}
     for name, source in {**ours, **found.local, **{p.name: p for p in extra}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -277,7 +277,7 @@ def _quiet() -> Iterator[Any]:
 
 def _check_afresh(bundle: Path, target: Path) -> None:
     """Run the check in a process that has nothing but the installed packages and the code that the bundle ships."""
-    code = os.pathsep.join([str(bundle / seal.OURS), str(bundle / seal.CODE)])
+    code = os.pathsep.join([str(bundle / integrity.OURS), str(bundle / integrity.CODE)])
     env = {
         **os.environ,
         "PYTHONPATH": code,
@@ -289,7 +289,7 @@ def _check_afresh(bundle: Path, target: Path) -> None:
     try:
         # a session of its own: a Ctrl-C in the terminal is meant for the sweep, which finishes its export
         done = subprocess.run(
-            command, cwd=bundle / seal.CODE, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS, start_new_session=True
+            command, cwd=bundle / integrity.CODE, env=env, capture_output=True, text=True, timeout=CHECK_SECONDS, start_new_session=True
         )
     except subprocess.TimeoutExpired:
         raise BundleError(f"{target}: not written: it took over {CHECK_SECONDS:.0f} s to load and predict in a fresh process") from None

@@ -11,7 +11,7 @@ from typing import Any
 from sweeps.checkpoints.retention import Held, Rule, droppable, standing
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.trial import Result
-from sweeps.space.keys import Repeats
+from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
 
 log = logging.getLogger(__name__)

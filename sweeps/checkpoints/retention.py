@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sweeps.core.checkpoint_files import newest, step_of
 from sweeps.core.trial import State
-from sweeps.study import rules
+from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, settled
 
 
@@ -75,7 +75,7 @@ def standing(trials: Configurations, goals: Sequence[bool]) -> Standing:
     results = {n: r for own in whole.values() for n, r in own}
     best = done.winner(goals)
     first = done.front(goals) if best is None else [best]
-    saved = [n for n in (*first, *rules.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
+    saved = [n for n in (*first, *ranking.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
     ranked = tuple(dict.fromkeys(saved))
     return Standing(frozenset(results), ranked, frozenset(ranked[:1]) | set(first))
 

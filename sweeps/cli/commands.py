@@ -13,14 +13,14 @@ import click
 
 import sweeps
 from sweeps import __version__
-from sweeps.core import distribution
+from sweeps.core import installed_package
+from sweeps.core.command_hints import DEFAULT_ROOT, printable
 from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, SweepsError
-from sweeps.core.shell import DEFAULT_ROOT, printable
 from sweeps.terminal import text
 from sweeps.terminal.live import Progress
 
 if not hasattr(sweeps, "SweepsError"):
-    sys.exit(f"sweeps: `sweeps/__init__.py` is that of another package named `sweeps`: {distribution.WAY_OUT}")
+    sys.exit(f"sweeps: `sweeps/__init__.py` is that of another package named `sweeps`: {installed_package.WAY_OUT}")
 
 
 class _Group(click.Group):
@@ -91,7 +91,7 @@ def main() -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Print the end alone.")
 def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Search the space in FILE, log every trial to MLflow, export the winner."""
-    from sweeps.controller.orchestrator import run as run_sweep
+    from sweeps.controller.api import run as run_sweep
 
     _drive(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)
 
@@ -110,8 +110,8 @@ def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -
 @click.option("--dir", "root", **ROOT)
 def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
     """Go on with SWEEP, which was interrupted or killed; FILE is its space file, if the limits have changed."""
-    from sweeps.controller.listing import find
-    from sweeps.controller.orchestrator import resume as resume_sweep
+    from sweeps.controller.api import resume as resume_sweep
+    from sweeps.controller.sweep_lookup import find
 
     _drive(functools.partial(resume_sweep, find(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
 
@@ -146,8 +146,8 @@ def _drive(drive: Any, as_json: bool, quiet: bool) -> None:
 @click.option("--dir", "root", **ROOT)
 def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
     """Run a TRIAL of SWEEP once more, as it was, and compare; exit code 1 if it differs. Writes nothing."""
-    from sweeps.controller.listing import find
-    from sweeps.controller.rerunning import rerun as rerun_trial
+    from sweeps.controller.rerun import rerun as rerun_trial
+    from sweeps.controller.sweep_lookup import find
 
     compared = rerun_trial(find(sweep, root), trial, address=address)
     click.echo(json.dumps(compared.to_json()) if as_json else printable(str(compared)))
@@ -170,7 +170,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 @main.command()
 def schema() -> None:
     """Print the space file's JSON Schema, for an editor that completes and checks as one types."""
-    from sweeps.space import schema as schema_of_spaces
+    from sweeps.space.json_schema import schema as schema_of_spaces
 
     click.echo(json.dumps(schema_of_spaces(), indent=1, ensure_ascii=False))
 
@@ -183,16 +183,16 @@ def schema() -> None:
 @click.option("--dir", "root", **ROOT)
 def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
     """Say what the sweep in FILE will come to: trials, shapes, fits, steps, disk. Starts nothing."""
-    from sweeps.core import machine
-    from sweeps.data.look import look_at_root
+    from sweeps.core import host_resources
+    from sweeps.data.preflight import look_at_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.plan.disk import free_at
     from sweeps.space import load
 
     look_at_root(root)
-    there = machine.detect() if resources is None else machine.parse_resources(resources)
-    memory = machine.memory() if resources is None else None
+    there = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
+    memory = host_resources.memory() if resources is None else None
     made = plan_space(load(file, tuple(overrides)), there, free=free_at(root), memory=memory)
     width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
     click.echo(json.dumps(made.to_json()) if as_json else render(made, width, "--resources" if resources else "this machine"))
@@ -231,9 +231,9 @@ def export(
     root: Path,
 ) -> None:
     """Write the bundle of a trial of SWEEP: its folder, its name in the root or the beginning of that, or `latest`."""
-    from sweeps.controller import exporting
-    from sweeps.controller.listing import find
-    from sweeps.tracking import registry
+    from sweeps.controller import exports
+    from sweeps.controller.sweep_lookup import find
+    from sweeps.tracking.mlflow import registry
 
     if (alias is not None or force) and name is None:
         raise click.UsageError("--alias and --force belong to --register NAME")
@@ -244,14 +244,14 @@ def export(
     folder = find(sweep, root)
     again = name is not None  # one that is there is registered
     how: dict[str, Any] = {"refit": refit, "latest": latest, "output": output, "again": again, "trust": trust}
-    written = exporting.export(folder, trial=trial, top=top, pareto=pareto, **how)
+    written = exports.export(folder, trial=trial, top=top, pareto=pareto, **how)
     for made in written:
         click.echo(made.path)
         for note in made.notes:
             click.echo(note, err=True)
-        if (digest := exporting.digest_of(made.path)) is not None:
+        if (digest := exports.digest_of(made.path)) is not None:
             click.echo(f"SHA-256 of its manifest: {digest}", err=True)
-        for line in exporting.register(folder, made.path, name, alias, force) if name is not None else ():
+        for line in exports.register(folder, made.path, name, alias, force) if name is not None else ():
             click.echo(line, err=True)
     if top is not None and len(written) < top:
         why = "no other trial came to its end with a value and still has its checkpoint"
@@ -269,9 +269,9 @@ def export(
 @click.option("--dir", "root", **ROOT)
 def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
     """Delete checkpoints of SWEEP that neither a resume nor the best trial needs."""
-    from sweeps.checkpoints.cleaning import bytes_of, clean
+    from sweeps.checkpoints.garbage_collection import bytes_of, clean
     from sweeps.checkpoints.retention import Rule
-    from sweeps.controller.listing import find
+    from sweeps.controller.sweep_lookup import find
 
     rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
     freed = clean(find(sweep, root), rule, dry_run)
@@ -284,8 +284,8 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 @click.option("--dir", "root", **ROOT)
 def repair(sweep: str, as_json: bool, root: Path) -> None:
     """Rebuild the damaged study of SWEEP from what can be read of it; what was damaged is kept."""
-    from sweeps.controller.listing import find
     from sweeps.controller.repair import repair as repair_sweep
+    from sweeps.controller.sweep_lookup import find
 
     done = repair_sweep(find(sweep, root))
     click.echo(json.dumps(done.to_json()) if as_json else printable(text.repaired(done)))
@@ -303,8 +303,8 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     A sweep is a folder, a name in the root or its beginning, or `latest`: the bundle of its winner. One worker needs no Ray.
     """
     from sweeps.bundle import predict_file
-    from sweeps.controller.listing import bundle_of
-    from sweeps.terminal.counting import counting
+    from sweeps.controller.sweep_lookup import bundle_of
+    from sweeps.terminal.progress_line import counting
 
     with counting(sys.stderr if output else None) as told:
         predict_file(bundle_of(bundle, root), source, output or sys.stdout.buffer, told, workers)
@@ -348,7 +348,7 @@ def serve(
     A sweep is a folder, a name in the root or its beginning, or `latest`: the bundle of its winner. Needs no Ray, unless by several
     replicas or on a cluster.
     """
-    from sweeps.controller.listing import bundle_of
+    from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.serving.access import Access, token_of
     from sweeps.serving.limits import MAX_CONNECTIONS, Limits
 
@@ -378,7 +378,7 @@ def serve(
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_sweeps(root: Path, as_json: bool) -> None:
     """List the sweeps of a root: state, trials, best, age; the newest first."""
-    from sweeps.controller.listing import sweeps_in
+    from sweeps.controller.sweep_lookup import sweeps_in
 
     found = sweeps_in(root)
     for problem in (problem for sweep in found for problem in sweep.problems):
@@ -397,15 +397,15 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @click.option("--dir", "root", **ROOT)
 def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: Path) -> None:
     """Show SWEEP and its trials, or one of them. SWEEP is a folder, a name (the newest of it), the beginning of one, or `latest`."""
-    from sweeps.controller import listing
+    from sweeps.controller import sweep_lookup
     from sweeps.study import record
 
-    seen = listing.look_at(listing.find(sweep, root))
+    seen = sweep_lookup.look_at(sweep_lookup.find(sweep, root))
     study = record.read(seen.folder)
     for problem in seen.problems:
         click.echo(printable(str(problem)), err=True)
     if trial is not None:
-        found = listing.trial_of(study, trial)
+        found = sweep_lookup.trial_of(study, trial)
         assert study is not None
         if as_json:
             click.echo(json.dumps(found.to_json()))
@@ -427,9 +427,9 @@ def show(sweep: str, trial: str | None, everything: bool, as_json: bool, root: P
 @click.option("--dir", "root", **ROOT)
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
     """Print what the workers of a TRIAL of SWEEP printed."""
-    from sweeps.controller import listing
+    from sweeps.controller import sweep_lookup
 
-    for line in listing.log_lines(listing.find(sweep, root), trial, rank, follow):
+    for line in sweep_lookup.log_lines(sweep_lookup.find(sweep, root), trial, rank, follow):
         click.echo(printable(line, colours=True))
 
 
@@ -442,7 +442,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
 def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:
     """Serve MLflow's UI on the sweeps of a root, until Ctrl-C."""
-    from sweeps.tracking.ui import serve_ui
+    from sweeps.tracking.mlflow.ui import serve_ui
 
     sys.exit(serve_ui(root, host, port, open_browser, sweep, tracking_uri))
 

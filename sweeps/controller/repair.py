@@ -13,13 +13,13 @@ from typing import Any
 from sweeps.core import provenance
 from sweeps.core.checkpoint_files import GONE, step_of
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.folder import BUNDLE, MANIFEST, saved_origin, without_password
-from sweeps.core.json_file import object_in
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
+from sweeps.core.json_files import object_in
 from sweeps.core.result import RESULT, best_of, file_fault, plain, result_in
+from sweeps.core.sweep_folder import BUNDLE, MANIFEST, saved_origin, without_password
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
-from sweeps.search.salvage import Salvaged
-from sweeps.space.saved import saved_space
+from sweeps.search.journal_rebuild import Salvaged
+from sweeps.space.saved_space import saved_space
 from sweeps.study.storage import JOURNAL, place_of
 
 # Behind the name of a file that was damaged, with a number behind it.
@@ -66,7 +66,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
         InputError: no such sweep; its study lies in a database; the folder is another user's; or its space file cannot be read.
         SweepLocked: the sweep runs.
     """
-    from sweeps.search.salvage import first_fault
+    from sweeps.search.journal_rebuild import first_fault
     from sweeps.study.journal import whole_lines
 
     folder = Path(sweep).resolve()
@@ -118,7 +118,7 @@ def _contradicts(folder: Path) -> str | None:
 
 
 def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) -> Salvaged:
-    from sweeps.search.salvage import Known, salvage
+    from sweeps.search.journal_rebuild import Known, salvage
 
     space, _ = saved_space(folder)
     entries = provenance.entries(folder)

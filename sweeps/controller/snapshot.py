@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sweeps.controller.pace import Left
+from sweeps.controller.eta import Left
 from sweeps.core.resources import Shape
 
 if TYPE_CHECKING:

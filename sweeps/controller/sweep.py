@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sweeps.controller import listing
-from sweeps.core import lock
-from sweeps.core.shell import DEFAULT_ROOT
-from sweeps.space.saved import bundle_of
+from sweeps.controller import sweep_lookup
+from sweeps.core import folder_lock
+from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.space.saved_space import bundle_of
 from sweeps.study import record
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class Sweep:
             for each dimension that was active in any trial, by its name as `params.eta`; `seconds` on workers, over all attempts.
             A dimension is missing (NaN or NA) where it was inactive. Its column is Int64, float64, boolean, text or object.
         """
-        running = lock.driven(self.folder)
+        running = folder_lock.driven(self.folder)
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
         metrics = [o.metric for o in study.judge.objectives] if study is not None else []
         columns: dict[str, Any] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([listing.trial_state(t, running) for t in trials], dtype="str"),
+            "state": pd.Series([sweep_lookup.trial_state(t, running) for t in trials], dtype="str"),
         }
         for i, name in enumerate([f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]):
             columns[name] = pd.Series([t.result.values[i] if i < len(t.result.values) else None for t in trials], dtype="float64")
@@ -119,7 +119,7 @@ class Sweep:
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
         if trial is not None:
-            trials = (listing.trial_of(study, str(trial)),)
+            trials = (sweep_lookup.trial_of(study, str(trial)),)
         rows = [(t.number, step, value) for t in trials for step, value in t.curve]
         frame = pd.DataFrame(rows, columns=["trial", "step", "value"])
         return frame.astype({"trial": "int64", "step": "int64", "value": "float64"})
@@ -147,7 +147,7 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     Raises:
         InputError: no such sweep, or several.
     """
-    return Sweep(listing.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
+    return Sweep(sweep_lookup.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
 
 
 def _column(values: list[Any]) -> pd.Series:

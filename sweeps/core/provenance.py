@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import __version__
-from sweeps.core.json_file import value_in
+from sweeps.core.json_files import value_in
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
 # A list with an entry for each driver that the sweep has had.

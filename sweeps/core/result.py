@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.command_hints import repair_of
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.json_file import is_deep, is_number, is_text, object_in
-from sweeps.core.shell import repair_of
+from sweeps.core.json_files import is_deep, is_number, is_text, object_in
 
 # In a sweep's folder: what `--json` prints, at the end.
 RESULT = "result.json"

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.data.load import Splits, load_splits
-    from sweeps.data.preprocess import Fitted, data_key, fit_chain
+    from sweeps.data.preprocessing.fit import Fitted, data_key, fit_chain
     from sweeps.data.tables import equal_parts
 
 __all__ = ["Fitted", "Splits", "data_key", "equal_parts", "fit_chain", "load_splits"]
 
-# Most of these import pandas; `look`, which answers in a fraction of a second, is here too and needs none of them.
+# Most of these import pandas; `preflight`, which answers in a fraction of a second, is here too and needs none of them.
 _LAZY = {
-    "Fitted": "preprocess",
+    "Fitted": "preprocessing.fitted_chain",
     "Splits": "load",
-    "data_key": "preprocess",
+    "data_key": "preprocessing.fit",
     "equal_parts": "tables",
-    "fit_chain": "preprocess",
+    "fit_chain": "preprocessing.fit",
     "load_splits": "load",
 }
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import InputError, Problem, nearest
 from sweeps.core.secrets import masked
 
@@ -62,8 +62,8 @@ def refuse(place: str, text: str, cause: BaseException | None = None) -> NoRetur
 def is_reference(source: str) -> bool:
     """Whether a source is `module:function`."""
     try:
-        refs.parse(source)
-    except refs.RefError:
+        references.parse(source)
+    except references.RefError:
         return False
     return True
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.rules import align, check_columns, label_of, labelled, markers
+from sweeps.data.label_checks import align, check_columns, label_of, labelled, markers
 from sweeps.data.sources import read
 from sweeps.data.tables import fingerprint
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import InputError, nearest
-from sweeps.data import toys
+from sweeps.data import sklearn_datasets
 from sweeps.data.files import Files, find, first_line, is_reference, refuse
-from sweeps.data.heads import csv_options, heads, named
+from sweeps.data.schema_probe import csv_options, heads, named
 from sweeps.data.tables import infer_types, tidy, without_index
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def read(source: str, base: Path, place: str, args: Mapping[str, Any] | None = N
 
 def _toy(name: str, place: str) -> pa.Table:
     """A data set that scikit-learn ships, features and `target` in one table."""
-    if name not in toys.NAMES:
-        refuse(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {nearest(name, toys.NAMES)}")
+    if name not in sklearn_datasets.NAMES:
+        refuse(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {nearest(name, sklearn_datasets.NAMES)}")
     from sklearn import datasets
 
     return pa.Table.from_pandas(getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False)
@@ -84,8 +84,8 @@ def _call(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table
 
     with importable(base.absolute(), Path.cwd()):
         try:
-            function = refs.resolve(ref)
-        except refs.RefError as e:
+            function = references.resolve(ref)
+        except references.RefError as e:
             refuse(place, str(e), e)
         if not callable(function):
             refuse(place, f"`{ref}` is {type(function).__name__}, not a function")

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
+from sweeps.data.label_checks import agree, check_dropped, markers
 from sweeps.data.load import Splits, load_splits, thinned
-from sweeps.data.rules import agree, check_dropped, markers
-from sweeps.space.keys import variant_of
+from sweeps.space.section_models import variant_of
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec

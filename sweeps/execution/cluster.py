@@ -19,13 +19,13 @@ from typing import Any
 
 import psutil
 
-from sweeps.core import leftovers, machine, refs
+from sweeps.core import crash_cleanup, host_resources, references
+from sweeps.core.command_hints import DEFAULT_ROOT, resume_of
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.folder import ORIGIN
 from sweeps.core.resources import parked_cpus
-from sweeps.core.shell import DEFAULT_ROOT, resume_of
+from sweeps.core.sweep_folder import ORIGIN
 from sweeps.space import Space
-from sweeps.space.spec import references
+from sweeps.space.model import user_references
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlrun
 DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
 ANSWER_WITHIN = 60.0
 AUTH_MODE = "RAY_AUTH_MODE"
-MONITOR = "RAY_memory_monitor_refresh_ms"  # of memory; the pool has a better one, see `sweeps.execution.memory`
+MONITOR = "RAY_memory_monitor_refresh_ms"  # of memory; the pool has a better one, see `sweeps.execution.memory_guard`
 SPARE_CPUS = 1
 # Ray gives its processes 30 s to start. A busy machine may need longer, so sweeps tries once more with the second limit, in seconds.
 START_WITHIN = (30, 120)
@@ -72,7 +72,7 @@ class Joined:
 
     @property
     def room(self) -> dict[str, float] | None:
-        """What gangs may hold together, idle ones as well, see `sweeps.execution.account.decide`; None where that is what there is."""
+        """What gangs may hold together, idle ones as well, see `sweeps.execution.allocation.decide`; None where that is what there is."""
         return {**self.total, "CPU": self.total["CPU"] + self.parked} if self.ours else None
 
     @property
@@ -107,8 +107,8 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
             join(address, environment(space, roots, Path(stage)))
         else:
             forget_authentication()
-            cpus = int(machine.detect()["CPU"])
-            parked = parked_cpus(cpus, machine.memory())
+            cpus = int(host_resources.detect()["CPU"])
+            parked = parked_cpus(cpus, host_resources.memory())
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
@@ -127,7 +127,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         if watch is not None:
             watch.end()
         ray.shutdown()
-        leftovers.forget(folder)
+        crash_cleanup.forget(folder)
         if session is not None:
             shutil.rmtree(session, ignore_errors=True)
 
@@ -265,7 +265,7 @@ class _Watch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         found = node.all_processes
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
-        leftovers.note(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
+        crash_cleanup.note(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
         self.folder = folder
         self.vital = {name: psutil.Process(found[name][0].process.pid) for name in ("raylet", "gcs_server") if found.get(name)}
         self.over = threading.Event()
@@ -286,7 +286,7 @@ class _Watch(threading.Thread):
 def _tracks(process: psutil.Process) -> bool:
     """Whether it is the process that writes to MLflow: it outlives the driver for a moment, in which the next one must not begin."""
     try:
-        return any("sweeps.tracking.apart" in part for part in process.cmdline())
+        return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:
         return False
 
@@ -366,7 +366,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
     Raises:
         InputError: the code is larger than `MOST_BYTES`.
     """
-    for root in reversed(roots_needed(references(space), tuple(roots))):
+    for root in reversed(roots_needed(user_references(space), tuple(roots))):
         lay_out(root, stage)
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
     if size > MOST_BYTES:
@@ -379,7 +379,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 def own_code() -> dict[str, Any]:
     """The part of a runtime environment that brings sweeps itself."""
-    file = refs.source_of("sweeps")
+    file = references.source_of("sweeps")
     return {"py_modules": [str(file.parent)] if file is not None else [], "excludes": ["__pycache__"]}
 
 
@@ -387,7 +387,7 @@ def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
     """The folders in which modules of these references lie; none for a module that is installed."""
     needed = []
     for name in names:
-        top = refs.parse(name)[0].split(".")[0]
+        top = references.parse(name)[0].split(".")[0]
         for root in roots if top != "sweeps" else ():
             if (root / top).with_suffix(".py").is_file() or (root / top / "__init__.py").is_file():
                 needed.append(root)

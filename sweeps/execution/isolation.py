@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from sweeps.execution import children, strays
+from sweeps.execution import child_processes, leaked_threads
 
 # Beyond what it had after its first trial, a worker may grow by so much: by as much again as it had, but at least a gigabyte.
 MEMORY_GROWTH = 1 << 30
@@ -220,11 +220,11 @@ def apart(mark: str = "") -> Iterator[Left]:
     """Put the process back, after the trial inside, to what it was before it.
 
     Args:
-        mark: in the environment of the processes that the trial starts; see `sweeps.execution.children`.
+        mark: in the environment of the processes that the trial starts; see `sweeps.execution.child_processes`.
     """
-    below = children.started() if mark else set()
+    below = child_processes.started() if mark else set()
     if mark:
-        children.end(mark)  # of an attempt whose process was lost
+        child_processes.end(mark)  # of an attempt whose process was lost
     left, running = Left(), set(threading.enumerate())
     bounds, standing = (sys.getrecursionlimit(), sys.getswitchinterval()), _standing()
     environment, folder, path, arguments = dict(os.environ), os.getcwd(), list(sys.path), list(sys.argv)
@@ -238,7 +238,7 @@ def apart(mark: str = "") -> Iterator[Left]:
     streams, silenced = (sys.stdin, sys.stdout, sys.stderr), logging.root.manager.disable
     knobs = [(knob, knob.value()) for knob in KNOBS]
     if mark:
-        os.environ[children.MARK] = mark
+        os.environ[child_processes.MARK] = mark
     try:
         yield left
     finally:
@@ -253,10 +253,10 @@ def apart(mark: str = "") -> Iterator[Left]:
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # before the handlers: a signal that waits goes to the loop's own one
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        left.threads = strays.left(running)
+        left.threads = leaked_threads.left(running)
         why = (
             *(_stand_as(standing), _put_back_limits(limits), _put_back_handlers(handlers)),
-            *(_closed(streams), _tensorflow_cluster(), strays.of_the_user(left.threads)),
+            *(_closed(streams), _tensorflow_cluster(), leaked_threads.of_the_user(left.threads)),
         )
         left.broken = next(filter(None, why), None)
         with contextlib.suppress(RecursionError):  # it is deeper in than that
@@ -279,7 +279,7 @@ def apart(mark: str = "") -> Iterator[Left]:
                         knob.put(module, value)
         _put_back_loggers(loggers)
         if mark:
-            children.end(mark, below)
+            child_processes.end(mark, below)
         modules.clear()  # the collector would go through these two
         functions.clear()
         gc.collect()

@@ -13,10 +13,10 @@ from typing import Any
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 
-from sweeps.core import deaths
+from sweeps.core import exit_causes
 from sweeps.core.resources import Shape, fits, minus
-from sweeps.execution import account, keeping, local, train_run
-from sweeps.execution.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start
+from sweeps.execution import allocation, data_affinity, ray_train_run, single_worker
+from sweeps.execution.allocation import Evict, GangState, Phase, Refuse, Request, Reuse, Start
 from sweeps.execution.messages import Ended, Job, Order
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Gang:
     def __init__(self, name: str, shape: Shape, used: int):
         self.id, self.shape, self.used = name, shape, used
         self.phase = Phase.BUSY
-        self.kept: keeping.Kept = ()  # the data its ranks keep caches of
+        self.kept: data_affinity.Kept = ()  # the data its ranks keep caches of
         self.orders: list[Order | None] = []  # None closes it
         self.handles: dict[int, Any] = {}
         self.up: set[int] = set()  # ranks that have said hello
@@ -184,7 +184,7 @@ class Leases:
 
     async def _queue(self, request: Request) -> Any:
         got: asyncio.Future = asyncio.get_running_loop().create_future()
-        self._line.insert(account.position([waits for waits, _ in self._line], request), (request, got))
+        self._line.insert(allocation.position([waits for waits, _ in self._line], request), (request, got))
         self._serve_line()
         try:
             return await got
@@ -204,7 +204,7 @@ class Leases:
         while True:
             self._line = [(r, f) for r, f in self._line if not f.done()]
             states = [GangState(g.id, g.shape, g.phase, g.used, frozenset(k for k, _ in g.kept)) for g in self.gangs.values()]
-            match account.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line], self.room):
+            match allocation.decide(self.cluster, states, list(self._granted.values()), [r for r, _ in self._line], self.room):
                 case Reuse(_, gang_id):
                     gang = self.gangs[gang_id]
                     gang.phase, gang.used = Phase.BUSY, next(self._count)
@@ -232,10 +232,10 @@ class Leases:
         me = ray.get_runtime_context().current_actor
         running: Any
         if shape.workers == 1:
-            gang.handles[0], running = local.start(me, gang.id, self.job, shape)
+            gang.handles[0], running = single_worker.start(me, gang.id, self.job, shape)
         else:
             loop = asyncio.get_running_loop()
-            running = loop.run_in_executor(self.threads, train_run.run, me, gang.id, self.job, shape, self.storage)
+            running = loop.run_in_executor(self.threads, ray_train_run.run, me, gang.id, self.job, shape, self.storage)
         self.spawn(self._watch(gang, running))
         self.spawn(self._make_room(gang))
         return gang
@@ -280,7 +280,7 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
 def said(error: BaseException | None) -> str:
     """An error in one line: its cause where Ray wrapped one, without Ray's colours and addresses."""
     cause = getattr(error, "cause", None) or error
-    if (died := deaths.cause(error)) is not None:
+    if (died := exit_causes.cause(error)) is not None:
         return died
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")

@@ -252,7 +252,7 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
 
 def _shown(tracking: str) -> str:
     """A URI that may be logged."""
-    from sweeps.core.folder import without_password  # a worker whose loop does not use MLflow need not import that
+    from sweeps.core.sweep_folder import without_password  # a worker whose loop does not use MLflow need not import that
 
     return without_password(tracking)
 

@@ -23,19 +23,19 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from sweeps.core import deaths
+from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import remove
 from sweeps.core.resources import Shape
 from sweeps.core.trial import FILES, LOST, State, Trial
-from sweeps.execution.booking import Book
-from sweeps.execution.fits import Fits
-from sweeps.execution.keeping import keep, room_of
+from sweeps.execution.data_affinity import keep, room_of
+from sweeps.execution.data_requests import Fits
 from sweeps.execution.leases import Background, Gang, Leases, said
-from sweeps.execution.memory import MONITOR, Guard
+from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Silence, Stage, Usage
-from sweeps.execution.output import log_of
-from sweeps.execution.run import STACKS_WITHIN, Run
-from sweeps.execution.runners import Runners
+from sweeps.execution.trial_logs import log_of
+from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_run import STACKS_WITHIN, Run
+from sweeps.execution.tune_runners import Runners
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class _Pool:
         self.guard = Guard()
 
     def _kills_for_memory(self) -> int:
-        return deaths.kills_for_memory() + self.guard.kills
+        return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
         """Start gangs that will be wanted, while the data is being read."""
@@ -451,7 +451,7 @@ def _death(gang: Gang, run: Run, killed_for_memory: bool) -> str:
     """
     silent = sorted(set(range(gang.shape.workers)) - {e.rank for e in gang.ended})
     for rank in silent:
-        if (died := deaths.cause(None, deaths.latest(log_of(run.folder, rank)), killed_for_memory)) is not None:
+        if (died := exit_causes.cause(None, exit_causes.latest(log_of(run.folder, rank)), killed_for_memory)) is not None:
             return f"rank {rank}: {died}"
     return said(gang.gone)
 

@@ -26,11 +26,11 @@ import ray
 import ray.data
 import ray.train
 
-from sweeps.core import deaths, refs, trial
+from sweeps.core import exit_causes, references, trial
 from sweeps.core.errors import shortened
-from sweeps.core.folder import masked
+from sweeps.core.sweep_folder import masked
 from sweeps.core.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
-from sweeps.execution import isolation, loop_mlflow, missing_values, output, seam, strays, train_run
+from sweeps.execution import isolation, leaked_threads, loop_mlflow, missing_value_hints, ray_train_adapter, ray_train_run, trial_logs
 from sweeps.execution.messages import Data, Ended, Job, News, Order, Silence
 from sweeps.execution.seeds import seeded
 
@@ -209,7 +209,7 @@ class TrialSession:
         if name not in shards:
             raise KeyError(f"no dataset `{name}`; there are: {', '.join(shards)}")
         if name not in opened:
-            opened[name] = seam.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
+            opened[name] = ray_train_adapter.Shard(ray.get(shards[name][self.rank % len(shards[name])]).materialize())
         return opened[name]
 
     @property
@@ -254,7 +254,7 @@ class Teller(threading.Thread):
             if session is not None:
                 session.look_at_silence()
             if (log := self.log) is not None:
-                output.shorten(log)
+                trial_logs.shorten(log)
 
 
 _teller: Teller | None = None
@@ -313,7 +313,7 @@ def stack_of(thread: int) -> str:
     if frame is None:
         return ""
     frames = list(reversed(list(traceback.walk_stack(frame))))
-    first = next((i for i, (one, _) in enumerate(frames) if strays.users(one.f_code.co_filename)), 0)
+    first = next((i for i, (one, _) in enumerate(frames) if leaked_threads.users(one.f_code.co_filename)), 0)
     return shortened("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())
 
 
@@ -344,18 +344,18 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     first: isolation.Wear | None = None
     groups = isolation.groups()
     alone = not distributed and job.backend == "torch"
-    seam.read_data_where_it_lies()
-    seam.keep_ray()
-    deaths.note_exit()
+    ray_train_adapter.read_data_where_it_lies()
+    ray_train_adapter.keep_ray()
+    exit_causes.note_exit()
     loop_mlflow.watch()
     global _teller
     teller = _teller = Teller()
     teller.start()
     if job.loop.startswith("sweeps.trainers."):  # ours say nothing as they are imported; there may be time for it before the first trial
         with contextlib.suppress(Exception):
-            refs.resolve(job.loop)
+            references.resolve(job.loop)
     elif not distributed and job.backend != "none":  # `ray.train.torch` is there in a larger gang though no loop has imported it
-        train_run.trainer_class(job.backend)
+        ray_train_run.trainer_class(job.backend)
     ray.get(ready)
     index = 0
     while (order := ray.get(pool.next_order.remote(gang, rank, index))) is not None:
@@ -363,9 +363,9 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         if alone:
             groups = isolation.group_of_one(gpu=bool(ray.get_gpu_ids()))
         if job.backend == "lightgbm":
-            with seam.free_address() as own:
+            with ray_train_adapter.free_address() as own:
                 addresses = ray.get(pool.exchange.remote(gang, rank, index, own))
-            seam.renew_lightgbm_network(rank, addresses)
+            ray_train_adapter.renew_lightgbm_network(rank, addresses)
         for key in stores.keys() - set(order.keep):  # the same on every rank
             del stores[key]
         if (store := stores.get(order.data_key)) is None:
@@ -393,13 +393,13 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
         title = f"trial {order.trial.id}, attempt {order.attempt}, rank {rank} of {order.trial.shape.workers} on {gang}"
         if index == 0:
             isolation.settle()
-        teller.log = output.log_of(order.folder, rank)
-        with output.into(teller.log, title) as say:
+        teller.log = trial_logs.log_of(order.folder, rank)
+        with trial_logs.into(teller.log, title) as say:
             seconds = None if job.trial_timeout is None else max(0.1, job.trial_timeout - order.spent)
             if index == 0:  # what importing the user's module takes and changes is no trial's, and the same for all of them
                 logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, rank), keep=True)
                 with _stacks_after(seconds), contextlib.suppress(BaseException), logs:  # what is wrong with it the trial will say
-                    refs.resolve(job.loop)
+                    references.resolve(job.loop)
                 if rank == 0:
                     ray.get(pool.imported.remote(order.trial.id, order.attempt))
             with isolation.apart(f"{order.folder}/{rank}") as left, _stacks_after(seconds):
@@ -447,8 +447,8 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     job, order = session.job, session.order
     trial.set_current(current)
     try:
-        loop = refs.resolve(job.loop)
-        with seam.in_place(session, distributed):
+        loop = references.resolve(job.loop)
+        with ray_train_adapter.in_place(session, distributed):
             ray.train.get_context()  # its first call in a process draws from `random`: a gang's first trial would have other numbers
             logs = loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, order.folder, session.rank))
             with logs, seeded(order.trial.seed, current.threads):
@@ -458,7 +458,7 @@ def run_one(session: TrialSession, current: Current, distributed: bool) -> Ended
     except BaseException as e:  # a loop's own kinds of exception are no death of its process
         if not session.stopped:
             refused = (e.place, str(e)) if isinstance(e, (MetricMissing, NotTakenUp)) else None
-            lines = [trace(e), missing_values.explain(e, session.opened, order.trial.preprocessor)]
+            lines = [trace(e), missing_value_hints.explain(e, session.opened, order.trial.preprocessor)]
             error = "\n".join(line for line in lines if line)
             return Ended(session.rank, State.FAIL, error, refused=refused, retry=refused is None and worth_a_retry(e, job.retry_on))
     finally:

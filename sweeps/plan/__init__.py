@@ -10,8 +10,8 @@ sheet       the Plan: all of it
 text        the Plan as a person reads it
 """
 
-from sweeps.plan.room import never_fits, never_fits_here
-from sweeps.plan.sheet import Plan, plan
+from sweeps.plan.feasibility import never_fits, never_fits_here
+from sweeps.plan.summary import Plan, plan
 from sweeps.plan.text import render
 
 __all__ = ["Plan", "never_fits", "never_fits_here", "plan", "render"]

@@ -12,8 +12,8 @@ from sweeps.core.resources import Shape
 from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Dimension, Option, Space, Step
 from sweeps.space.conditions import ABSENT, holds
+from sweeps.space.enumeration import shapes_of
 from sweeps.space.templates import Chain, Template, children, dimensions
-from sweeps.space.walks import shapes_of
 
 
 def rounds(cells: Sequence[Cell]) -> Iterator[list[int]]:

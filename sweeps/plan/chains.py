@@ -10,8 +10,8 @@ from typing import Any
 from sweeps.plan.cells import pinnings, uneven
 from sweeps.space import Dimension, Space, Step
 from sweeps.space.conditions import ABSENT
+from sweeps.space.enumeration import ways
 from sweeps.space.templates import Template, children, dimensions, fill
-from sweeps.space.walks import ways
 
 # Chains of one cell that are written out to see which are alike; more are only counted.
 WRITTEN_OUT = 512

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.core import refs
-from sweeps.data import toys
+from sweeps.core import references
+from sweeps.data import sklearn_datasets
 from sweeps.plan.chains import values
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
@@ -83,7 +83,7 @@ def disk(space: Space, table: Table | None, free: int | None) -> Disk:
         free: bytes free where the sweep's folder will be.
     """
     count = max(LEAST, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
-    formula = refs.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
+    formula = references.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
     if not isinstance(formula, str):
         return Disk(count, None, None, free)
     table = table or _most([_known(spec) for spec in space.variants])
@@ -110,7 +110,7 @@ def _known(data: DataSpec) -> Table:
     if name == data.train or name not in SHIPPED or data.label != "target":
         return Table()
     rows, outputs = SHIPPED[name]
-    return Table(rows, len(toys.columns(name)) - len(data.drop), outputs)
+    return Table(rows, len(sklearn_datasets.columns(name)) - len(data.drop), outputs)
 
 
 def _most(tables: Sequence[Table]) -> Table:

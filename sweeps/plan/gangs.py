@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.core.resources import Shape, at_once, fits
-from sweeps.execution import account
-from sweeps.execution.account import Evict, GangState, Phase, Request, Reuse, Start
+from sweeps.execution import allocation
+from sweeps.execution.allocation import Evict, GangState, Phase, Request, Reuse, Start
 from sweeps.plan.cells import Expected, pinned, rounds
 from sweeps.space import Space
-from sweeps.space.walks import shapes_of
+from sweeps.space.enumeration import shapes_of
 
 # Trials times gangs side by side, up to which the account is run.
 SIMULATED = 100_000
@@ -49,7 +49,7 @@ def gangs(
         lengths: steps that the first trials take, for the order in which they end; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
-        room: see `sweeps.execution.account.decide`.
+        room: see `sweeps.execution.allocation.decide`.
     """
     wanted = [(e.shape, min(limit, e.most, max(1, at_once(e.shape, cluster)))) for e in shapes if e.most]
     together: dict[str, float] = {}
@@ -77,7 +77,7 @@ def simulate(
         lengths: how long each takes; beyond the last from the first again.
         cluster: all resources there are.
         limit: trials that run side by side.
-        room: see `sweeps.execution.account.decide`.
+        room: see `sweeps.execution.allocation.decide`.
     """
     gangs: dict[str, GangState] = {}
     line: list[Request] = []
@@ -87,7 +87,7 @@ def simulate(
         while begun < len(order) and len(line) + len(running) < limit:
             line.append(Request(begun, order[begun].total, order[begun]))
             begun += 1
-        match account.decide(cluster, list(gangs.values()), (), line, room):
+        match allocation.decide(cluster, list(gangs.values()), (), line, room):
             case Reuse(_, name):
                 pass
             case Start():

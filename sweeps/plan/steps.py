@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from sweeps.core.trial import Verdict
-from sweeps.search.verdicts import Asha, Hyperband, Median, Scheduler
+from sweeps.search.schedulers.rules import Asha, Hyperband, Median, Scheduler
 
 # Trials that are simulated at most; of those after them as many pass a rung as should, within a tenth.
 SIMULATED = 256

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sweeps.plan.sheet import Plan
-from sweeps.search.verdicts import scheduler_of
+from sweeps.plan.summary import Plan
+from sweeps.search.schedulers.rules import scheduler_of
 from sweeps.space import Dimension
 
 # So many cells, and so many shapes, have a line each; of more there is a summary.

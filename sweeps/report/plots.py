@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.trial import State
 from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, short_names, thin
 from sweeps.space import Dimension
-from sweeps.space.keys import Objective
+from sweeps.space.section_models import Objective
 
 if TYPE_CHECKING:
     import optuna
@@ -218,8 +218,8 @@ def _image(figure: Any, pixels: bool) -> str:
 
 def main(folder: Path) -> None:
     """Print what `draw` makes of a sweep's folder."""
-    from sweeps.search import verdicts
-    from sweeps.space.saved import saved_space
+    from sweeps.search.schedulers import rules
+    from sweeps.space.saved_space import saved_space
     from sweeps.study import record
 
     out, sys.stdout, path = sys.stdout, sys.stderr, list(sys.path)
@@ -235,7 +235,7 @@ def main(folder: Path) -> None:
 
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
-    rungs = verdicts.scheduler_of(space.scheduler).rungs
+    rungs = rules.scheduler_of(space.scheduler).rungs
     objectives = recorded.judge.objectives
     out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.ran, objectives)))
 

@@ -20,11 +20,11 @@ from sweeps.bundle.columns import Wrong
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
-from sweeps.serving import checks
+from sweeps.serving import request_checks
 from sweeps.serving.access import Access, Guard, Receive, Send
 from sweeps.serving.batching import Batcher
-from sweeps.serving.checks import Refused, Rows
 from sweeps.serving.limits import Limits
+from sweeps.serving.request_checks import Refused, Rows
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
 def _told(problem: Problem) -> dict[str, Any]:
     """What is wrong with a value, as `checks` would say it."""
     if isinstance(problem, Wrong):
-        return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": checks.short(problem.value)}
+        return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": request_checks.short(problem.value)}
     return {"rule": f"{problem.place}: {problem.text}"}
 
 
@@ -154,7 +154,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         yield
         batcher.close()
 
-    request_schema, answer_schema = checks.schemas(manifest.columns, manifest.classes, limits.max_rows)
+    request_schema, answer_schema = request_checks.schemas(manifest.columns, manifest.classes, limits.max_rows)
     made = {k: manifest.made.get(k) for k in ("sweep", "trial", "metric", "value") if manifest.made.get(k) is not None}
     app = FastAPI(title=str(made.get("sweep", "sweeps")), description=_description(manifest), version=manifest.created, lifespan=lifespan)
 
@@ -167,7 +167,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         start = time.perf_counter()
         metrics.working.inc()
         try:
-            rows = checks.read(await _body(request, limits), manifest.columns, limits.max_rows)
+            rows = request_checks.read(await _body(request, limits), manifest.columns, limits.max_rows)
             answer = await batcher.ask(rows)
             metrics.rows.inc(rows.count)
             return Response(answer, media_type=JSON)
@@ -207,7 +207,7 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
     @app.get("/schema", summary="The fields of a row, and of an answer")
     async def schema() -> dict[str, Any]:
         return {
-            "columns": [{"name": c.name, "type": c.type, "rule": checks.rule_of(c)} for c in manifest.columns],
+            "columns": [{"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)} for c in manifest.columns],
             "label": manifest.label,
             "task": manifest.task,
             "classes": manifest.classes,

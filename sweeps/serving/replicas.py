@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.bundle import load_bundle, seal
-from sweeps.core import chatter
-from sweeps.core.distribution import install
+from sweeps.bundle import integrity, load_bundle
+from sweeps.core import logging_setup
 from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.installed_package import install
 from sweeps.execution import cluster
 from sweeps.serving.access import Access
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
@@ -77,7 +77,7 @@ def serve(
     """
     if address and port == 0:
         raise InputError(Problem("--port", "0: with --address it must be a port that is free on the cluster's head node"))
-    chatter.set_environment()
+    logging_setup.set_environment()
     if address:
         cluster.prepare_authentication(address)
     try:
@@ -194,7 +194,7 @@ def _check(bundle: Path, replicas: int) -> None:
     cpus = ray.cluster_resources().get("CPU", 0)
     if cpus < replicas:
         raise InputError(Problem("--replicas", f"{replicas}: each takes a CPU, and the cluster has {cpus:g}"))
-    if problems := cluster.unseen(bundle, cluster.who_sees(bundle / seal.MANIFEST), "bundle"):
+    if problems := cluster.unseen(bundle, cluster.who_sees(bundle / integrity.MANIFEST), "bundle"):
         raise InputError(problems)
 
 

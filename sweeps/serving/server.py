@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from sweeps.core.distribution import install
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.installed_package import install
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
 
@@ -36,7 +36,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
     """
     try:
         from sweeps.serving.app import make_app
-        from sweeps.serving.connections import Server
+        from sweeps.serving.limited_server import Server
     except ImportError as e:
         raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
     from sweeps.bundle import load_bundle

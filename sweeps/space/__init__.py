@@ -15,11 +15,22 @@ schema                      the same for editors, as JSON Schema
 """
 
 from sweeps.space.domains import Dimension, Option
-from sweeps.space.keys import Constraint, DataSpec, InitialPoint, Limits, Objective, Repeats, Scheduler, Search, Split, TrainerSpec
+from sweeps.space.json_schema import schema
 from sweeps.space.load import load
-from sweeps.space.schema import schema
-from sweeps.space.spec import Space, known_fits
-from sweeps.space.steps import Step
+from sweeps.space.model import Space, known_fits
+from sweeps.space.section_models import (
+    Constraint,
+    DataSpec,
+    InitialPoint,
+    Limits,
+    Objective,
+    Repeats,
+    Scheduler,
+    Search,
+    Split,
+    TrainerSpec,
+)
+from sweeps.space.step_names import Step
 
 __all__ = [
     "Constraint",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sweeps.core import refs
+from sweeps.core import references
+from sweeps.space.dimension_parser import BAD, Tunable
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.steps import NONE, RAY_STEPS, REQUIRED, WORDS, Step
-from sweeps.space.suggestions import known, suggest
+from sweeps.space.step_names import NONE, RAY_STEPS, REQUIRED, WORDS, Step
+from sweeps.space.synonyms import known, suggest
 from sweeps.space.templates import Chain, Template
-from sweeps.space.tunable import BAD, Tunable
 
 
 class Chains(Tunable):
@@ -61,7 +61,7 @@ class Chains(Tunable):
         if not isinstance(name, str):
             self.problems.add(mark, path, f"a step's name must be text, got {name}")
         elif ":" in name:
-            if fault := refs.problem(name, self.roots):
+            if fault := references.problem(name, self.roots):
                 self.problems.add(mark, path, fault)
         elif name == "Chain":
             self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")

@@ -10,14 +10,18 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import InputError
-from sweeps.space import walks
-from sweeps.space.algorithm import AUTO, Choice, choose
-from sweeps.space.checks import Problems, check, note_domains
-from sweeps.space.data import DataSection, whole
+from sweeps.space import enumeration
+from sweeps.space.auto_algorithm import AUTO, Choice, choose
+from sweeps.space.data_section import DataSection, whole
 from sweeps.space.domains import DOMAINS, Dimension
-from sweeps.space.keys import (
+from sweeps.space.initial_points import Points
+from sweeps.space.model import Space
+from sweeps.space.nodes import Mark, Node, places
+from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.search_sections import GP, Searching
+from sweeps.space.section_models import (
     Backend,
     Checkpoints,
     DataKeys,
@@ -29,13 +33,9 @@ from sweeps.space.keys import (
     Search,
     TrainerSpec,
 )
-from sweeps.space.nodes import Mark, Node, places
-from sweeps.space.points import Points
-from sweeps.space.searching import GP, Searching
-from sweeps.space.sections import Reader
-from sweeps.space.spec import Space
-from sweeps.space.steps import Step
-from sweeps.space.suggestions import SKLEARN_LOOP, known, suggest
+from sweeps.space.space_sections import Reader
+from sweeps.space.step_names import Step
+from sweeps.space.synonyms import SKLEARN_LOOP, known, suggest
 from sweeps.space.templates import Template, children, dimensions, surroundings
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
@@ -211,8 +211,8 @@ class _Loader:
             checkpoints=checkpoints,
             sections=sections,
             dimensions=reader.dimensions,
-            cells=tuple(walks.cells_of(sections)),
-            shapes=walks.all_shapes(sections, trainer.backend),
+            cells=tuple(enumeration.cells_of(sections)),
+            shapes=enumeration.all_shapes(sections, trainer.backend),
             places=places(self.root, self.source),
             algorithm_reason=choice.reason,
         )
@@ -281,14 +281,14 @@ class _Loader:
             mapping = f"a loop of your own is named in a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
             fault = self._fault(name, "loop")
             self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
-        elif not name.isidentifier() or name.startswith("_") or refs.source_of(module) is None:
+        elif not name.isidentifier() or name.startswith("_") or references.source_of(module) is None:
             text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {suggest('trainer.name', name, _trainers())}"
             self.problems.add(node.mark, "trainer", text)
         else:
-            backend = refs.literal(module, "BACKEND")
+            backend = references.literal(module, "BACKEND")
             if backend in get_args(Backend):
                 return TrainerSpec(name, f"{module}:train_func", backend, f"{module}:load")
-            text = f"{refs.source_of(module)} must say BACKEND = one of {', '.join(get_args(Backend))}, as a literal"
+            text = f"{references.source_of(module)} must say BACKEND = one of {', '.join(get_args(Backend))}, as a literal"
             self.problems.add(node.mark, "trainer", text)
         return None
 
@@ -296,17 +296,17 @@ class _Loader:
         """What is wrong with `trainer.loop` or `trainer.load`."""
         if key == "loop" and not self.begun and self._is_estimator(ref):
             return f"`{ref}` is no training loop; {SKLEARN_LOOP}"
-        return refs.problem(ref, self.roots)
+        return references.problem(ref, self.roots)
 
     def _is_estimator(self, ref: str) -> bool:
         """Whether a reference is into an installed library of models, none of which is a training loop."""
         package = ref.partition(":")[0].split(".")[0]
-        path = refs.source_of(package, self.roots) if package in ESTIMATORS else None
+        path = references.source_of(package, self.roots) if package in ESTIMATORS else None
         return path is not None and bool({"site-packages", "dist-packages"} & set(path.parts))
 
     def slips(self, module: str) -> None:
         """Refuse a name under `params` that is nearly one which the trainer's `PARAMETERS` has, a literal: the trainer may not notice."""
-        known = refs.literal(module, "PARAMETERS", self.roots)
+        known = references.literal(module, "PARAMETERS", self.roots)
         space = self.node("space")
         node = space.value.get("params") if space.is_map else None
         if not isinstance(known, tuple) or node is None or not node.is_map or set(node.value) & set(DOMAINS):
@@ -320,7 +320,12 @@ class _Loader:
         """Refuse data without a label for a trainer whose module says `NEEDS_LABEL = True`."""
         node = self.node("data")
         named = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
-        if not named and (node.is_map or node.value is None) and not self.begun and refs.literal(module, "NEEDS_LABEL", self.roots) is True:
+        if (
+            not named
+            and (node.is_map or node.value is None)
+            and not self.begun
+            and references.literal(module, "NEEDS_LABEL", self.roots) is True
+        ):
             self.problems.add(self.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
 
     def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
@@ -333,17 +338,19 @@ class _Loader:
 
     def count(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, limits: Limits | None) -> int:
         """The number of cells, after holding it and the shapes against the limits."""
-        cells = walks.count_cells(sections)
-        if cells > walks.MAX_CELLS:
-            many = "" if cells == walks.MAX_CELLS + 1 else f"{cells} cells, "
-            text = f"the grids make {many}more than {walks.MAX_CELLS}{'' if many else ' cells'}; make some a choice"
+        cells = enumeration.count_cells(sections)
+        if cells > enumeration.MAX_CELLS:
+            many = "" if cells == enumeration.MAX_CELLS + 1 else f"{cells} cells, "
+            text = f"the grids make {many}more than {enumeration.MAX_CELLS}{'' if many else ' cells'}; make some a choice"
             self.problems.add(self.at("space"), "space", text)
             return cells
-        shapes = walks.count_variants(sections.get("scaling", {}))
-        if shapes > walks.MAX_SHAPES:
+        shapes = enumeration.count_variants(sections.get("scaling", {}))
+        if shapes > enumeration.MAX_SHAPES:
             mark = self.node("space").keys["scaling"]
-            self.problems.add(mark, "scaling", f"makes {shapes} combinations, more than {walks.MAX_SHAPES}; give fewer options")
-        variants = walks.ways(sections, [dim.name for key, t in sections.get("data", {}).items() if key != "rows" for dim in dimensions(t)])
+            self.problems.add(mark, "scaling", f"makes {shapes} combinations, more than {enumeration.MAX_SHAPES}; give fewer options")
+        variants = enumeration.ways(
+            sections, [dim.name for key, t in sections.get("data", {}).items() if key != "rows" for dim in dimensions(t)]
+        )
         if sum(1 for _ in itertools.islice(variants, MAX_VARIANTS + 1)) > MAX_VARIANTS:
             self.problems.add(self.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
         sampled = [dim.name for dim in dims if not dim.is_grid]
@@ -381,5 +388,5 @@ def _hint(key: str) -> str:
 
 def _trainers() -> list[str]:
     """Return the names of our trainers: the files of `sweeps.trainers`."""
-    package = refs.source_of("sweeps.trainers")
+    package = references.source_of("sweeps.trainers")
     return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []

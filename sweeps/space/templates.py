@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.space.conditions import ABSENT, holds
 from sweeps.space.domains import Dimension
-from sweeps.space.steps import Step
+from sweeps.space.step_names import Step
 
 # A template is a value that may hold dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension itself.
 Template = Any

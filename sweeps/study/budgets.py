@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sweeps.core.trial import Result, State
-from sweeps.space.keys import Limits
-from sweeps.study import rules
+from sweeps.space.section_models import Limits
+from sweeps.study import ranking
 
 
 @dataclass
@@ -50,15 +50,15 @@ class Course:
 
     def judge(self, number: int, result: Result) -> None:
         """A configuration has come to its end, and this is what it is worth."""
-        if rules.tier(result) is None:
+        if ranking.tier(result) is None:
             return
         if len(self.goals) > 1:
             front = {**self.front, number: result}
-            kept = rules.front(front.items(), self.goals)
+            kept = ranking.front(front.items(), self.goals)
             better = number in kept
             self.front = {n: front[n] for n in kept}
         else:
-            better = rules.ahead(result, self.best[1] if self.best else None, self.goals[0])
+            better = ranking.ahead(result, self.best[1] if self.best else None, self.goals[0])
             if better:
                 self.best = number, result
         if better and result.state is State.COMPLETE:
@@ -78,7 +78,7 @@ def reason(limits: Limits, course: Course, gpu_seconds: float = 0.0) -> str | No
     low = course.goals[0]
     if limits.target is not None and course.best is not None:
         number, best = course.best
-        if rules.tier(best) == 0 and best.value is not None and (best.value <= limits.target if low else best.value >= limits.target):
+        if ranking.tier(best) == 0 and best.value is not None and (best.value <= limits.target if low else best.value >= limits.target):
             return f"limits.target: trial {number:04d} has {best.value:.6g}"
     if limits.patience is not None and course.idle >= limits.patience:
         return f"limits.patience: {course.idle} trial{'s' * (course.idle != 1)} without a better one"

@@ -12,8 +12,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 
+from sweeps.core.command_hints import repair_of
 from sweeps.core.errors import DamagedStudy, Problem
-from sweeps.core.shell import repair_of
 from sweeps.study.journal_rules import NOTHING, Rules, parsed, readable
 
 

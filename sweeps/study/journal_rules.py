@@ -15,9 +15,9 @@ from optuna.distributions import BaseDistribution, check_distribution_compatibil
 from optuna.storages.journal._storage import JournalOperation as Op
 from optuna.trial import TrialState
 
-from sweeps.core.json_file import is_deep
+from sweeps.core.json_files import is_deep
 from sweeps.space.conditions import COMPARISONS
-from sweeps.study.judging import Judge
+from sweeps.study.objectives import Judge
 from sweeps.study.record import ORIGIN, PASSED, TAKEN, TOLD, Taken
 from sweeps.study.repeats import AGGREGATES
 

@@ -15,9 +15,9 @@ from optuna.trial import FrozenTrial
 from sweeps.core.resources import costs
 from sweeps.core.result import plain
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
-from sweeps.space.keys import Repeats
+from sweeps.space.section_models import Repeats
 from sweeps.study import storage
-from sweeps.study.judging import Judge
+from sweeps.study.objectives import Judge
 from sweeps.study.repeats import Configurations, total
 
 # The attributes that hold what was told of a trial, each with a number behind this.
@@ -203,7 +203,7 @@ def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
 
 
 def told(t: FrozenTrial) -> list[dict[str, Any]]:
-    """What was told of a trial, in order; see `sweeps.search.study`."""
+    """What was told of a trial, in order; see `sweeps.search.study_store`."""
     found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
     return [value for _, value in sorted(found, key=lambda f: f[0])]
 

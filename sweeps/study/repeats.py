@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.trial import Result, State
-from sweeps.space.keys import Repeats
-from sweeps.study import rules
+from sweeps.space.section_models import Repeats
+from sweeps.study import ranking
 
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda values: sum(values) / len(values),
@@ -90,14 +90,14 @@ class Configurations:
 
     def stands_for(self, first: int, minimize: bool) -> int:
         """The number of the trial whose model stands for a configuration: the best of its repeats."""
-        best = rules.winner(self.trials[first], minimize)
+        best = ranking.winner(self.trials[first], minimize)
         return first if best is None else best
 
     def winner(self, goals: Sequence[bool]) -> int | None:
         """The trial that stands for the best configuration; None if none has a value, or there are several objectives."""
-        first = rules.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
+        first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
         return None if first is None else self.stands_for(first, goals[0])
 
     def front(self, goals: Sequence[bool]) -> list[int]:
         """The first trials of the configurations on the front of several objectives; none with one."""
-        return rules.front(self.results().items(), goals) if len(goals) > 1 else []
+        return ranking.front(self.results().items(), goals) if len(goals) > 1 else []

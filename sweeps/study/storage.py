@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sweeps.core.distribution import install
+from sweeps.core.command_hints import repair_of
 from sweeps.core.errors import DamagedStudy, InputError, Problem
-from sweeps.core.folder import ORIGIN, RESULT, disk_fault
-from sweeps.core.json_file import is_text, object_in
+from sweeps.core.installed_package import install
+from sweeps.core.json_files import is_text, object_in
 from sweeps.core.result import contradiction, result_in
 from sweeps.core.secrets import masked, secrets_in, without_password
-from sweeps.core.shell import repair_of
+from sweeps.core.sweep_folder import ORIGIN, RESULT, disk_fault
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"

@@ -146,7 +146,7 @@ class _Frames(_View):
     def __init__(self, stream: TextIO):
         from rich.console import Console
 
-        from sweeps.terminal.view import View
+        from sweeps.terminal.live_layout import View
 
         super().__init__()
         self.console = Console(file=stream, highlight=False)

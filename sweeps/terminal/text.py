@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.command_hints import DEFAULT_ROOT, quoted, resume_of, short, typed
 from sweeps.core.result import RESULT
-from sweeps.core.shell import DEFAULT_ROOT, quoted, resume_of, short, typed
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # So wide a line is where nobody's terminal bounds it: in a pipe or a file.

@@ -17,7 +17,7 @@ import pytest
 
 from sweeps.bundle import copy_checkpoint, export, load_bundle, predict_file, write
 from sweeps.bundle.manifest import is_pickle
-from sweeps.controller import exporting
+from sweeps.controller import exports
 from sweeps.core.errors import BundleError, InputError
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
@@ -56,10 +56,10 @@ def test_one_that_lies_there_is_taken_again_if_it_is_whole_and_of_the_same_kind(
     shutil.copytree(path, again)
     made = load_bundle(again).manifest.made
     step, value = made.get("best_step"), made.get("value")
-    assert exporting._whole(again, False, step, value) and not exporting._whole(again, True, step, value)
-    assert not exporting._whole(again, False, step, -1.0) and not exporting._whole(again, False, 7, value), "it went on since"
+    assert exports._whole(again, False, step, value) and not exports._whole(again, True, step, value)
+    assert not exports._whole(again, False, step, -1.0) and not exports._whole(again, False, 7, value), "it went on since"
     (again / "MLmodel").write_text("changed")
-    assert not exporting._whole(again, False, step, value) and not exporting._whole(tmp_path / "none", False, step, value)
+    assert not exports._whole(again, False, step, value) and not exports._whole(tmp_path / "none", False, step, value)
 
 
 def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(bundle, tmp_path, monkeypatch):

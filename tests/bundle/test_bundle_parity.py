@@ -19,7 +19,7 @@ import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle import check as checking
 from sweeps.bundle import export, load_bundle, write
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError
 from sweeps.data import fit_chain
 from sweeps.space import Step
@@ -122,7 +122,7 @@ def made(local_ray, tmp_path_factory):
                     checkpoint.mkdir()
                     weights = {n: 0.1 * (i + 1) for i, n in enumerate(fitted.columns_out)}
                     (checkpoint / "weights.json").write_text(json.dumps(weights))
-                    model = refs.resolve(name)(str(checkpoint))
+                    model = references.resolve(name)(str(checkpoint))
                     expected = model.predict(check)
                 else:
                     name = f"{module.__name__}:load"

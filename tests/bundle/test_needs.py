@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.bundle.needs import fingerprint, needs, pins
+from sweeps.bundle.requirements import fingerprint, needs, pins
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from sweeps.core.errors import InputError
 from sweeps.data import load_splits
 from sweeps.space import load
-from sweeps.space.keys import DataSpec
+from sweeps.space.section_models import DataSpec
 from tests.data.test_split import rule
 
 HALF = rule("fraction", fraction=0.5)

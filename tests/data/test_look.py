@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data import files, heads, look, toys
-from sweeps.data.named import problems_of
+from sweeps.data import files, preflight, schema_probe, sklearn_datasets
+from sweeps.data.column_checks import problems_of
 from sweeps.space import Space, load
-from sweeps.space.data import SKLEARN
-from sweeps.space.steps import Step
+from sweeps.space.data_section import SKLEARN
+from sweeps.space.step_names import Step
 from sweeps.space.templates import Chain
 from tests.bad_input import ROWS, furnish, rows, top
 
@@ -43,7 +43,7 @@ def space(tmp_path, monkeypatch) -> Loaded:
 
 def said(space: Space) -> list[str]:
     with pytest.raises(InputError) as e:
-        look.look(space)
+        preflight.look(space)
     return [str(problem) for problem in e.value.problems]
 
 
@@ -78,7 +78,7 @@ def test_a_column_that_a_variant_drops_is_no_feature_there(space):
 def test_variants_agree_on_the_label(space, tmp_path):
     (tmp_path / "other.csv").write_text(OTHER)
     (tmp_path / "same.csv").write_text(ROWS)
-    look.look(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
+    preflight.look(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
     assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
         "space.yaml:2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
         "variants need the same task and classes"
@@ -182,15 +182,15 @@ def test_one_name_is_refused_exactly_before_anything_may_have_made_it(steps):
 
 @pytest.mark.parametrize("name", ["quickstart", "digits_mlp"])
 def test_the_spaces_that_ship_pass(name):
-    look.look(load(SPACES / f"{name}.yaml"))
+    preflight.look(load(SPACES / f"{name}.yaml"))
 
 
 def test_the_columns_of_toy_sets_are_scikit_learns():
     from sklearn import datasets
 
-    assert set(toys.NAMES) == set(SKLEARN)
-    for name in toys.NAMES:
-        assert (*toys.columns(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
+    assert set(sklearn_datasets.NAMES) == set(SKLEARN)
+    for name in sklearn_datasets.NAMES:
+        assert (*sklearn_datasets.columns(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
 
 
 def test_all_is_told_at_once_in_the_order_of_the_file(space):
@@ -218,7 +218,7 @@ def test_many_columns_are_not_all_listed(space):
 def test_what_cannot_be_known_at_once_is_left_to_the_sweep(space, tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
     for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
-        look.look(
+        preflight.look(
             space(f'{{train: "{train}", label: nothing, valid: 0.2, drop: [x]}}', space="{preprocessor: {StandardScaler: {columns: z}}}")
         )
         assert said(space(f'{{train: "{train}", valid: absent.csv}}')) == [
@@ -234,8 +234,8 @@ def test_large_files_are_read_by_the_sweep_alone(space, monkeypatch, tmp_path):
     (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
     one = space("{train: one.csv, label: y, valid: 0.2}")
     assert "one class" in said(one)[0]
-    monkeypatch.setattr(look, "MOST_BYTES", 20)
-    look.look(one)
+    monkeypatch.setattr(preflight, "MOST_BYTES", 20)
+    preflight.look(one)
 
 
 def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
@@ -243,13 +243,13 @@ def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
         (tmp_path / f"part{i}.csv").write_text(ROWS if i < 3 else "")
     many = space('{train: "part*.csv", valid: 0.2}')
     assert "`part3.csv` cannot be read: it is empty" in said(many)[0]
-    monkeypatch.setattr(look, "MOST_HEADS", 3)
-    look.look(many)
+    monkeypatch.setattr(preflight, "MOST_HEADS", 3)
+    preflight.look(many)
 
 
 def test_a_file_without_rows_among_others_is_no_problem(space, tmp_path):
     (tmp_path / "empty.csv").write_text("age,plan,y\n")
-    look.look(space('{train: "*.csv", label: y, valid: 0.2}'))
+    preflight.look(space('{train: "*.csv", label: y, valid: 0.2}'))
 
 
 def test_folders_name_columns_too(space, tmp_path):
@@ -257,9 +257,9 @@ def test_folders_name_columns_too(space, tmp_path):
         (tmp_path / "d" / f"year={year}").mkdir(parents=True)
         (tmp_path / "d" / f"year={year}" / "rows.csv").write_text(ROWS)
     scaled = "{preprocessor: {StandardScaler: {columns: [age, year]}}}"
-    look.look(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
-    look.look(space("{train: d, label: year, valid: 0.2}"))
-    look.look(space("{train: d, label: y, valid: 0.2}", space=scaled))
+    preflight.look(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
+    preflight.look(space("{train: d, label: year, valid: 0.2}"))
+    preflight.look(space("{train: d, label: y, valid: 0.2}", space=scaled))
     assert "no column `year`" in said(space("{train: d/year=2019, label: y, valid: 0.2}", space=scaled))[0]
 
 
@@ -276,7 +276,7 @@ def test_a_split_by_value_finds_what_the_sweep_finds(space, tmp_path, value):
         except ValueError as e:
             assert said(loaded)[0].partition(": data.valid: ")[2] == str(e)
         else:
-            look.look(loaded)
+            preflight.look(loaded)
 
 
 @pytest.mark.parametrize("name", ["a.b", "größe", "with, comma", ""])
@@ -285,9 +285,9 @@ def test_labels_of_any_name(space, tmp_path, name):
     frame.to_csv(tmp_path / "odd.csv", index=False)
     frame.to_parquet(tmp_path / "odd.parquet")
     label = name or "Unnamed: 1"
-    look.look(space(f"{{train: odd.csv, label: '{label}', valid: 0.2}}"))
+    preflight.look(space(f"{{train: odd.csv, label: '{label}', valid: 0.2}}"))
     if name:
-        look.look(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
+        preflight.look(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
         frame[name] = "u"
         frame.to_parquet(tmp_path / "odd.parquet")
         assert "one class, 'u'" in said(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))[0]
@@ -296,7 +296,7 @@ def test_labels_of_any_name(space, tmp_path, name):
 def test_a_row_longer_than_a_block(space, tmp_path):
     long = '"' + "x\n" * 100_000 + '"'
     (tmp_path / "long.csv").write_text(f"text,y\n{long},no\n{long * 1},yes\n")
-    look.look(space("{train: long.csv, label: y, valid: 0.5}"))
+    preflight.look(space("{train: long.csv, label: y, valid: 0.5}"))
 
 
 @pytest.mark.parametrize(("columns", "size"), [(["y"], 1), (["x", "y"], 2)])
@@ -304,24 +304,24 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: heads.weight(files.find(name, tmp_path, "data.train"), columns)  # noqa: E731
+    weigh = lambda name: schema_probe.weight(files.find(name, tmp_path, "data.train"), columns)  # noqa: E731
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
 
 
 def test_the_root_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    look.look_at_root(tmp_path)
-    look.look_at_root(tmp_path / "not" / "yet")
+    preflight.look_at_root(tmp_path)
+    preflight.look_at_root(tmp_path / "not" / "yet")
     for path, text in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "x", f"`{tmp_path}/file` is a file")):
         with pytest.raises(InputError, match=text):
-            look.look_at_root(path)
+            preflight.look_at_root(path)
     assert not (tmp_path / "not").exists()
 
 
 def test_problems_that_are_found_later_get_their_place_too(space):
     loaded = space()
-    error = look.placed(
+    error = preflight.placed(
         loaded, [Problem("space.preprocessor", "it fails"), Problem("data.label", "it fails"), Problem("--address", "away")]
     )
     assert [str(p) for p in error.problems] == [
@@ -334,7 +334,7 @@ def test_problems_that_are_found_later_get_their_place_too(space):
 def test_it_imports_nothing_heavy(space, tmp_path):
     space()
     code = (
-        "import sys; from sweeps.space import load; from sweeps.data.look import look; look(load('space.yaml'))\n"
+        "import sys; from sweeps.space import load; from sweeps.data.preflight import look; look(load('space.yaml'))\n"
         "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
@@ -369,7 +369,7 @@ def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
     (tmp_path / "holes.csv").write_text(ROWS.replace("0,a,no", "0,a,"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25}"))
     assert "data.label: " in found and "`data.drop_missing_label: true`" in found
-    look.look(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    preflight.look(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     assert "data.label: " in found and "one class" in found

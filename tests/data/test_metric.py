@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps import space as space_file
-from sweeps.data.metric import metric_problems
+from sweeps.data.metric_checks import metric_problems
 
 SPACE = """\
 trainer: {trainer}

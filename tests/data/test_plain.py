@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.data import fit_chain, stored
-from sweeps.data import preprocess as preprocessing
-from sweeps.data.plain import Encode, Fill, Plain, Scale, same
-from sweeps.data.plainly import plainly
+from sweeps.data import fit_chain
+from sweeps.data.preprocessing import fit as preprocessing
+from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.portable_steps import Encode, Fill, Plain, Scale, same
+from sweeps.data.preprocessing.to_portable import plainly
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table
 
 SKLEARN = {
@@ -119,9 +120,9 @@ def test_the_same_bits_as_the_steps_they_stand_for(chains, name, rows):
 @pytest.mark.parametrize("name", ALL)
 def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
     chain, odd = chains[0][name], odd_frame(rows)
-    pickled = stored.save(chain, tmp_path)
+    pickled = step_files.save(chain, tmp_path)
     assert len(pickled) == PLAIN[name].count("-")
-    back = stored.load(tmp_path)
+    back = step_files.load(tmp_path)
     assert [type(s) for s in back.stages] == [type(s) for s in chain.stages]
     try:
         expected = chain.transform(odd)
@@ -135,21 +136,21 @@ def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
 
 
 def test_the_pickles_are_named_with_what_is_in_them(chains, tmp_path):
-    assert stored.save(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
-    assert stored.save(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
-    assert stored.references(tmp_path) == [f"{HERE}:ratio"]
+    assert step_files.save(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
+    assert step_files.save(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
+    assert step_files.function_references(tmp_path) == [f"{HERE}:ratio"]
 
 
 def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
     for i, name in enumerate(["scalers", "impute", "one-hot", "ordinal", "sk scalers", "sk encoders"]):
         folder = tmp_path / str(i)
         folder.mkdir()
-        assert stored.save(chains[0][name], folder) == {}
+        assert step_files.save(chains[0][name], folder) == {}
     table().to_pandas().to_pickle(tmp_path / "rows.pkl")
     code = (
-        "import sys, pathlib, pandas as pd; from sweeps.data import stored; root = pathlib.Path(sys.argv[1])\n"
+        "import sys, pathlib, pandas as pd; from sweeps.data.preprocessing import step_files; root = pathlib.Path(sys.argv[1])\n"
         "rows = pd.read_pickle(root / 'rows.pkl')\n"
-        "[stored.load(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
+        "[step_files.load(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
         "print({'ray', 'sklearn', 'mlflow'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
@@ -165,9 +166,9 @@ def test_a_number_survives_json(minus, by):
 
 
 def test_a_step_that_would_answer_otherwise_is_not_taken_over(local_ray, monkeypatch):
-    from sweeps.data import plainly
+    from sweeps.data.preprocessing import to_portable
 
-    monkeypatch.setattr(plainly, "TINY", 1e9)  # every spread would count as none
+    monkeypatch.setattr(to_portable, "TINY", 1e9)  # every spread would count as none
     chain = fit_chain([step("StandardScaler", ("i",))], table(), "y")
     assert not isinstance(chain.stages[0], Plain)
 

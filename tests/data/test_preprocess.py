@@ -17,7 +17,7 @@ from ray.data.preprocessor import Preprocessor
 
 from sweeps.core.errors import InputError
 from sweeps.data import data_key, fit_chain
-from sweeps.data.preprocess import fit_transform, runs_tasks
+from sweeps.data.preprocessing.fit import fit_transform, runs_tasks
 
 HERE = "tests.data.test_preprocess"
 
@@ -217,12 +217,12 @@ class TestEveryChain:
                 pd.testing.assert_frame_equal(fitted[name].transform(other), expected)
 
     def test_rays_preprocessors_learn_from_rows_at_hand_what_ray_data_would_teach_them(self, local_ray, monkeypatch):
-        from sweeps.data import ray_stages
+        from sweeps.data.preprocessing import ray_steps
 
-        monkeypatch.setattr(ray_stages, "ROWS_PER_BLOCK", 40)
+        monkeypatch.setattr(ray_steps, "ROWS_PER_BLOCK", 40)
         learnt = ("scalers", "impute", "impute most frequent", "one-hot", "ordinal lists", "multi-hot", "bins", "words")
         at_hand = {name: fit_chain(CHAINS[name], table(), "y") for name in learnt}
-        monkeypatch.setattr(ray_stages, "_rows", ray_stages.ray_dataset)
+        monkeypatch.setattr(ray_steps, "_rows", ray_steps.ray_dataset)
         for name in learnt:
             by_ray = fit_chain(CHAINS[name], table(), "y")
             pd.testing.assert_frame_equal(at_hand[name].transform(table().to_pandas()), by_ray.transform(table().to_pandas()), rtol=1e-14)
@@ -238,7 +238,7 @@ class TestEveryChain:
         assert not runs_tasks([*CHAINS[name], step("no_such_module:Step")])
 
     def test_fitting_twice_and_in_blocks_gives_the_same_bits(self, local_ray, monkeypatch):
-        monkeypatch.setattr("sweeps.data.ray_stages.ROWS_PER_BLOCK", 40)
+        monkeypatch.setattr("sweeps.data.preprocessing.ray_steps.ROWS_PER_BLOCK", 40)
         chain = [step("SimpleImputer", strategy="most_frequent"), step("StandardScaler"), step("OneHotEncoder", ("c",))]
         one, two = (fit_chain(chain, table(), "y").transform(table().to_pandas()) for _ in range(2))
         pd.testing.assert_frame_equal(one, two, check_exact=True)

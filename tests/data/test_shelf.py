@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core import trust
-from sweeps.data.preprocess import data_key, fit_chain
-from sweeps.data.shelf import FACTS, Facts, Shelf, refuse_untrusted
+from sweeps.data.prepared_store import FACTS, Facts, Shelf, refuse_untrusted
+from sweeps.data.preprocessing.fit import data_key, fit_chain
 from sweeps.space import Step
 
 RAN = "RAN"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign
-from sweeps.space.keys import Split
+from sweeps.space.section_models import Split
 
 
 def rule(kind, **fields):

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data import load_splits
-from sweeps.data.rules import lacking
+from sweeps.data.label_checks import lacking
 from sweeps.data.variants import Variants, name_of
 from sweeps.space import DataSpec, Split
 
@@ -126,8 +126,8 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs(local_ray, tmp_path):
-    from sweeps.data.prepared import _Keeper
-    from sweeps.data.shelf import Shelf
+    from sweeps.data.data_actor import _Keeper
+    from sweeps.data.prepared_store import Shelf
     from sweeps.space import Step
 
     rows = pd.DataFrame({"x": np.arange(40.0), "z": np.arange(40) % 7, "y": ["no", "yes"] * 20})
@@ -155,7 +155,7 @@ def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
-    from sweeps.data.prepared import _Keeper
+    from sweeps.data.data_actor import _Keeper
 
     rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows)
@@ -171,7 +171,7 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
-    from sweeps.data.prepared import _Keeper
+    from sweeps.data.data_actor import _Keeper
     from sweeps.space import Step
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}))
@@ -203,8 +203,8 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     import ray
 
     from sweeps.bundle.columns import describe
-    from sweeps.data.prepared import _Keeper
-    from sweeps.data.shelf import Shelf
+    from sweeps.data.data_actor import _Keeper
+    from sweeps.data.prepared_store import Shelf
     from sweeps.space import Step
 
     keeper, third = _Keeper((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)

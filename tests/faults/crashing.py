@@ -35,18 +35,18 @@ def _told(journal: Any, logs: list) -> bool:
 
 
 POINTS = {
-    "folder": Point("the sweep's folder made, the study not", "sweeps.controller.driver:Driver.run", "before"),
-    "sampling": Point("a trial's parameters half sampled", "sweeps.search.asking:suggest", "before", 4),
+    "folder": Point("the sweep's folder made, the study not", "sweeps.controller.session:Driver.run", "before"),
+    "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_trials:suggest", "before", 4),
     "journal": Point("a record of the journal half written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
     "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
-    "rung": Point("between a rung's report and its verdict", "sweeps.controller.conductor:Conductor._verdict", "before"),
-    "verdict": Point("between a verdict and the stop", "sweeps.controller.conductor:Conductor._finish", "before", 1, _pruned),
-    "end": Point("between a trial's end and its record", "sweeps.search.study:Ledger.finish", "before"),
+    "rung": Point("between a rung's report and its verdict", "sweeps.controller.controller:Conductor._verdict", "before"),
+    "verdict": Point("between a verdict and the stop", "sweeps.controller.controller:Conductor._finish", "before", 1, _pruned),
+    "end": Point("between a trial's end and its record", "sweeps.search.study_store:Ledger.finish", "before"),
     "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:Tracker.end", "before"),
     "batch": Point("an MLflow batch in flight", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
     "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
     "ended": Point("a run ended in MLflow, the next not", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
-    "export": Point("the export begun", "sweeps.controller.winner:export_trial", "before"),
+    "export": Point("the export begun", "sweeps.controller.trial_export:export_trial", "before"),
     "copy": Point("the winner's checkpoint half copied", "sweeps.bundle:copy_checkpoint", "half"),
     "result": Point("all done, the result not written", "sweeps.report:write", "before"),
 }
@@ -109,22 +109,22 @@ class _Latched:
 
 
 def main() -> None:
-    from sweeps.core import chatter
+    from sweeps.core import logging_setup
 
-    chatter.set_environment()
+    logging_setup.set_environment()
     if sys.argv[1] == "--tracker":
-        from sweeps.tracking import apart
+        from sweeps.tracking.mlflow import tracker_process
 
         arm(POINTS[sys.argv[2]], int(sys.argv[3]))
-        return apart.main()
+        return tracker_process.main()
     name = sys.argv[1]
     if name == "checkpoint":
         os.environ["DIE_IN_A_COPY"] = str(os.getpid())
     elif POINTS[name].target.startswith("mlflow"):
-        from sweeps.tracking import apart
+        from sweeps.tracking.mlflow import tracker_process
 
         latched: Any = _Latched(name)
-        apart.subprocess = latched
+        tracker_process.subprocess = latched
     else:
         arm(POINTS[name])
     from sweeps.cli import commands as cli

@@ -38,9 +38,9 @@ def arm(target: str, disk: Path) -> None:
 
 
 def main() -> None:
-    from sweeps.core import chatter
+    from sweeps.core import logging_setup
 
-    chatter.set_environment()
+    logging_setup.set_environment()
     arm(sys.argv[1], Path(sys.argv[2]))
     from sweeps.cli import commands as cli
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.bundle import manifest, seal
+from sweeps.bundle import integrity, manifest
 from tests.fuzz.harness import damage, damaged, fuzzed, held
 from tests.fuzz.test_space_files import trees
 
@@ -18,11 +18,11 @@ TEXT = {"MLmodel": "flavors: {}\n", "conda.yaml": "dependencies: []\n"}
 
 def list_files(folder: Path, files: dict[str, str]) -> None:
     (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": files}))
-    seal.seal(folder)
+    integrity.seal(folder)
 
 
 def verified(folder: Path) -> bool:
-    return not isinstance(held(folder, lambda: seal.verify(folder), (seal.Broken,)), seal.Broken)
+    return not isinstance(held(folder, lambda: integrity.verify(folder), (integrity.Broken,)), integrity.Broken)
 
 
 @pytest.fixture

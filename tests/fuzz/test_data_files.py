@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from sweeps.data.look import look
+from sweeps.data.preflight import look
 from sweeps.space import load
 from tests.fuzz.harness import damage, damaged, fuzzed, held
 

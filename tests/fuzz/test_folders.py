@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.checkpoints.cleaning import clean
+from sweeps.checkpoints.garbage_collection import clean
 from sweeps.checkpoints.retention import Rule
 from sweeps.cli import commands as cli
 from sweeps.controller.repair import repair
-from sweeps.core import leftovers, provenance
+from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
-from sweeps.core.folder import ORIGIN, STAGES, saved_origin
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import RESULT, SweepResult, here, refuse_faulty, result_in
-from sweeps.search.study import Ledger
-from sweeps.space.saved import bundle_of, saved_space, taken_up
+from sweeps.core.sweep_folder import ORIGIN, STAGES, saved_origin
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import bundle_of, saved_space, taken_up
 from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
@@ -42,7 +42,7 @@ def folder(old_sweep, monkeypatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     pid = {"pids": {"99999999": 1.0}, "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999"}
-    (old_sweep / leftovers.RAY).write_text(json.dumps(pid))
+    (old_sweep / crash_cleanup.RAY).write_text(json.dumps(pid))
     (old_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
     return old_sweep
 
@@ -68,7 +68,7 @@ def read(folder: Path) -> None:
         tried(look)
     tried(lambda: clean(folder, Rule(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
-    provenance.entries(folder), provenance.of_last(folder), leftovers.end(folder)
+    provenance.entries(folder), provenance.of_last(folder), crash_cleanup.end(folder)
 
 
 def taken_over(folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     assert sorted(ledger.results()) == [int(t["trial"]) for t in shown["all"]] and ledger.to_run >= 4 - len(known)
 
 
-FILES = [ORIGIN, RESULT, provenance.KEPT, leftovers.RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
+FILES = [ORIGIN, RESULT, provenance.KEPT, crash_cleanup.RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -152,8 +152,8 @@ FOUND = {
     "a database without a study": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}'),
     "provenance that is a number": (provenance.KEPT, "5"),
     "provenance of texts": (provenance.KEPT, '["x"]'),
-    "a nested session": (leftovers.RAY, DEEP),
-    "no session": (leftovers.RAY, '{"session": 5, "pids": {"x": 1}}'),
+    "a nested session": (crash_cleanup.RAY, DEEP),
+    "no session": (crash_cleanup.RAY, '{"session": 5, "pids": {"x": 1}}'),
     "stages in a list": (STAGES, '["waiting"]'),
     "an empty stage": (STAGES, '{"0000": "", "0003": 5}'),
 }
@@ -166,7 +166,7 @@ def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
         read(folder)
 
 
-@pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, provenance.KEPT, leftovers.RAY])
+@pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, provenance.KEPT, crash_cleanup.RAY])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "dangling link", "link out of the folder"])
 def test_files_that_are_none_are_not_waited_for_and_not_followed(folder, tmp_path, name, kind):
     outside = tmp_path / "outside"

@@ -130,7 +130,7 @@ def transforms_lazily(config):
     """Asks Ray Data for tasks while the gangs hold the CPUs."""
     import ray.train
 
-    from sweeps.execution.seam import LazyData
+    from sweeps.execution.ray_train_adapter import LazyData
 
     shard = ray.train.get_dataset_shard("train").materialize()
     assert shard.count() > 0 and len(shard.take(3)) == 3 and shard.schema() is not None

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape, fits
-from sweeps.execution.account import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide, position
+from sweeps.execution.allocation import Evict, GangState, Phase, Refuse, Request, Reuse, Start, Wait, decide, position
 
 CLUSTER = {"CPU": 4.0, "GPU": 1.0}
 

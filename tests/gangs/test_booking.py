@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.execution.booking import Book
 from sweeps.execution.messages import News, Past
+from sweeps.execution.trial_progress import Book
 
 
 def report(step: int, loss: float = 0.0) -> Report:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweeps.core.errors import ERROR_LENGTH, shortened
-from sweeps.execution import output, rank
+from sweeps.execution import rank, trial_logs
 from sweeps.execution.messages import Job
 from sweeps.execution.rank import TrialSession, numeric, too_good, trace
 
@@ -93,31 +93,31 @@ def test_r15_an_error_is_cut_in_its_middle():
 
 
 def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):
-    log = output.log_of(tmp_path, 0)
-    with output.into(log, "attempt 1"):
+    log = trial_logs.log_of(tmp_path, 0)
+    with trial_logs.into(log, "attempt 1"):
         for part in range(40):
             os.write(1, f"part {part}\n".encode() + b"x" * 2**20 + b"\n")
     text = log.read_bytes()
-    assert len(text) <= output.LARGEST and text.startswith(b"--- 20") and text.endswith(b"x\n")
+    assert len(text) <= trial_logs.LARGEST and text.startswith(b"--- 20") and text.endswith(b"x\n")
     assert b"part 0\n" in text and b"part 39\n" in text and b"part 20\n" not in text and text.count(b"was left out here") == 1
-    with output.into(log, "attempt 2"):
+    with trial_logs.into(log, "attempt 2"):
         os.write(1, b"the second\n" + b"y" * 12 * 2**20 + b"\nthe end\n")
     text = log.read_bytes()
-    assert len(text) <= output.LARGEST and text.startswith(b"--- 20") and text.endswith(b"the end\n") and b"part 0\n" in text
+    assert len(text) <= trial_logs.LARGEST and text.startswith(b"--- 20") and text.endswith(b"the end\n") and b"part 0\n" in text
 
 
 def test_r15_a_log_is_cut_while_it_is_written(tmp_path):
-    log = output.log_of(tmp_path, 0)
-    with output.into(log, "attempt 1"):
+    log = trial_logs.log_of(tmp_path, 0)
+    with trial_logs.into(log, "attempt 1"):
         for _ in range(12):
             os.write(1, b"x" * 2**20)
-        cutter = threading.Thread(target=output.shorten, args=(log,))
+        cutter = threading.Thread(target=trial_logs.shorten, args=(log,))
         cutter.start()
         cutter.join()
         os.write(1, b"\nafter the cut\n")
-        assert log.stat().st_size < output.LARGEST
+        assert log.stat().st_size < trial_logs.LARGEST
     assert log.read_bytes().endswith(b"\nafter the cut\n")
 
 
 def test_a_log_that_is_gone_is_not_missed(tmp_path):
-    output.shorten(tmp_path / "rank-0.log")
+    trial_logs.shorten(tmp_path / "rank-0.log")

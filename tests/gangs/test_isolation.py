@@ -487,7 +487,7 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
             pid = start()
             assert psutil.pid_exists(pid)
         wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 10, "it to end")
-        assert stays.poll() is None and isolation.children.MARK not in os.environ
+        assert stays.poll() is None and isolation.child_processes.MARK not in os.environ
     finally:
         stays.kill()
         stays.wait()
@@ -495,13 +495,13 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
 
 def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
     mine, other = (
-        subprocess.Popen(SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.children.MARK: f"{tmp_path}/{name}/trials/0000/0"})
+        subprocess.Popen(SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.child_processes.MARK: f"{tmp_path}/{name}/trials/0000/0"})
         for name in ("one", "one-more")
     )
     try:
         for process in (mine, other):
             process.stdout.readline()  # it runs, and so has its environment
-        assert isolation.children.end(str(tmp_path / "one")) == 1
+        assert isolation.child_processes.end(str(tmp_path / "one")) == 1
         assert not psutil.pid_exists(mine.pid) and other.poll() is None
     finally:
         for process in (mine, other):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from sweeps.core.resources import Shape
 from sweeps.execution import leases
-from sweeps.execution.account import Phase
+from sweeps.execution.allocation import Phase
 from sweeps.execution.leases import Background, Leases
 
 ONE, OTHER = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
@@ -21,7 +21,7 @@ def pool(monkeypatch, ends: dict[str, asyncio.Future]) -> Leases:
         ends[name] = asyncio.get_running_loop().create_future()
         return object(), ends[name]
 
-    monkeypatch.setattr(leases.local, "start", start)
+    monkeypatch.setattr(leases.single_worker, "start", start)
     monkeypatch.setattr(leases.ray, "get_runtime_context", lambda: SimpleNamespace(current_actor=None))
     monkeypatch.setattr(leases.ray, "kill", lambda handle: None)
     return Leases(None, {"CPU": 4.0, "GPU": 2.0}, "", None, Background(), ThreadPoolExecutor(1))  # type: ignore[arg-type]

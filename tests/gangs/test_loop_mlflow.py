@@ -19,7 +19,7 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import Result, State, Trial
 from sweeps.execution import isolation, loop_mlflow
 from sweeps.execution.loop_mlflow import TrialRun, logged
-from sweeps.tracking.tracker import Tracker, default_uri
+from sweeps.tracking.mlflow.tracker import Tracker, default_uri
 from tests.commands import REPO
 from tests.waiting import wait_until
 

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from sweeps.execution import output
+from sweeps.execution import trial_logs
 
 SAID = """
 import ctypes, logging, os, sys
-from sweeps.execution import output
+from sweeps.execution import trial_logs
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 print("before")
-with output.into(output.log_of(sys.argv[1], 0), "trial 0001") as say:
+with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001") as say:
     print("printed")
     print("to stderr", file=sys.stderr)
     logging.info("by a handler that was made earlier")
@@ -40,8 +40,8 @@ def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
 
 
 def test_a_second_attempt_is_appended_and_an_error_passes_through(tmp_path):
-    log = output.log_of(tmp_path, 1)
+    log = trial_logs.log_of(tmp_path, 1)
     for attempt in (1, 2):
-        with pytest.raises(KeyError), output.into(log, f"attempt {attempt}"):
+        with pytest.raises(KeyError), trial_logs.into(log, f"attempt {attempt}"):
             raise KeyError
     assert [line.rpartition(" ")[2] for line in log.read_text().splitlines()] == ["1", "2"]

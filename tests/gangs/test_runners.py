@@ -10,8 +10,8 @@ import ray
 
 import sweeps
 from sweeps.core.trial import State
-from sweeps.execution import runners
-from sweeps.execution.runners import Runners
+from sweeps.execution import tune_runners
+from sweeps.execution.tune_runners import Runners
 from tests.commands import space_of
 from tests.gangs.driving import Driving, job, trial
 
@@ -70,7 +70,7 @@ def test_a_runner_that_takes_over_a_trial_stands_in_for_the_one_that_was_lost():
 
 
 def test_a_runner_that_does_not_come_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(runners, "UP_WITHIN", 0.05)
+    monkeypatch.setattr(tune_runners, "UP_WITHIN", 0.05)
 
     async def act():
         up = Runners()

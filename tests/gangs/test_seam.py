@@ -1,6 +1,6 @@
 """The seam holds: Ray's documented loops, unchanged, stopped up to 200 times on one warm gang, and nothing hangs or leaks.
 
-When Ray changes its insides this is what breaks first; `sweeps/execution/seam.py` is the only file to mend.
+When Ray changes its insides this is what breaks first; `sweeps/execution/ray_train_adapter.py` is the only file to mend.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RUNGS = (1, 2, 3, 4)
 def test_ray_still_has_what_the_seam_replaces():
     from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
-    from sweeps.execution import seam
+    from sweeps.execution import ray_train_adapter
 
     ours = {"report", "get_checkpoint", "get_dataset_shard", "get_context", "get_all_reported_checkpoints", "get_preemption_info"}
     collectives = {"is_distributed", "barrier", "broadcast_from_rank_zero"}
     assert TrainFnUtils.__abstractmethods__ == ours | collectives, "Ray's TrainFnUtils has other methods now: look at each"
     theirs = set(inspect.signature(TrainFnUtils.report).parameters)
-    assert theirs == set(inspect.signature(seam._TrialUtils.report).parameters)
+    assert theirs == set(inspect.signature(ray_train_adapter._TrialUtils.report).parameters)
 
 
 def shard_of(names: list[str], name: str) -> Any:
@@ -56,12 +56,12 @@ def test_a_dataset_that_is_not_there_is_named():
 def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
     from ray.train._internal import session as first_version
 
-    from sweeps.execution import seam
+    from sweeps.execution import ray_train_adapter
 
     context = SimpleNamespace(
         **{f"get_{name}": int for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")}
     )
-    ours = seam.TuneSession(SimpleNamespace(name="a", folder="b"), context)
+    ours = ray_train_adapter.TuneSession(SimpleNamespace(name="a", folder="b"), context)
     asked = set(re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version)))
     assert "loaded_checkpoint" in asked
     of_workers_of_the_first_version = {"accelerator"}
@@ -76,15 +76,15 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, mo
     from ray.train._internal.session import get_session
     from ray.tune import get_checkpoint, report
 
-    from sweeps.execution import seam
+    from sweeps.execution import ray_train_adapter
 
     seen = []
     trial = SimpleNamespace(name="t-0001", folder=str(tmp_path), report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
     trial.checkpoint, trial.shard = lambda: "checkpoint", lambda name: f"shard {name}"
     ranks = dict.fromkeys(("get_world_rank", "get_local_rank", "get_node_rank"), 0)
     for name, value in {**ranks, "get_world_size": 2, "get_local_world_size": 2}.items():
-        monkeypatch.setattr(seam._DistributedContext, name, lambda self, value=value: value)
-    with seam.in_place(trial, distributed):
+        monkeypatch.setattr(ray_train_adapter._DistributedContext, name, lambda self, value=value: value)
+    with ray_train_adapter.in_place(trial, distributed):
         for by in (ray.train.report, ray.tune.report, air.report, report):
             by({"loss": 1.0}, checkpoint="mine")
         assert get_checkpoint() == ray.tune.get_checkpoint() == ray.train.get_checkpoint() == air.get_checkpoint() == "checkpoint"
@@ -100,21 +100,21 @@ def test_lightgbm_is_given_another_network_each_time():
     pytest.importorskip("ray.train.lightgbm.config")
     from ray.train.lightgbm.config import get_network_params
 
-    from sweeps.execution import seam
+    from sweeps.execution import ray_train_adapter
 
     for ports in ((1, 2), (3, 4)):
-        seam.renew_lightgbm_network(1, [("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])])
+        ray_train_adapter.renew_lightgbm_network(1, [("10.0.0.1", ports[0]), ("10.0.0.2", ports[1])])
         machines = f"10.0.0.1:{ports[0]},10.0.0.2:{ports[1]}"
         assert get_network_params() == {"num_machines": 2, "local_listen_port": ports[1], "machines": machines}
 
 
 def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
-    from sweeps.execution import seam
+    from sweeps.execution import ray_train_adapter
 
-    shard = seam.Shard(SimpleNamespace())
-    with pytest.raises(seam.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
+    shard = ray_train_adapter.Shard(SimpleNamespace())
+    with pytest.raises(ray_train_adapter.LazyData, match=r"map_batches: shards are ready to be read; .*: put it into `space.preprocessor`"):
         shard.map_batches(len)
-    with pytest.raises(seam.LazyData, match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`"):
+    with pytest.raises(ray_train_adapter.LazyData, match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`"):
         shard.random_shuffle()
     with pytest.raises(AttributeError, match="'Shard' object has no attribute 'nothing'"):
         shard.nothing  # noqa: B018

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sweeps.execution import rank
-from sweeps.execution.booking import Book
 from sweeps.execution.messages import Silence
 from sweeps.execution.rank import SILENT_AFTER, TrialSession, stack_of
-from sweeps.execution.run import STACKS_WITHIN, Run
+from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_run import STACKS_WITHIN, Run
 from tests.gangs.driving import job, trial
 
 

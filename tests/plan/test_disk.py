@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.data import toys
+from sweeps.data import sklearn_datasets
 from sweeps.plan.disk import SHIPPED, Disk, Table, bytes_of, disk, free_at, largest
 from sweeps.plan.text import size
-from sweeps.space.keys import Checkpoints
+from sweeps.space.section_models import Checkpoints
 
 FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 
@@ -50,7 +50,7 @@ def test_a_shipped_set_is_known(make, trainer):
 
 def test_the_shipped_sets_are_as_scikit_learn_has_them():
     datasets = pytest.importorskip("sklearn.datasets")
-    assert set(SHIPPED) == set(toys.NAMES)
+    assert set(SHIPPED) == set(sklearn_datasets.NAMES)
     for name, (rows, outputs) in SHIPPED.items():
         found = getattr(datasets, f"load_{name}")()
         classes = len(getattr(found, "target_names", ()))

@@ -163,7 +163,7 @@ def test_it_starts_nothing(tmp_path):
     code = f"""\
 import os, sys
 from pathlib import Path
-from sweeps.core.machine import detect
+from sweeps.core.host_resources import detect
 from sweeps.plan import plan, render
 from sweeps.plan.disk import free_at
 from sweeps.space import load

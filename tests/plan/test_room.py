@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sweeps.core.errors import InputError
 from sweeps.core.resources import Shape, at_once
 from sweeps.plan import never_fits, never_fits_here, plan
-from sweeps.plan.room import _short
+from sweeps.plan.feasibility import _short
 
 
 def texts(space, cluster, nodes=()):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Verdict
 from sweeps.plan.steps import SIMULATED, lengths, simulate, steps, whole
-from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
+from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, State
 from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, short_names, thin
-from sweeps.search.study import Ledger
-from sweeps.space.saved import save_space
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space
 from tests.report.made import RUNGS, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:Attempting to set identical")

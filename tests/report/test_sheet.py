@@ -14,11 +14,11 @@ from markdown_it import MarkdownIt
 
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
-from sweeps.report import sheet as reports
+from sweeps.report import content as reports
+from sweeps.report.content import cell, duration, number, report
 from sweeps.report.figures import Drawn, Figure
-from sweeps.report.sheet import cell, duration, number, report
-from sweeps.space.keys import Objective
-from sweeps.study.judging import Judge
+from sweeps.space.section_models import Objective
+from sweeps.study.objectives import Judge
 from sweeps.study.record import Record
 from tests.report.made import space_in, trial, trials
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, Result, State
-from sweeps.search.study import Ledger
-from sweeps.space.keys import Repeats
+from sweeps.search.study_store import Ledger
+from sweeps.space.section_models import Repeats
 from sweeps.study import record
 from sweeps.study.repeats import Configurations, merged, settled
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.search.samplers.axes import Axes
+from sweeps.search.samplers.encoding import Axes
 from tests.search.test_mixture import SPACE
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Result, State
-from sweeps.space.keys import Limits
-from sweeps.study import rules
+from sweeps.space.section_models import Limits
+from sweeps.study import ranking
 from sweeps.study.budgets import Course, reason
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
@@ -32,15 +32,15 @@ def course(results, minimize: bool = True) -> Course:
 @given(RESULTS, st.booleans())
 def test_the_best_so_far_is_the_winner_of_all_that_ended(results, minimize):
     best = course(results, minimize).best
-    assert (best[0] if best else None) == rules.winner(enumerate(results), minimize)
+    assert (best[0] if best else None) == ranking.winner(enumerate(results), minimize)
 
 
 @given(RESULTS, st.integers(1, 6))
 def test_patience_counts_what_ended_since_the_last_better_one(results, patience):
     ran, idle = course(results), 0
     for n in range(len(results)):
-        before, now = (rules.winner(enumerate(results[:m]), True) for m in (n, n + 1))
-        if rules.tier(results[n]) is None:
+        before, now = (ranking.winner(enumerate(results[:m]), True) for m in (n, n + 1))
+        if ranking.tier(results[n]) is None:
             continue
         if now != before and results[n].state is C:
             idle = 0
@@ -82,8 +82,8 @@ POINTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda p: 
 @given(POINTS, st.tuples(st.booleans(), st.booleans()))
 def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, goals):
     results = [Result(C, p[0], values=p) for p in points] + [Result(C, 9.0, values=(math.nan, 9.0)), Result(P, 9.0, values=(9.0, 9.0))]
-    dominated = {i for i, a in enumerate(points) for b in points if rules.dominates(b, a, goals)}
-    found = rules.front(enumerate(results), goals)
+    dominated = {i for i, a in enumerate(points) for b in points if ranking.dominates(b, a, goals)}
+    found = ranking.front(enumerate(results), goals)
     assert found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
     ran = Course(goals)
     for number, result in enumerate(results):

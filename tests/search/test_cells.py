@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.agenda import Agenda
 from sweeps.search.cells import cell_of, next_cell, scaling_key
+from sweeps.search.trial_queue import Agenda
 
 CELLS = [{"preprocessor": p, "scaling.num_workers": w} for p, w in itertools.product(["a", "b", "c"], [1, 2])]
 

@@ -11,17 +11,17 @@ import pytest
 
 from sweeps.checkpoints import cleaner
 from sweeps.checkpoints.cleaner import Cleaner
-from sweeps.checkpoints.cleaning import clean
+from sweeps.checkpoints.garbage_collection import clean
 from sweeps.checkpoints.retention import Rule
-from sweeps.controller.conductor import Conductor
+from sweeps.controller.controller import Conductor
 from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import remove, sizes
-from sweeps.core.leftovers import tidy
+from sweeps.core.crash_cleanup import tidy
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Progress
-from sweeps.search.study import Ledger
-from sweeps.space.keys import Repeats
-from sweeps.space.saved import save_space
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space
+from sweeps.space.section_models import Repeats
 from tests.search.deaths import Deaf
 
 NONE = "{name: none}"

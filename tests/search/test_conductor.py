@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from sweeps.controller.conductor import Conductor
+from sweeps.controller.controller import Conductor
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.folder import STAGES
-from sweeps.core.machine import lives
+from sweeps.core.host_resources import lives
+from sweeps.core.sweep_folder import STAGES
 from sweeps.core.trial import Checkpoint, Report, State, Verdict
-from sweeps.data.prepared import LOST
+from sweeps.data.data_actor import LOST
 from sweeps.execution.messages import Past, Progress, Stage, Usage
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.study import record
 from sweeps.study.journal import Journal
 from tests.search.deaths import Deaf
@@ -59,7 +59,7 @@ def ready(monkeypatch: pytest.MonkeyPatch, raises: Exception) -> None:
         raise raises
 
     monkeypatch.setattr(
-        "sweeps.controller.conductor.ray", SimpleNamespace(wait=lambda what, timeout: (what, []), get=get, exceptions=ray.exceptions)
+        "sweeps.controller.controller.ray", SimpleNamespace(wait=lambda what, timeout: (what, []), get=get, exceptions=ray.exceptions)
     )
 
 
@@ -193,7 +193,7 @@ def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_le
 
 
 def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.controller.conductor.ray", SimpleNamespace(wait=lambda what, timeout: ([], what)))
+    monkeypatch.setattr("sweeps.controller.controller.ray", SimpleNamespace(wait=lambda what, timeout: ([], what)))
     going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
     name = going.begin()
     assert name is not None
@@ -224,7 +224,7 @@ def test_the_trials_that_do_not_train_yet_stand_in_the_sweeps_folder_until_the_d
     stages: dict[str, tuple[Stage, int | None]] = {"0000": (Stage.TRAINING, None), "0001": (Stage.WAITING, None)}
     usage = Usage({"CPU": 2.0}, stages=stages)
     monkeypatch.setattr(
-        "sweeps.controller.conductor.ray",
+        "sweeps.controller.controller.ray",
         SimpleNamespace(wait=lambda what, timeout: (what, []), get=lambda _: usage, exceptions=ray.exceptions),
     )
     going.asked, going.life = object(), SimpleNamespace()

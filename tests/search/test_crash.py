@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.conductor import Conductor
+from sweeps.controller.controller import Conductor
 from sweeps.core.trial import Checkpoint, Report, State, Trial, Verdict
-from sweeps.execution.booking import Book
 from sweeps.execution.messages import News, Past, Progress
-from sweeps.search.study import Ledger
-from sweeps.search.trials import OnRecord
+from sweeps.execution.trial_progress import Book
+from sweeps.search.study_store import Ledger
+from sweeps.search.trial_building import OnRecord
 from sweeps.study import record
 from sweeps.study.storage import JOURNAL
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths

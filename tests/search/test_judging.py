@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sweeps.core.resources import COSTS, costs
 from sweeps.core.trial import State
-from sweeps.space.keys import Constraint, Objective
-from sweeps.study.judging import Judge
+from sweeps.space.section_models import Constraint, Objective
+from sweeps.study.objectives import Judge
 
 LOSS, AUC, SECONDS = Objective("loss", "minimize"), Objective("auc", "maximize"), Objective("seconds", "minimize")
 CURVE = ((1, 0.5), (2, 0.3), (3, 0.4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps.core.trial import State, Verdict
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.study import record
 from tests.search.test_study import reports
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeps.search.samplers.axes import Axes
-from sweeps.search.samplers.mixture import Mixture, neighbours, third_nearest
+from sweeps.search.samplers.encoding import Axes
+from sweeps.search.samplers.parzen import Mixture, neighbours, third_nearest
 
 SPACE: dict[str, BaseDistribution] = {
     "real": FloatDistribution(-2.0, 3.0),

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.conductor import Conductor
+from sweeps.controller.controller import Conductor
 from sweeps.core.trial import Checkpoint, Report, State, Trial, Verdict
 from sweeps.execution.messages import Past, Progress
-from sweeps.search import takeover
-from sweeps.search.study import Ledger
-from sweeps.search.trials import OnRecord
+from sweeps.search.schedulers import exploit_explore
+from sweeps.search.study_store import Ledger
+from sweeps.search.trial_building import OnRecord
 from sweeps.study import record
 from sweeps.study.record import Taken
 from sweeps.study.storage import JOURNAL
@@ -191,7 +191,7 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
     (target.with_name(f"{target.name}.part") / "torn").mkdir(parents=True)
     if not links:
         monkeypatch.setattr(os, "link", refuse)
-    assert takeover._copied(source, target) == target
+    assert exploit_explore._copied(source, target) == target
     assert sorted(p.name for p in target.rglob("*")) == ["deep", "state"]
     assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
     shutil.rmtree(source)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.population import Member, chance, donor, drawn, explored
+from sweeps.search.schedulers.perturbation import Member, chance, donor, drawn, explored
 from sweeps.space.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))

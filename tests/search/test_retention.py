@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sweeps.checkpoints.retention import Held, Rule, Standing, droppable, standing
 from sweeps.core.trial import Checkpoint, Result, State
-from sweeps.space.keys import Repeats
+from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
 
 

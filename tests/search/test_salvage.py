@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.winner import described
+from sweeps.controller.trial_export import described
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
-from sweeps.search.salvage import Known, Salvaged, configuration_of, first_fault, salvage
-from sweeps.search.study import Ledger
+from sweeps.search.journal_rebuild import Known, Salvaged, configuration_of, first_fault, salvage
+from sweeps.search.study_store import Ledger
 from sweeps.study import record
 from sweeps.study.journal import torn_from, whole_lines
 from sweeps.study.journal_rules import Rules, parsed

@@ -6,8 +6,8 @@ import optuna
 from optuna.distributions import CategoricalDistribution
 
 from sweeps.core.trial import State
-from sweeps.search.sampler import distribution_of, seed_of, suggest
-from sweeps.search.study import Ledger
+from sweeps.search.samplers.cell_sampler import distribution_of, seed_of, suggest
+from sweeps.search.study_store import Ledger
 from tests.search.test_study import reports
 
 ALL_DOMAINS = """

@@ -17,10 +17,10 @@ from optuna.trial import TrialState
 
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State, Verdict
-from sweeps.search import extras
-from sweeps.search.samplers import gp, plain, tpe
+from sweeps.search import optional_packages
+from sweeps.search.samplers import gp, optuna_samplers, tpe
 from sweeps.search.samplers.history import FULL, History
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from tests.search.test_study import reports
 
 BODY = """
@@ -135,9 +135,9 @@ def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
 def test_options_are_the_algorithms():
     assert tpe.Tpe(n_startup_trials=3, n_ei_candidates=5).candidates == 5
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-    halton, sobol = (plain.Plain("qmc", 1, {"qmc_type": kind}, space) for kind in ("halton", "sobol"))
+    halton, sobol = (optuna_samplers.Plain("qmc", 1, {"qmc_type": kind}, space) for kind in ("halton", "sobol"))
     assert (halton.base._qmc_type, sobol.base._qmc_type) == ("halton", "sobol")
-    assert plain.Plain("nsga2", 1, {"population_size": 7}, {}).base.population_size == 7
+    assert optuna_samplers.Plain("nsga2", 1, {"population_size": 7}, {}).base.population_size == 7
 
 
 def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
@@ -148,7 +148,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
 
 
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
-    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(optional_packages.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
         Ledger(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 

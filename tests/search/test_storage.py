@@ -14,10 +14,10 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
-from sweeps.core.folder import without_password
-from sweeps.search import asking
-from sweeps.search.study import Ledger
-from sweeps.space.saved import save_space
+from sweeps.core.sweep_folder import without_password
+from sweeps.search import optuna_trials
+from sweeps.search.study_store import Ledger
+from sweeps.space.saved_space import save_space
 from sweeps.study import record, storage
 from sweeps.study.journal import Journal
 from tests.commands import command, space_of
@@ -60,7 +60,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)
-    for owner, name, nth in ((asking, "suggest", 5), (Ledger, "finish", 2)):
+    for owner, name, nth in ((optuna_trials, "suggest", 5), (Ledger, "finish", 2)):
         whole, count = getattr(owner, name), 0
 
         def dying(*args, whole=whole, nth=nth, **kwargs):

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from sweeps.core.errors import SweepLocked
-from sweeps.core.lock import FolderLock
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.study import record
 from sweeps.study.journal import cut_torn_tail
 from sweeps.study.storage import JOURNAL

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from sweeps.search.samplers.by_configuration import ByConfiguration, together
 from sweeps.search.samplers.history import FULL, History
-from sweeps.search.samplers.together import ByConfiguration, together
-from sweeps.search.study import Ledger
-from sweeps.space.keys import Repeats
+from sweeps.search.study_store import Ledger
+from sweeps.space.section_models import Repeats
 from sweeps.study.record import ORIGIN
 from tests.search.test_samplers import BODY, NUMBERS, end
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Verdict
-from sweeps.search.verdicts import Asha, Hyperband, Median, NoScheduler
+from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
 

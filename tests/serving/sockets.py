@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.serving.app import make_app
-from sweeps.serving.connections import Server
+from sweeps.serving.limited_server import Server
 from sweeps.serving.limits import Limits
 from sweeps.serving.server import listening
 from tests.serving import served

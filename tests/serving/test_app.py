@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sweeps.bundle import columns
 from sweeps.bundle.manifest import Column
 from sweeps.core.errors import InputError
-from sweeps.serving import checks
+from sweeps.serving import request_checks
 from sweeps.serving.app import make_app
 from sweeps.serving.batching import Batcher, take
 from tests.serving import served
@@ -209,8 +209,8 @@ JSON = st.recursive(
 @given(JSON | st.lists(st.fixed_dictionaries(dict.fromkeys(GOOD, JSON)), max_size=3))
 def test_whatever_json_is_sent_it_is_refused_or_fits_the_columns(sent):
     try:
-        rows = checks.read(json.dumps(sent).encode(), COLUMNS)
-    except checks.Refused as e:
+        rows = request_checks.read(json.dumps(sent).encode(), COLUMNS)
+    except request_checks.Refused as e:
         assert e.status in (400, 413, 422) and e.problems
     else:
         assert list(rows.values) == list(GOOD) and all(len(v) == rows.count for v in rows.values.values())
@@ -219,8 +219,8 @@ def test_whatever_json_is_sent_it_is_refused_or_fits_the_columns(sent):
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"\xff"])
 def test_no_json_is_400(bad):
-    with pytest.raises(checks.Refused) as e:
-        checks.read(bad, [])
+    with pytest.raises(request_checks.Refused) as e:
+        request_checks.read(bad, [])
     assert e.value.status == 400
 
 
@@ -300,13 +300,13 @@ def test_nested_lists_are_taken_for_an_array():
     column = Column(name="image", type="tensor", dtype="uint8", shape=[2, 3])
     good, bad = [[1, 2, 3], [4, 5, 6]], ([[1, 2, 3]], [[1, 2], [3]], [[1, 2, 300]] * 2, "x", None, 3, {"data": [1]}, [[None] * 3] * 2)
     for body in ([{"image": good}], {"columns": {"image": [good]}}):
-        (cell,) = checks.read(json.dumps(body).encode(), [column]).values["image"]
+        (cell,) = request_checks.read(json.dumps(body).encode(), [column]).values["image"]
         assert cell.dtype == "uint8" and cell.tolist() == good
     for value in bad:
-        with pytest.raises(checks.Refused) as e:
-            checks.read(json.dumps([{"image": good}, {"image": value}]).encode(), [column])
+        with pytest.raises(request_checks.Refused) as e:
+            request_checks.read(json.dumps([{"image": good}, {"image": value}]).encode(), [column])
         assert e.value.status == 422 and [(p["field"], p["row"]) for p in e.value.problems] == [("image", 1)]
-    request, _ = checks.schemas([column], None)
+    request, _ = request_checks.schemas([column], None)
     jsonschema.validate([{"image": good}], request)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate([{"image": good[:1]}], request)

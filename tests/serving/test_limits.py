@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from sweeps.core.errors import InputError
 from sweeps.serving import limits as numbers
 from sweeps.serving import server as serving
-from sweeps.serving.connections import Connection
+from sweeps.serving.limited_server import Connection
 from sweeps.serving.limits import Limits, Phase, allowed
 from tests.serving.malformed import GOOD
 from tests.serving.sockets import ROW, Held, answer, closed, request, running

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 
 from sweeps.cli import commands as cli
 from sweeps.core.errors import InputError
-from sweeps.core.folder import ORIGIN
+from sweeps.core.sweep_folder import ORIGIN
 from sweeps.plan import plan
-from sweeps.search.study import Ledger
+from sweeps.search.study_store import Ledger
 from sweeps.space import load
-from sweeps.space.algorithm import GP_TRIALS, choose
-from sweeps.space.saved import save_space, taken_up
-from sweeps.tracking.contents import settings
+from sweeps.space.auto_algorithm import GP_TRIALS, choose
+from sweeps.space.saved_space import save_space, taken_up
+from sweeps.tracking.mlflow.run_contents import settings
 
 USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sweeps.space import known_fits, load
-from sweeps.space.spec import references
+from sweeps.space.model import user_references
 
 HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
 
@@ -45,7 +45,7 @@ def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
     space = load(write(data('{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: v.csv}')))
     assert [(v.train, v.args) for v in space.variants] == [("my:rows", {"n": 3}), ("my:rows", {"n": 4}), ("my:more", {})]
     assert [option.key for option in space.dimensions[0].options] == ["{my:rows: {n: 3}}", "{my:rows: {n: 4}}", "my:more"]
-    assert {"my:rows", "my:more"} <= set(references(space))
+    assert {"my:rows", "my:more"} <= set(user_references(space))
 
 
 def test_conditions_on_data_and_of_data(write) -> None:
@@ -133,7 +133,7 @@ def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
 def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
     space = load(write(own(rest)))
     assert not space.data.given and space.variants == (space.data,) and space.data.base == space.path.parent
-    assert references(space) == ["json:dumps"] and known_fits(space) == [({}, ())]
+    assert user_references(space) == ["json:dumps"] and known_fits(space) == [({}, ())]
     assert load(write(own(rest) + "\ndata: {train: d.csv, valid: 0.2}\n")).data.given
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.foreign import in_our_words
+from sweeps.space.foreign_syntax import in_our_words
 from sweeps.space.yaml12 import parse
 from tests.space.conftest import HEAD
 

@@ -12,7 +12,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec, load
-from sweeps.space.values import seconds
+from sweeps.space.value_types import seconds
 from tests.space.conftest import HEAD
 
 SPACES = Path(__file__).parents[2] / "search_spaces"

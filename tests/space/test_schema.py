@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from sweeps.space.domains import DOMAINS
+from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
-from sweeps.space.schema import schema
 from sweeps.space.yaml12 import parse, read_text
 from tests.commands import REPO
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load
-from sweeps.space.checks import Problems
-from sweeps.space.keys import Checkpoints, Search
-from sweeps.space.points import Points
-from sweeps.space.searching import ALWAYS, DEFAULTS, NEEDED, OPTIONS, SCHEDULERS
+from sweeps.space.initial_points import Points
+from sweeps.space.problems import Problems
+from sweeps.space.search_sections import ALWAYS, DEFAULTS, NEEDED, OPTIONS, SCHEDULERS
+from sweeps.space.section_models import Checkpoints, Search
 from sweeps.space.yaml12 import parse
 
 HEAD = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape
 from sweeps.space import Dimension, Option, Step
+from sweeps.space.enumeration import cells_of, count_cells, count_variants, variants
 from sweeps.space.templates import fill
-from sweeps.space.walks import cells_of, count_cells, count_variants, variants
 
 
 def first(dim: Dimension) -> Any:

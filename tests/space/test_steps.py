@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from sweeps.space.steps import RAY_STEPS, REQUIRED, Step
+from sweeps.space.step_names import RAY_STEPS, REQUIRED, Step
 
 
 def test_the_table_is_rays() -> None:

@@ -8,22 +8,22 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from sweeps.core import refs
-from sweeps.space import keys
+from sweeps.core import references
+from sweeps.space import section_models
 from sweeps.space.domains import DOMAINS
 from sweeps.space.load import TOP, _trainers
-from sweeps.space.sections import SCALING, SECTIONS
-from sweeps.space.steps import RAY_STEPS, WORDS
-from sweeps.space.suggestions import MEANT, plain, suggest
+from sweeps.space.space_sections import SCALING, SECTIONS
+from sweeps.space.step_names import RAY_STEPS, WORDS
+from sweeps.space.synonyms import MEANT, plain, suggest
 
 MODELS = {
-    "trainer": keys.LoopKeys,
-    "data": keys.DataKeys,
-    "objective": keys.Objective,
-    "search": keys.Search,
-    "scheduler": keys.Scheduler,
-    "limits": keys.Limits,
-    "checkpoints": keys.Checkpoints,
+    "trainer": section_models.LoopKeys,
+    "data": section_models.DataKeys,
+    "objective": section_models.Objective,
+    "search": section_models.Search,
+    "scheduler": section_models.Scheduler,
+    "limits": section_models.Limits,
+    "checkpoints": section_models.Checkpoints,
 }
 FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()}
 VALID = {
@@ -36,9 +36,9 @@ VALID = {
     "domain": DOMAINS,
     "trainer.name": tuple(_trainers()),
     "SimpleImputer.strategy": WORDS["SimpleImputer", "strategy"],
-    "objective.goal": get_args(get_type_hints(keys.Objective)["goal"]),
-    "search.algorithm": get_args(get_type_hints(keys.Search)["algorithm"]),
-    "scheduler.name": get_args(get_type_hints(keys.Scheduler)["name"]),
+    "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
+    "search.algorithm": get_args(get_type_hints(section_models.Search)["algorithm"]),
+    "scheduler.name": get_args(get_type_hints(section_models.Scheduler)["name"]),
 }
 ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in MEANT.items() for name, word in words.items()]
 
@@ -50,7 +50,7 @@ def test_every_suggestion_leads_to_something_that_is_there(place: str, name: str
     if " " not in word:
         assert word in valid
     for ref in re.findall(r"sklearn[\w.]*:\w+", word):
-        assert refs.problem(ref) is None
+        assert references.problem(ref) is None
     for section, inside in re.findall(r"`(\w+): \{(\w+)", word):
         known = (
             FIELDS.get(section)

@@ -14,8 +14,8 @@ from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
+from sweeps.space.enumeration import MAX_CELLS, cells_of, count_cells, points, possible, unmet, ways
 from sweeps.space.templates import fill, surroundings
-from sweeps.space.walks import MAX_CELLS, cells_of, count_cells, points, possible, unmet, ways
 
 BOOSTERS = """
 preprocessor:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from sweeps.terminal.counting import counting
+from sweeps.terminal.progress_line import counting
 
 
 class Terminal(io.StringIO):

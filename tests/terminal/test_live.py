@@ -19,7 +19,7 @@ from collections import Counter
 
 import pytest
 
-from sweeps.controller.pace import Left
+from sweeps.controller.eta import Left
 from sweeps.controller.snapshot import Best, Snapshot
 from sweeps.terminal import live
 from sweeps.terminal.live import STOPPING, Progress, line

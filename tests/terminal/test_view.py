@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from sweeps.controller.pace import Left
+from sweeps.controller.eta import Left
 from sweeps.controller.snapshot import Best, Pairs, Row, Snapshot, Use
 from sweeps.core.resources import Shape
-from sweeps.terminal.view import View, flow, pairs, place
+from sweeps.terminal.live_layout import View, flow, pairs, place
 from tests.commands import REPO
 
 # Colours of terminals in wide use, dark and light: background, foreground, the eight, the eight bright ones.

@@ -60,7 +60,7 @@ def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
 
 
 def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(tmp_path):
-    command = [sys.executable, "-c", "from sweeps.tracking.apart import main; main()"]
+    command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
     pickle.dump(("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
     pickle.dump(("metrics", ({"best": 1.0}, 1.0)), process.stdin)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking.registry import Score, check_names, moves, register, score_of
+from sweeps.tracking.mlflow.registry import Score, check_names, moves, register, score_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 
@@ -108,7 +108,7 @@ def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
     def refuse(*args: object) -> None:
         raise PermissionError(13, "Permission denied", "/mlflow")
 
-    monkeypatch.setattr("sweeps.tracking.registry._register", refuse)
+    monkeypatch.setattr("sweeps.tracking.mlflow.registry._register", refuse)
     with pytest.raises(SweepsError, match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'"):
         register(tmp_path, "0", made, "http://me:secret@there", "p", "m", None, False)
 

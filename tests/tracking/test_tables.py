@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.tracking import default_uri, tables
+from sweeps.tracking import default_uri
+from sweeps.tracking.mlflow import sqlite_tables
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -21,9 +22,9 @@ import os, signal
 from mlflow.store.db import utils
 
 utils._upgrade_db = lambda engine: os.kill(os.getpid(), signal.SIGKILL)
-from sweeps.tracking import tables
+from sweeps.tracking.mlflow import sqlite_tables
 
-tables.make({uri!r})
+sqlite_tables.make({uri!r})
 """
 
 
@@ -40,7 +41,7 @@ def test_a_death_while_they_are_made_leaves_nothing_in_the_way(tmp_path):
     died = subprocess.run([sys.executable, "-c", KILLED.format(uri=uri)], env=env, capture_output=True, timeout=60)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
-    tables.make(uri)
+    sqlite_tables.make(uri)
     assert experiments(uri) == ["Default"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "mlflow.db"]
 
@@ -59,12 +60,12 @@ def test_of_two_who_make_them_one_is_first(tmp_path, database, monkeypatch):
         link(here, there)
 
     monkeypatch.setattr(os, "link", slow)
-    tables.make(uri)
+    sqlite_tables.make(uri)
     assert second.is_set() and "theirs" in experiments(uri)
     assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize("uri", ["http://localhost:1", "sqlite:///:memory:", "sqlite://", "sqlite:////no/such/folder/mlflow.db"])
 def test_what_is_no_new_file_is_left_alone(uri):
-    tables.make(uri)
+    sqlite_tables.make(uri)
     assert not Path("/no/such").exists()

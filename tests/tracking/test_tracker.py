@@ -18,9 +18,9 @@ import pytest
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step
-from sweeps.tracking.contents import described, flat, parameters, settings
-from sweeps.tracking.tracker import Tracker, default_uri
-from sweeps.tracking.views import legal
+from sweeps.tracking.mlflow.run_contents import described, flat, parameters, settings
+from sweeps.tracking.mlflow.tracker import Tracker, default_uri
+from sweeps.tracking.mlflow.views import legal
 from tests.report.made import space_in
 from tests.waiting import wait_until
 
@@ -118,7 +118,7 @@ def test_a_sweep_that_goes_on_finds_its_run_whatever_the_fraction_of_a_second(tm
 
 @pytest.mark.integration
 def test_a_study_that_cannot_be_read_now_is_read_later(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.tracking.tracker.RETRY_EVERY", 0.01)
+    monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
     tracker, tried = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0), []
 
     def told(whole):
@@ -302,7 +302,7 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
 
 def test_an_encoding_error_is_no_server_that_is_away(tmp_path, monkeypatch):
     """MLflow's store raises it as an internal error. It costs the run whose text it is, and the sweep goes on."""
-    monkeypatch.setattr("sweeps.tracking.client.encodable", lambda given: given)
+    monkeypatch.setattr("sweeps.tracking.mlflow.client.encodable", lambda given: given)
     tracker = Tracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     for number, error in ((0, "\udce9"), (1, "plain")):
         tracker.begin(trial(number), 1.0)

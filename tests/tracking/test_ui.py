@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking import Tracker, default_uri, ui
-from sweeps.tracking.ui import Sweep, choose, free_port, links, serve_ui
+from sweeps.tracking import Tracker, default_uri
+from sweeps.tracking.mlflow import ui
+from sweeps.tracking.mlflow.ui import Sweep, choose, free_port, links, serve_ui
 from tests.report.made import space_in
 from tests.waiting import wait_until
 
@@ -102,7 +103,7 @@ def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
     tracker.describe(space_in(tmp_path))
     tracker.finish("FINISHED", 1_700_000_001.0)
     assert tracker.close()
-    code = "import sys; from pathlib import Path; from sweeps.tracking.ui import serve_ui"
+    code = "import sys; from pathlib import Path; from sweeps.tracking.mlflow.ui import serve_ui"
     code += f"; sys.exit(serve_ui(Path({str(tmp_path)!r}), port=0))"
     env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     said = tmp_path / "said"

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from sweeps import InputError
 from sweeps.cli import commands as cli
-from sweeps.tracking.uris import check
+from sweeps.tracking.mlflow.uris import check
 from tests.commands import space_of
 
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
-from sweeps.tracking import views
+from sweeps.tracking.mlflow import views
 from tests.report.made import space_in
 
 

@@ -10,7 +10,7 @@ import fake_train
 import numpy as np
 import pytest
 
-from sweeps.core import refs
+from sweeps.core import references
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
 
@@ -209,4 +209,4 @@ def test_goal_maximize(name, tmp_path):
 
 @every
 def test_the_backend_is_known_without_an_import(name):
-    assert refs.literal(f"sweeps.trainers.{name}", "BACKEND") == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]
+    assert references.literal(f"sweeps.trainers.{name}", "BACKEND") == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]

@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from sweeps.search.samplers.axes import Axes
+from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import FULL, History, Point, internal, point_of
 
 # Values that the model is made of at most: of each rung, from the highest down, its best and a sample of its others.

@@ -18,8 +18,8 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.together import together
-from sweeps.space.keys import Repeats
+from sweeps.search.samplers.by_configuration import together
+from sweeps.space.section_models import Repeats
 from sweeps.study.record import origin_of
 
 # The level of trials that ran to their end.

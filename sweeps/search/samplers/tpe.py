@@ -20,9 +20,9 @@ from optuna import Study
 from optuna.samplers._tpe.sampler import _split_complete_trials_multi_objective
 from optuna.trial import FrozenTrial
 
-from sweeps.search.samplers.axes import Axes
+from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
-from sweeps.search.samplers.mixture import Mixture, Widths, neighbours, third_nearest
+from sweeps.search.samplers.parzen import Mixture, Widths, neighbours, third_nearest
 
 # Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
 KERNELS = 128

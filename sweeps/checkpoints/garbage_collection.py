@@ -1,0 +1,59 @@
+"""`sweeps gc`: delete the checkpoints that nothing needs any more of a sweep that does not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.checkpoints.cleaner import Freed
+from sweeps.checkpoints.retention import Held, Rule, droppable, standing
+from sweeps.core.checkpoint_files import remove, sizes
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.sweep_folder import refuse_links
+from sweeps.space import value_types
+
+
+def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
+    """Delete checkpoints by a rule.
+
+    Args:
+        folder: the sweep's.
+        rule: what to keep; trials that can be resumed, and the best one or the front, keep theirs in any case.
+        dry_run: delete nothing.
+
+    Raises:
+        InputError: no such sweep.
+        SweepLocked: the sweep runs.
+    """
+    from sweeps.core.folder_lock import FolderLock
+    from sweeps.search.study_store import Ledger
+    from sweeps.space.saved_space import saved_space
+
+    space, _ = saved_space(folder)
+    refuse_links(folder)
+    lock = FolderLock(folder)
+    try:
+        ledger = Ledger(folder, space)
+        now = standing(ledger.configurations(), ledger.judge.goals)
+        on_disk = {n: sizes(folder / "trials" / f"{n:04d}") for n in ledger.results()}
+        saved = ledger.saved()
+        held = [Held(n, n in now.over, files, *saved[n]) for n, files in on_disk.items()]
+        gone = droppable(held, now.ranked, now.needed, rule)
+        if not dry_run:
+            gone = [(n, name) for n, name in gone if remove(folder / "trials" / f"{n:04d}" / name)]
+        size = sum(on_disk[n][name] for n, name in gone)
+        total = sum(sum(files.values()) for files in on_disk.values())
+        return Freed(len(gone), len({n for n, _ in gone}), size, total - size)
+    finally:
+        lock.release()
+
+
+def bytes_of(text: str) -> int:
+    """`10GB` as bytes.
+
+    Raises:
+        InputError: it is no size.
+    """
+    try:
+        return value_types.size(text)
+    except ValueError:
+        raise InputError(Problem("--max-disk", f"`{text}` is no size; write it as 500MB or 10GB")) from None

@@ -1,0 +1,191 @@
+"""`run` and `resume`: a space file in, a searched space and an exported winner out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sweeps import space as space_file
+from sweeps.controller.session import Driver
+from sweeps.core import logging_setup
+from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.result import SweepResult, refuse_faulty
+from sweeps.core.sweep_folder import ORIGIN, new_folder, refuse_links, saved_origin, without_password
+from sweeps.data.preflight import look, look_at_root, placed
+from sweeps.execution import cluster
+from sweeps.plan import never_fits_here
+from sweeps.search.optional_packages import missing
+from sweeps.space.saved_space import save_space, taken_up
+from sweeps.study import storage as storages
+
+
+def run(
+    file: str | os.PathLike[str],
+    *,
+    dir: str | os.PathLike[str] | None = None,
+    overrides: tuple[str, ...] = (),
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    storage: str | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+) -> SweepResult:
+    """Run a sweep to its end.
+
+    Args:
+        file: the space file.
+        dir: root of all sweeps; `sweeps-runs` in the working directory by default.
+        overrides: `key.path=YAML value`, as `--set`.
+        address: of a Ray cluster; a Ray of its own is started by default, unless this process is connected to one.
+        tracking_uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `dir`.
+        storage: of the study, `postgresql://...`; by default a journal in the sweep's folder.
+        on_progress: called with a `Snapshot` a few times a second.
+
+    Raises:
+        InputError: the file or the data is wrong, or a shape can never fit; every problem at once where they can be known at once.
+        SweepFailed: no trial came to a value; the message has the first error.
+        BundleError: the winner answers differently outside the sweep.
+    """
+    began = round(time.time(), 3)  # MLflow, where the sweep is found again by it, counts milliseconds
+    space = space_file.load(Path(file), tuple(overrides))
+    root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
+    if storage is not None:
+        storages.check(storage)
+    look_at_root(root)
+    look(space)
+    if problems := missing(space.search.algorithm):
+        raise placed(space, problems)
+    if address:
+        cluster.reach(address)
+        cluster.prepare_authentication(address)
+    elif "ray" not in sys.modules and (problems := never_fits_here(space)):
+        raise InputError(problems)
+    logging_setup.set_environment()
+    import ray  # noqa: F401 - sets up its logging, which is then redirected
+
+    new, root = not root.exists(), root.resolve()
+    folder = new_folder(root, space.name, began)
+    driver = Driver(space, root, folder, began, address, uri, on_progress)
+    try:
+        kept = {} if storage is None else storages.named(storage, folder.name)
+        save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **kept)
+        if storage is not None:
+            storages.connect(storage)  # one that cannot be reached is said at once
+        return driver.run()
+    except InputError:  # found before anything was searched: nothing is left behind
+        _clear(folder, root if new else None)
+        raise
+    except OSError as e:
+        if (folder / ORIGIN).exists():
+            raise
+        _clear(folder, root if new else None)
+        raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
+
+
+def _clear(folder: Path, root: Path | None) -> None:
+    """Take away the folder of a sweep, and the root that was made for it, unless another sweep has come to it since."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if root is None:
+        return
+    with contextlib.suppress(OSError):
+        if all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.iterdir()):
+            shutil.rmtree(root)
+
+
+def resume(
+    sweep: str | os.PathLike[str],
+    file: str | os.PathLike[str] | None = None,
+    *,
+    overrides: tuple[str, ...] = (),
+    add_trials: int = 0,
+    address: str | None = None,
+    tracking_uri: str | None = None,
+    storage: str | None = None,
+    trust: bool = False,
+    on_progress: Callable[[Any], None] | None = None,
+) -> SweepResult:
+    """Go on with a sweep that was interrupted or whose driver has died, from its study and its checkpoints.
+
+    Args:
+        sweep: its folder.
+        file: the space file, if its limits have changed; nothing else of it may.
+        overrides: of `limits`, as `--set`.
+        add_trials: so many more than there were to be.
+        address, tracking_uri: as for `run`; by default those that the sweep was begun with.
+        storage: the one that the sweep was begun with, if its password is to be told so.
+        trust: read the pickles in the sweep's folder whoever wrote them. Reading them runs code.
+        on_progress: as for `run`.
+
+    Returns:
+        What the sweep came to. Of one with nothing left to do, what it came to before, with a note that says so.
+
+    Raises:
+        InputError: no such sweep, or the space file or the data has changed.
+        SweepLocked: another living process drives the sweep.
+        SweepFailed, BundleError: as for `run`.
+    """
+    from sweeps.core.folder_lock import FolderLock
+    from sweeps.data.prepared_store import refuse_untrusted
+
+    folder = Path(sweep).resolve()
+    origin = saved_origin(folder)
+    refuse_faulty(folder)
+    if storage is not None and storages.remember(storage) != origin.get("storage"):
+        began_in = origin.get("storage") or "the sweep's folder"
+        raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))
+    refuse_links(folder)
+    refuse_untrusted(folder, trust)
+    lock = FolderLock(folder)
+    try:
+        space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
+        driver = Driver(
+            space,
+            folder.parent,
+            folder,
+            origin.get("began") or time.time(),
+            address or origin.get("address"),
+            _tracking_again(tracking_uri, origin.get("tracking_uri")),
+            on_progress,
+            trust,
+        )
+        logging_setup.set_environment()
+        nothing_left = driver.take_up(changed=bool(file or overrides or add_trials))
+        if nothing_left is not None:
+            return nothing_left
+        if driver.address and driver.over is None:
+            cluster.reach(driver.address)
+            cluster.prepare_authentication(driver.address)
+        import ray  # noqa: F401 - sets up its logging, which is then redirected
+
+        return driver.run(lock)
+    finally:
+        lock.release()
+
+
+def _tracking(uri: str | None) -> str | None:
+    """MLflow's URI, as it was said here or in the environment; None if it was not."""
+    from sweeps.tracking.mlflow import uris
+
+    said = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    if said:
+        uris.check(said, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
+    return said or None
+
+
+def _tracking_again(uri: str | None, kept: str | None) -> str | None:
+    """MLflow's URI for a sweep that goes on: as it is said now, else where the sweep began, whatever the environment says of others.
+
+    Args:
+        uri: of `--tracking-uri`.
+        kept: where the sweep began, without the password, which the environment may have; None for the default.
+    """
+    if uri:
+        return _tracking(uri)
+    there = os.environ.get("MLFLOW_TRACKING_URI")
+    return there if kept and there and without_password(there) == kept else kept

@@ -1,0 +1,402 @@
+"""The driver's decisions while a sweep runs: begin trials, hear their news, give verdicts, know when it is over.
+
+The study is the record and the verdicts are pure; this passes between them, the pool and MLflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from sweeps.checkpoints.cleaner import Cleaner
+from sweeps.checkpoints.retention import Rule
+from sweeps.controller.progress import Overview
+from sweeps.controller.snapshot import Snapshot
+from sweeps.core.crash_cleanup import write
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.host_resources import lives
+from sweeps.core.sweep_folder import STAGES, check_room
+from sweeps.core.trial import Report, State, Trial, Verdict
+from sweeps.data.data_actor import LOST
+from sweeps.execution.messages import Past, Progress, Stage, Usage
+from sweeps.search.schedulers.rules import Pbt
+from sweeps.search.study_store import Ledger
+from sweeps.study import budgets, ranking
+from sweeps.study.live_trial import Row
+from sweeps.tracking import Tracker
+
+log = logging.getLogger(__name__)
+
+
+# How often a snapshot is shown and the pool asked for what it holds, in seconds.
+SHOW_EVERY = 0.25
+
+
+def _past(row: Row, lost: int = 0) -> Past:
+    """What a pool is told of a trial that goes on, from the ledger's row of it."""
+    return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
+
+
+def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what a method raises, and raise it again whenever Tune calls: Tune makes text of it, and in some places goes on."""
+
+    @functools.wraps(method)
+    def call(self: Conductor, *what: Any) -> Any:
+        if self.broke is not None:
+            raise self.broke
+        try:
+            return method(self, *what)
+        except StopIteration:
+            raise
+        except Exception as e:
+            self.broke = self.broke or e
+            raise
+
+    return call
+
+
+@dataclass
+class Conductor:
+    """See the module. Called by the adapters of Tune, in the driver's main thread."""
+
+    ledger: Ledger
+    pool: Any
+    tracker: Tracker
+    began: float  # seconds since the epoch
+    interrupted: Callable[[], bool]
+    on_progress: Callable[[Snapshot], None]
+    introduce: Callable[[], None]  # tells a pool that was started again of the data
+    shown: float = 0.0
+    reason: str | None = None  # why no more trials are begun
+    keeper: int | None = None  # the process that holds the data, on this machine
+    left: State = State.RUNNING  # how trials that have not ended are left then
+    broke: Exception | None = None  # what ended the search in the middle
+    prefit: Any = None  # resolves when the chains known beforehand are fitted
+    refused: InputError | None = None
+    asked: Any = None  # resolves to what the pool says next
+    life: Any = None  # fails when the pool's process is lost
+    cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
+    forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
+    population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
+    attempts: dict[str, int] = field(default_factory=dict)  # those that a trial had before this driver, by id
+    stages: dict[str, str] = field(default_factory=dict)  # what the folder says of trials that do not train yet
+
+    def __post_init__(self) -> None:
+        """Know what an earlier driver has put on record."""
+        self.space, self.scheduler, self.folder = self.ledger.space, self.ledger.scheduler, self.ledger.folder
+        (self.folder / STAGES).unlink(missing_ok=True)  # of a driver that was killed
+        self.ledger.clock = lambda: time.time() - self.began
+        self.overview = Overview(self.ledger, self.began)
+        self.running = self.overview.running
+        if ranking.hopeless(self.ledger.course.ended):
+            self.forgiven = len(self.ledger.course.ended)
+        self.ledger.course.pardon(self.space.limits)
+        if not self.space.checkpoints.all_stay:
+            self.cleaner = self._cleaner()
+
+    def _cleaner(self) -> Cleaner:
+        """Keeps to the bounds of the checkpoints, from what is on record."""
+        kept, configurations = self.space.checkpoints, self.ledger.configurations()
+        saved, origins = self.ledger.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
+        known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.ledger.results().items() if r.state is not State.RUNNING]
+        rule = Rule(kept.per_trial, kept.top, kept.max_disk)
+        return Cleaner(self.folder, rule, self.space.repeats, self.ledger.judge.goals, known)
+
+    def __reduce__(self):
+        """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
+        return type(None), ()
+
+    @_kept
+    def begin(self) -> str | None:
+        """Begin the next trial; its id, or None if there is none now but may be later.
+
+        Raises:
+            StopIteration: the sweep begins no more trials.
+        """
+        if isinstance(self.scheduler, Pbt):
+            self.population = self._population() if self.population is None else self.population
+            if not self.population:
+                raise StopIteration
+            return self.population.popleft()
+        if not self.reason and self.ledger.interrupted:
+            row = self.ledger.standing(self.ledger.interrupted.popleft())
+            self._begin(row.trial, _past(row))
+            return row.trial.id
+        trial = None if self.reason else self.ledger.next()
+        if trial is None and not self.reason and self.ledger.agenda.more_may_come:
+            return None
+        if trial is None:
+            raise StopIteration
+        self._begin(trial)
+        return trial.id
+
+    def _population(self) -> deque[str]:
+        """Begin all members at once, as they take turns; those that go on first, and of these first who is furthest behind."""
+        begun: deque[str] = deque()
+        waiting = [self.ledger.standing(number) for number in sorted(self.ledger.interrupted)] if not self.reason else []
+        for row in waiting:
+            kept = row.checkpoint.step if row.checkpoint else 0
+            if kept == row.steps and kept in self.scheduler.rungs and kept > row.decided:  # the last driver could not decide it
+                self._perturb(row, kept)
+        for row in sorted(waiting, key=lambda r: (r.decided, r.trial.number)):
+            self.ledger.interrupted.remove(row.trial.number)
+            self._begin(row.trial, _past(row))
+            begun.append(row.trial.id)
+        while not self.reason and (trial := self.ledger.next()) is not None:
+            self._begin(trial)
+            begun.append(trial.id)
+        return begun
+
+    def _begin(self, trial: Trial, past: Past | None = None) -> None:
+        folder = self.folder / "trials" / trial.id
+        folder.mkdir(parents=True, exist_ok=True)
+        self._note(trial)
+        self.attempts[trial.id] = past.attempts if past is not None else 0
+        self.pool.start.remote(trial, str(folder), past)
+        self.ledger.sync()  # while the trial is on its way
+
+    def _note(self, trial: Trial) -> None:
+        self.tracker.begin(self.ledger.as_begun(trial.number), time.time())
+        self.overview.begun(trial)
+
+    def settle(self) -> None:
+        """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
+        if self.interrupted():
+            self.stop("interrupted", State.RUNNING)
+            return
+        for number in list(self.ledger.interrupted):
+            row = self.ledger.standing(number)
+            # of several ranks one may not have written its part of the last checkpoint, which does not count then
+            kept = row.steps if row.trial.shape.workers == 1 else row.checkpoint.step if row.checkpoint else 0
+            if self.scheduler.max_t is not None and kept >= self.scheduler.max_t:
+                state, reason = State.COMPLETE, None
+            elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
+                state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
+            else:
+                continue
+            self.ledger.interrupted.remove(number)
+            self._note(row.trial)
+            self._finish(row.trial.id, state, None, reason)
+        self._look_at_budgets()  # it may be that the last driver died of having spent them
+
+    @_kept
+    def hear(self, trial: str, progress: Progress) -> Verdict:
+        """Record a trial's news; at a rung decide and answer."""
+        if trial not in self.running:
+            return Verdict.STOP
+        number = self.running[trial].trial.number
+        fresh = self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        self.tracker.reports(number, fresh)
+        self.overview.heard(trial, progress.attempts, fresh)
+        if progress.state is not None:
+            if progress.state is State.FAIL:
+                check_room(self.folder, progress.error or "")
+            if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
+                self.refuse(InputError(Problem(*progress.refused)))
+            self._finish(trial, progress.state, progress.error, final=progress.final)
+            return Verdict.STOP
+        if progress.rung is None:
+            return Verdict.CONTINUE
+        if isinstance(self.scheduler, Pbt):
+            return self._milestone(trial, progress.rung)
+        verdict = self._verdict(number, progress.rung)
+        self.pool.answer.remote(trial, progress.rung, verdict is Verdict.CONTINUE)
+        if verdict is Verdict.STOP:
+            self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
+        return verdict
+
+    def _milestone(self, trial: str, step: int) -> Verdict:
+        """A member of PBT's population has come to a milestone, and goes on as it is or with what it takes over."""
+        row = self.ledger.standing(self.running[trial].trial.number)
+        if step <= row.decided:  # it was lost beyond it
+            self.pool.answer.remote(trial, step, True)
+            return Verdict.CONTINUE
+        if row.checkpoint is None or row.checkpoint.step != step:
+            error = f"pbt needs a checkpoint with the report of every milestone; trial {trial} reported none at step {step}"
+            if not self.ledger.course.ended:  # every other trial would fail of it as well
+                self.refuse(InputError(Problem("scheduler.name", error)))
+                return Verdict.CONTINUE
+            self.pool.answer.remote(trial, step, False)
+            self._finish(trial, State.FAIL, error)
+            return Verdict.STOP
+        if self._perturb(row, step):
+            self.overview.changed(row.trial)
+            self.pool.renew.remote(row.trial, step, _past(row))
+        else:
+            self.pool.answer.remote(trial, step, True)
+        self.ledger.sync()
+        return Verdict.CONTINUE
+
+    def _perturb(self, row: Row, step: int) -> bool:
+        """Decide a milestone of a member; whether it takes over from another."""
+        assert isinstance(self.scheduler, Pbt)
+        if (taken := self.ledger.perturb(row.trial.number, step, self.scheduler)) is None:
+            return False
+        self.tracker.reports(row.trial.number, (Report(taken.origin, taken.metrics, taken.time),))
+        self.tracker.tag(row.trial.number, {"sweeps.pbt": row.trial.lineage})
+        return True
+
+    def _verdict(self, number: int, rung: int) -> Verdict:
+        """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
+        row = self.ledger.standing(number)
+        if row.steps > rung or row.passed >= rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
+            return Verdict.CONTINUE
+        verdict = self.ledger.verdict(number, rung)
+        if verdict is Verdict.CONTINUE and not isinstance(self.scheduler, Pbt):  # which stops none
+            self.ledger.passed(number, rung)
+        return verdict
+
+    @_kept
+    def tick(self) -> None:
+        """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
+        self.ledger.sync()
+        limits = self.space.limits
+        if self.interrupted():
+            self.stop("interrupted", State.RUNNING)
+        elif limits.timeout is not None or limits.max_gpu_hours is not None:
+            self._look_at_budgets()
+        self._look_at_prefit()
+        self._look_whether_the_pool_lives()
+        if time.monotonic() - self.shown > SHOW_EVERY:
+            self.shown = time.monotonic()
+            self._look_at_pool()
+            if self.keeper is not None and not lives(self.keeper):
+                self.stop(LOST, State.RUNNING)
+            self.on_progress(self.snapshot())
+
+    def _look_at_budgets(self) -> None:
+        """End the sweep when a limit of what it may spend is reached, and there is more to come."""
+        course, limits = self.ledger.course, self.space.limits
+        if len(course.ended) >= self.ledger.agenda.total:
+            return
+        if limits.timeout is not None and time.time() - self.began > limits.timeout:
+            self.stop("limits.timeout", State.PRUNED)
+            return
+        spent = self.overview.usage.seconds if self.overview.usage else {}
+        used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
+        used += [(row.seconds, row.trial) for row in map(self.ledger.standing, self.ledger.interrupted)]
+        gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
+        if (reason := budgets.reason(limits, course, gpus)) is not None:
+            # what fails is no fault of the others, which may go on another time
+            self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
+
+    def _look_at_prefit(self) -> None:
+        """A chain that names a column that is not there is the user's error, known before any trial has failed of it."""
+        if self.prefit is None or not ray.wait([self.prefit], timeout=0)[0]:
+            return
+        done, self.prefit = self.prefit, None
+        try:
+            ray.get(done)
+        except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
+            return
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError) and not self.ledger.course.ended:  # else it is the trials' that have it
+                self.refuse(e.cause)
+
+    def refuse(self, error: InputError) -> None:
+        """The space file is wrong in a way that only a trial could show: the sweep ends, and leaves nothing behind."""
+        self.refused = self.refused or error
+        self.stop("bad input", State.RUNNING)
+
+    def _look_whether_the_pool_lives(self) -> None:
+        """If its process was lost, Ray has started another, which knows nothing: it is told what is on record of the trials that run."""
+        if self.life is None:
+            self.life = self.pool.life.remote()
+        if not ray.wait([self.life], timeout=0)[0]:
+            return
+        log.warning("the pool's process was lost; %d trials go on from their checkpoints", len(self.running))
+        self.life = self.pool.life.remote()
+        self.introduce()
+        if self.reason is not None:
+            self.pool.interrupt.remote(State.RUNNING)
+        for running in self.running.values():
+            row = self.ledger.standing(running.trial.number)
+            lost = 0 if isinstance(self.scheduler, Pbt) else row.attempts - self.attempts[running.trial.id]  # PBT's are no losses
+            past = _past(row, max(1, lost))
+            self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
+
+    def _look_at_pool(self) -> None:
+        """Take up what the pool has said of what it holds, and ask again; Tune's loop does not wait for it."""
+        if self.asked is not None and ray.wait([self.asked], timeout=0)[0]:
+            done, self.asked = self.asked, None
+            with contextlib.suppress(ray.exceptions.RayError):
+                self.overview.usage = ray.get(done)
+                self._note_stages(self.overview.usage)
+        self.asked = self.asked or self.pool.usage.remote()
+
+    def _note_stages(self, usage: Usage) -> None:
+        """Leave word of the trials that do not train yet or are silent, for `sweeps show`: the study knows only that they were begun."""
+        stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        stages |= {trial: f"silent: {said}" for trial, said in usage.silent.items()}
+        if stages != self.stages:
+            self.stages = stages
+            write(self.folder / STAGES, json.dumps(stages) + "\n")
+
+    @_kept
+    def lost(self, trial: str) -> None:
+        """Tune gave up on the trial's runner."""
+        if trial in self.running:
+            limit = self.space.limits.max_failures
+            self.pool.cancel.remote(trial)
+            self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
+
+    def _finish(
+        self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
+    ) -> None:
+        begun = self.running[trial].trial
+        if state is State.PRUNED and reason is None:
+            reason = self.reason
+        result = self.ledger.finish(begun.number, state, error, reason, final)
+        self.overview.ended(trial, result)
+        if result.error is not None:
+            log.warning("trial %s failed:\n%s", trial, result.error)
+        self.tracker.end(begun.number, result, self.ledger.ended_at(begun.number))
+        self.pool.forget.remote(trial)
+        if state is State.RUNNING:
+            return
+        if self.cleaner is not None:
+            self.ledger.sync()  # a machine that stops must not go on from a checkpoint that is gone
+            latest = self.ledger.standing(begun.number).checkpoint
+            self.cleaner.ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
+        if ranking.hopeless(self.ledger.course.ended[self.forgiven :]):
+            self.stop(f"the first {ranking.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
+        else:
+            self._look_at_budgets()
+
+    def stop(self, reason: str, state: State) -> None:
+        """Begin no more trials and end those that run: RUNNING leaves them resumable, PRUNED counts them as stopped."""
+        if self.reason is None:
+            self.reason, self.left = reason, state
+            self.pool.interrupt.remote(state)
+
+    def close(self) -> None:
+        """Put on record that what still runs does not run any more.
+
+        Where a budget is spent, what an earlier driver has left and was not begun again is stopped like what ran.
+        """
+        # A study that could not be written may not be writable now: then it says what it would if the driver had died
+        with contextlib.nullcontext() if self.broke is None else contextlib.suppress(Exception):
+            for trial in list(self.running):
+                self._finish(trial, State.RUNNING, None)
+            while self.left is State.PRUNED and self.ledger.interrupted:
+                row = self.ledger.standing(self.ledger.interrupted.popleft())
+                self._note(row.trial)
+                self._finish(row.trial.id, State.PRUNED, None)
+            self.ledger.sync()
+        (self.folder / STAGES).unlink(missing_ok=True)
+        if self.cleaner is not None:
+            self.cleaner.close()
+
+    def snapshot(self, stage: str | None = None) -> Snapshot:
+        """How the sweep stands now; `stage` says what is going on other than trials."""
+        return self.overview.snapshot(self.reason, stage)

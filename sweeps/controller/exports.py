@@ -1,0 +1,219 @@
+"""`export` and `register`: what is taken home of a sweep that ran, and where it is made known."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.result import plain, result_in
+from sweeps.core.sweep_folder import RESULT, disk_fault, refuse_links, without_password
+from sweeps.space import Space
+from sweeps.space.saved_space import saved_space
+from sweeps.study import storage
+
+if TYPE_CHECKING:
+    from sweeps.search.study_store import Ledger
+
+EXPORTS = "exports"  # in the sweep's folder
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export wrote.
+
+    Attributes:
+        path: the bundle's folder, or the checkpoint's where the trainer has no `load`.
+        notes: what the user should know.
+    """
+
+    path: Path
+    notes: tuple[str, ...] = ()
+
+
+def export(
+    sweep: str | os.PathLike[str],
+    *,
+    trial: str | None = None,
+    top: int | None = None,
+    pareto: bool = False,
+    refit: bool = False,
+    latest: bool = False,
+    output: str | os.PathLike[str] | None = None,
+    again: bool = False,
+    trust: bool = False,
+) -> list[Written]:
+    """Write the bundle of a trial of a sweep that ran, or of several.
+
+    Args:
+        sweep: the sweep's folder.
+        trial: the trial's id; the best by default.
+        top: so many of the best trials in place of one.
+        pareto: the whole front of several objectives in place of one.
+        refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
+        latest: the latest checkpoint of each trial in place of that of its best step.
+        output: folder to make; SWEEP/exports/ID by default, with `-refit` or `-latest` behind it. With `top` or `pareto` the folder in
+            which each gets one by its id.
+        again: one that lies in SWEEP/exports from before, and is whole, will do.
+        trust: read the pickles in the sweep's folder whoever wrote them. Reading them runs code.
+
+    Returns:
+        What was written; the best first.
+
+    Raises:
+        InputError: no such sweep or trial, the trial left no checkpoint, or there is no place to write to.
+        SweepLocked: the sweep runs.
+        BundleError: the bundle answers differently from the model in training.
+        SweepFailed: the loop failed as it was trained once more.
+    """
+    from sweeps.controller import trial_export
+    from sweeps.core.folder_lock import FolderLock
+    from sweeps.data.prepared_store import refuse_untrusted
+    from sweeps.search.study_store import Ledger
+    from sweeps.study.storage import JOURNAL
+
+    folder = Path(sweep).resolve()
+    if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
+        storage.refuse_less(folder)
+        raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
+    if trial is not None and top is not None:
+        raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
+    if pareto and (trial is not None or top is not None):
+        raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
+    if refit and (pareto or top is not None):
+        raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
+    if refit and latest:
+        raise InputError(Problem("--refit", "trains the model of the last step anew; --latest exports one that is there. Give one of them"))
+    space, roots = saved_space(folder)
+    if refit and not space.data.given:
+        raise InputError(Problem("--refit", "joins the rows of train and valid, and the space names no data: its loop reads its own"))
+    refuse_links(folder)
+    if not refit and space.trainer.load is not None:
+        refuse_untrusted(folder, trust)
+    lock = FolderLock(folder)
+    try:
+        ledger = Ledger(folder, space)
+        if pareto:
+            numbers = trial_export.front_numbers(ledger, latest)
+        else:
+            numbers = [trial_export.number_of(ledger, trial)] if top is None else trial_export.best_numbers(ledger, top, latest)
+        named, several = Path(output).resolve() if output else None, pareto or top is not None
+        kind = "-refit" if refit else "-latest" if latest else ""
+        targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}{kind * (not named)}" for n in numbers}
+        known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
+        there = {t for n, t in known.items() if _whole(t, refit, *_exported(ledger, n, latest))}
+        for target in targets.values():
+            try:
+                exists = target.exists()
+            except OSError as e:
+                raise InputError(Problem("--output", f"{str(target)[:100]}: {e.strerror}")) from None
+            if target not in there and exists:
+                raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
+        export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest, trust=trust)
+        return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]
+    finally:
+        lock.release()
+
+
+def _exported(ledger: Ledger, number: int, latest: bool) -> tuple[int | None, float | None]:
+    """The step whose model is exported of a trial as it stands, and what that is worth."""
+    from sweeps.controller import trial_export
+
+    result = ledger.results()[number]
+    kept = ledger.latest(number) if latest else result.checkpoint
+    step = result.best_step if kept is None else kept.best_step
+    return step, None if step is None else trial_export.worth(ledger, number, step)
+
+
+def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
+    """Whether a bundle lies there as it was exported, of a model of this step that was worth this, and that was trained in this way."""
+    from sweeps.bundle import Manifest, integrity
+
+    try:
+        integrity.verify(target)
+        made = Manifest.read(target).made
+    except (integrity.Broken, OSError):
+        return False
+    return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, plain(value))
+
+
+def _export(
+    folder: Path,
+    space: Space,
+    ledger: Ledger,
+    number: int,
+    target: Path,
+    *,
+    roots: tuple[Path, ...],
+    refit: bool,
+    latest: bool,
+    trust: bool,
+) -> Written:
+    """One trial's bundle, in its place or not at all."""
+    from sweeps.controller import trial_export, trial_refit
+
+    work = target.with_name(f".{target.name}.part")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
+    try:
+        with trial_refit.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
+            done = trial_export.export_trial(folder, space, ledger, number, work, roots, again, latest, trust)
+        if done.error is not None:
+            raise done.error
+        made = done.bundle or done.checkpoint
+        if made is None:
+            raise InputError(Problem("--trial", done.notes[-1]))
+        made.rename(target)
+    except Exception as e:
+        if (why := disk_fault(e)) is None:
+            raise
+        raise InputError(Problem("--output", f"{target} cannot be written: {why}; free some space, or name another folder with -o")) from e
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        if target.parent == folder / EXPORTS and not target.exists():
+            with contextlib.suppress(OSError):  # others are there
+                target.parent.rmdir()
+    return Written(target, done.notes)
+
+
+def digest_of(bundle: Path) -> str | None:
+    """The SHA-256 of a bundle's manifest, which says what every other file is; None of what is no bundle."""
+    from sweeps.bundle import integrity
+
+    file = bundle / integrity.MANIFEST
+    return integrity.sha256(file) if file.is_file() else None
+
+
+def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
+    """Register a bundle of a sweep in MLflow, where the sweep was tracked.
+
+    Args:
+        sweep: the sweep's folder.
+        bundle: what `export` wrote.
+        name, alias, force: see `sweeps.tracking.mlflow.registry.register`.
+
+    Returns:
+        What was done, in lines.
+
+    Raises:
+        InputError: it is no bundle, or MLflow does not know the sweep.
+        SweepsError: MLflow does not answer.
+    """
+    from sweeps.bundle import Manifest, integrity
+    from sweeps.tracking.mlflow import registry
+
+    made = Manifest.read(bundle).made
+    told = (result_in(Path(sweep)) or {}).get("mlflow", {})
+    if not told.get("parent_run"):
+        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
+    uri, parent = told["tracking_uri"], told["parent_run"]
+    said = os.environ.get("MLFLOW_TRACKING_URI", "")  # with the password, which no file keeps
+    uri = said if without_password(said) == uri else uri
+    return registry.register(bundle, integrity.sha256(bundle / integrity.MANIFEST), made, uri, parent, name, alias, force)

@@ -1,0 +1,438 @@
+"""The driver of one sweep, in order: Ray, data, search, export, record. Wires everything below once."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.controller import mlflow_summary, outcome
+from sweeps.controller.snapshot import opening
+from sweeps.core import crash_cleanup, logging_setup, provenance, references
+from sweeps.core.command_hints import resume_of
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.resources import COSTS, concurrency
+from sweeps.core.result import SweepResult, here
+from sweeps.core.signals import Interrupt
+from sweeps.core.sweep_folder import RESULT, check_room
+from sweeps.core.trial import Trial
+from sweeps.data.metric_checks import metric_problems
+from sweeps.data.preflight import placed
+from sweeps.execution import child_processes, cluster
+from sweeps.plan import never_fits
+from sweeps.search.schedulers import rules
+from sweeps.space import Space, known_fits
+from sweeps.space.saved_space import roots_of, save_limits
+from sweeps.study import budgets, repeats
+from sweeps.study import storage as storages
+from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
+
+if TYPE_CHECKING:
+    from sweeps.core.folder_lock import FolderLock
+    from sweeps.data.prepared_store import Facts
+    from sweeps.execution.messages import Job
+
+log = logging.getLogger(__name__)
+
+LOW_ON_MEMORY = "running low on memory"  # so says Ray
+# A Tune trial must ask for something; a CPU would be taken from the workers.
+RUNNER_MEMORY = 16 * 2**20
+
+
+def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The user's callback, which may print: standard output is turned to the log while a sweep runs, but not for it."""
+    stdout = sys.stdout
+
+    def speak(snapshot: Any) -> None:
+        with contextlib.redirect_stdout(stdout):
+            on_progress(snapshot)
+
+    return speak
+
+
+class Driver:
+    """Drives one sweep, whether it begins or goes on."""
+
+    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress, trust=False):
+        self.space: Space = space
+        self.root: Path = root
+        self.folder: Path = folder
+        self.begun: float = began  # by its first driver
+        self.began: float = began  # as if it had been driven without a break
+        self.address: str | None = address
+        self.uri = tracking_uri
+        self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
+        self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
+        self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
+        self.ledger: Any = None
+        self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
+        # Of a sweep that is searched to its end, and of which MLflow missed something: what it came to, and why it does not go on
+        self.over: tuple[SweepResult, str] | None = None
+        self.roots = roots_of(space)
+        self.drawing: Any = None  # of the report, which is written at the very end
+        self.winner: Trial | None = None
+        self.ended: float | None = None  # when the search came to its end
+
+    def take_up(self, changed: bool) -> SweepResult | None:
+        """Read what is on record, and put away what the last driver has left behind.
+
+        Args:
+            changed: the limits are others than before.
+
+        Returns:
+            What the sweep came to, if nothing is left to do.
+        """
+        with logging_setup.into(self.folder / "sweep.log"):
+            ended = crash_cleanup.end(self.folder) + child_processes.end(str(self.folder))
+            self.ledger = self._open_ledger()
+        said = _said(self.folder / RESULT)
+        spent = self._spent(said) if said is not None else None
+        if said is not None and (spent or not outcome.goes_on(said, self.ledger.to_run, changed)):
+            reason = said.get("reason")
+            if spent and (reason or "").partition(":")[0] != spent.partition(":")[0]:  # another limit than the one that ended it
+                reason = spent
+            before, note = SweepResult.from_json(here(said, self.folder)), _nothing_left(reason)
+            if not before.mlflow.get("missed"):
+                return before.noting(note)
+            self.over = before, note
+        self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
+        if ended:
+            log.warning("%d processes of the last driver's Ray were ended", ended)
+        self.began = time.time() - self.ledger.spent
+        crash_cleanup.tidy(self.folder, self.ledger.checkpoints())
+        return None
+
+    def _spent(self, said: dict[str, Any]) -> str | None:
+        """The limit that ends the search before a trial is begun, if one does: of trials more were asked for, of that no more."""
+        limits, course = self.space.limits, self.ledger.course
+        if self.ledger.interrupted or not self.ledger.to_run or not (said.get("best") or said.get("front")):
+            return None
+        course.pardon(limits)
+        return "limits.timeout" if limits.timeout is not None and self.ledger.spent > limits.timeout else budgets.reason(limits, course)
+
+    def _open_ledger(self) -> Any:
+        from sweeps.search.study_store import Ledger
+
+        # Of 10,000 trials a quarter of the time is the collector's, which looks again and again at what is only being read
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return Ledger(self.folder, self.space)
+        finally:
+            if collects:
+                gc.enable()
+
+    def run(self, lock: FolderLock | None = None) -> SweepResult:
+        """From here on all that is printed goes to the sweep's log.
+
+        Args:
+            lock: on the sweep's folder, if it is held already.
+        """
+        from sweeps.core.folder_lock import FolderLock
+
+        lock = lock or FolderLock(self.folder)
+        with logging_setup.into(self.folder / "sweep.log"), self.interrupt.listening():
+            try:
+                return self._run()
+            except (SweepsError, KeyboardInterrupt):
+                raise
+            except Exception as e:
+                safe = f"what is on record is safe; to go on: {resume_of(self.folder)}"
+                if (why := storages.outage(e)) is not None:
+                    log.exception("the sweep cannot go on")
+                    raise SweepsError(f"{why}; {safe}") from None
+                e.add_note(safe)
+                raise
+            finally:
+                lock.release()
+
+    def _run(self) -> SweepResult:
+        from sweeps import report
+
+        tracker = self._tracker()
+        if self.over is not None:
+            before, note = self.over
+            best = self.ledger.trial(int(before.best["trial"])) if before.best else None
+            others = self.ledger.results() if before.front else ()  # an earlier driver may have had them in the front
+            return mlflow_summary.again(tracker, self.folder, self.space, self.ledger.data or "", before, best, others).noting(note)
+        result, error, status, patience = None, None, "FAILED", CLOSE_WITHIN
+        try:
+            self._say("starting Ray")
+            with cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
+                self.interrupt.again()
+                result, error = self._search(tracker, joined)
+            status = outcome.status(result)
+            tracker.artifact(RESULT, result.as_text())
+            made = report.write(self.folder, self.space, result, self.drawing)
+            if made is not None:
+                tracker.report(made.markdown, made.html, self.winner)
+        except Exception as e:
+            if storages.outage(e) is not None:  # which MLflow may share
+                patience = CLOSE_SOON
+            raise
+        finally:
+            try:
+                check_room(self.folder)
+            except OSError:  # MLflow's artifacts lie on the same disk by default, and a full disk stays full
+                patience = CLOSE_SOON
+            ended = self.ended or time.time()
+            tracker.finish(status, ended)
+            told = tracker.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)
+        result = mlflow_summary.kept(tracker, told, result, ended)
+        if error is not None:
+            error.result = result
+            raise error
+        return result
+
+    def _tracker(self) -> Any:
+        from sweeps.tracking import TrackerApart
+
+        return TrackerApart(self.tracking, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+
+    @property
+    def tracking(self) -> str:
+        """MLflow's tracking URI, which workers understand as well, whatever folder they are in."""
+        from sweeps.tracking import default_uri
+
+        uri = self.uri or default_uri(self.root)
+        scheme, there, file = uri.partition(":///")
+        return f"{scheme}:///{Path(file).absolute()}" if there and scheme.startswith("sqlite") else uri
+
+    def _say(self, stage: str) -> None:
+        """What goes on before the first trial."""
+        limit, stops = self.space.limits.max_trials, bool(rules.scheduler_of(self.space.scheduler).rungs)
+        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
+        self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
+
+    def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
+        """The search and the export; what came of it, and what is wrong with that."""
+        import ray
+
+        from sweeps.controller.controller import Conductor
+        from sweeps.data import data_actor
+        from sweeps.execution.messages import Labels
+        from sweeps.execution.pool import Pool
+        from sweeps.execution.ray_train_run import ENVIRONMENT
+        from sweeps.search.cells import first_shapes
+
+        space, taken_up = self.space, self.ledger is not None
+        if problems := never_fits(space, joined.total, list(joined.nodes)):
+            raise InputError(problems)
+        here = cluster.at_driver()
+        job = replace(job_of(space, joined.roots), tracking=self.tracking)
+        storage, failures = str(self.folder / "gangs"), space.limits.max_failures
+        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
+        room = concurrency(space.shapes, joined.total, space.limits.max_trials)
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
+        shapes = first_shapes(space, min(at_once, space.limits.max_trials))
+        if joined.ours:  # elsewhere the tasks that read, and may fit, need the CPUs first
+            pool.warm.remote(shapes)
+        workers = tuple(sorted({shape.workers for shape in space.shapes}))
+        numbers = bool(references.literal(references.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
+        fits = known_fits(space)
+        modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
+        keeper = data_actor.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
+        try:
+            if space.data.given:
+                self._say("reading the data")
+            facts = facts_of(keeper, space, self.ledger.data if taken_up else None)
+            holds = data_actor.process(keeper)
+            labels = Labels(facts.label, facts.task, facts.classes)
+            if problems := metric_problems(space, facts.task):
+                raise placed(space, problems)
+
+            def introduce() -> None:
+                pool.configure.remote(keeper, labels)
+
+            introduce()
+            ledger = self.ledger = self.ledger or self._open_ledger()
+            ledger.begun_with(facts.fingerprint)
+            for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
+                tracker.artifact(name, text)
+            mlflow_summary.introduce(tracker, self.folder, space, facts.fingerprint, provenance.git(space.data.base))
+            if taken_up:  # now that nothing speaks against it
+                save_limits(self.folder, space)
+                (self.folder / RESULT).unlink(missing_ok=True)
+                tracker.go_on(mlflow_summary.on_record(self.folder, space))
+            conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
+            conductor.keeper = holds
+            conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
+            try:
+                self._tune(conductor, at_once, min(at_once, room))
+            finally:
+                conductor.close()
+            if conductor.refused is not None:
+                raise placed(space, conductor.refused.problems)
+            if not joined.ours:  # our own Ray is shut down as a whole
+                ray.get(pool.shutdown.remote())
+            try:  # of the keeper, which can import what the chains are made of
+                fitted = 0 if conductor.reason == data_actor.LOST else ray.get(keeper.count.remote())
+            except ray.exceptions.RayActorError:
+                conductor.reason = data_actor.LOST
+            if conductor.reason == data_actor.LOST:
+                raise SweepsError(f"{data_actor.lost(keeper, holds)}. To go on: {resume_of(self.folder)}")
+            return self._conclude(conductor, fitted, facts.notes, tracker)
+        finally:
+            ray.kill(pool)
+            ray.kill(keeper)
+            child_processes.end(str(self.folder))  # on this machine, of workers that were lost
+            for scratch in crash_cleanup.SCRATCH:
+                shutil.rmtree(self.folder / scratch, ignore_errors=True)
+
+    def _tune(self, conductor: Any, at_once: int, slots: int) -> None:
+        """Search, under Ray Tune: so many trials at once, of which so many find room; the others wait."""
+        from ray import tune
+
+        from sweeps.execution.tune_bridge import StudySearcher, VerdictScheduler
+        from sweeps.execution.tune_runner import Runner
+
+        limits = self.space.limits
+        conductor.settle()
+        if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
+            return
+        tuner = tune.Tuner(
+            tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=slots), {"memory": RUNNER_MEMORY}),
+            tune_config=tune.TuneConfig(
+                search_alg=StudySearcher(conductor),
+                scheduler=VerdictScheduler(conductor),
+                num_samples=conductor.ledger.to_run,
+                max_concurrent_trials=at_once,
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self.folder),
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=limits.max_failures),
+            ),
+        )
+        try:
+            tuner.fit()
+        except Exception as e:
+            if conductor.broke is not None:  # of which Tune made text
+                raise conductor.broke  # noqa: B904 - with the cause that it has
+            if LOW_ON_MEMORY in str(e):  # a cluster's monitor, which takes the light processes first
+                log.exception("the memory ran low")
+                text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
+                raise SweepsError(f"{text} trials at once: {resume_of(self.folder)} --set limits.max_concurrent_trials=N") from None
+            raise
+        self.on_progress(conductor.snapshot())
+
+    def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
+        """Export the winner, and tell MLflow what the sweep came to."""
+        from sweeps.controller import trial_export
+        from sweeps.report import Drawing
+
+        self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
+        ledger, failures, reason = conductor.ledger, conductor.overview.failures, conductor.reason
+        results, number, front = ledger.results(), ledger.winner(), ledger.front()
+        counts = outcome.counts(results.values())
+        chosen = next(iter(front), number)
+        self.on_progress(conductor.snapshot("writing the report" if number is None else "exporting the winner"))
+        best = None if chosen is None else results[chosen]
+        notes = (*said, *outcome.notes(counts, failures, self.space.constraints, best, bool(front)))
+        done, error = None, None
+        if number is not None:
+            self.winner = ledger.trial(number)
+            done = trial_export.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots, trust=self.trust)
+            notes, error = (*notes, *done.notes), done.error
+        elif not front:
+            error = outcome.failed(counts, failures, reason, self.folder)
+        result = SweepResult(
+            sweep=self.folder.name,
+            dir=self.folder,
+            trials=counts,
+            best=done.best if done else None,
+            bundle=done.bundle if done else None,
+            checkpoint=done.checkpoint if done else None,
+            mlflow=mlflow_summary.place(tracker),
+            fits=fits,
+            seconds=round(time.time() - self.began, 2),
+            reason=reason,
+            notes=notes,
+            front=tuple(trial_export.described(ledger, n) for n in front),
+            freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
+        )
+        self.ended = time.time()
+        self.on_progress(conductor.snapshot("writing the report"))
+        mlflow_summary.conclude(tracker, result, self.ended, self.front_before)
+        return result, error
+
+
+def _nothing_left(reason: str | None) -> str:
+    """Why a sweep does not go on, and what would make it."""
+    if reason:
+        return f"nothing was left to do: it ended by {reason}; --set limits.KEY=VALUE changes a limit"
+    return "nothing was left to do: every trial has ended; --add-trials N adds trials"
+
+
+def _said(file: Path) -> dict[str, Any] | None:
+    """The result that an earlier driver has left; None if there is none that can be read."""
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
+    """Read the data and return its facts. If the loop reads its own data, the fingerprint is that of the loop's code.
+
+    Args:
+        keeper: see `sweeps.data.data_actor`.
+        space: of the sweep.
+        before: the fingerprint that the sweep was begun with; None if it is being begun.
+
+    Raises:
+        InputError: the data cannot be read, or has changed. Code that has changed is noted: what it reads may well be the same.
+        SweepsError: the keeper was lost.
+    """
+    import ray
+
+    from sweeps.bundle.requirements import fingerprint
+    from sweeps.data import data_actor
+
+    if space.data.given:
+        return data_actor.load(keeper, space, before)
+    loop, load = space.trainer.loop, space.trainer.load
+    now = fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], roots_of(space))
+    notes: tuple[str, ...] = ()
+    if before is not None and now != before:
+        said = f"the code of `{loop}` has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
+        notes = (f"{said}; trials before and after the change may not be comparable",)
+        log.warning(notes[0])
+    return ray.get(keeper.without_data.remote(now, notes))
+
+
+def job_of(space: Space, roots: tuple[str, ...]) -> Job:
+    """What is the same for all trials of a space; `roots` are the folders of the user's modules."""
+    from sweeps.execution.messages import Job
+    from sweeps.study.objectives import Judge
+
+    scheduler, judge = rules.scheduler_of(space.scheduler), Judge.of(space)
+    return Job(
+        sweep=space.name,
+        loop=space.trainer.loop,
+        backend=space.trainer.backend,
+        reuse=space.trainer.reuse,
+        goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
+        roots=roots,
+        metric=judge.metric,
+        goal="minimize" if judge.minimize else "maximize",
+        asked=judge.asked,
+        max_t=scheduler.max_t,
+        rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
+        milestones=scheduler.rungs if isinstance(scheduler, rules.Pbt) else range(0),
+        trial_timeout=space.limits.trial_timeout,
+        report_timeout=space.limits.report_timeout,
+        retry_on=space.limits.retry_on,
+        keep_latest=max(1, space.checkpoints.per_trial - 1),
+    )

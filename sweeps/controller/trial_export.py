@@ -1,0 +1,324 @@
+"""From a trial on record to what a user takes away: its bundle, or its checkpoint where the trainer has no `load`.
+
+Needs no Ray: the sweep's folder holds the study, the checkpoints, the fitted chains and the test split.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweeps import bundle
+from sweeps.core import provenance, references
+from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, no_trial
+from sweeps.core.resources import COSTS
+from sweeps.core.result import plain
+from sweeps.core.sweep_folder import disk_fault, refuse_special
+from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial
+from sweeps.core.trust import Unreadable
+from sweeps.data import scores
+from sweeps.data.prepared_store import Shelf
+from sweeps.search.study_store import Ledger
+from sweeps.space import Space
+from sweeps.study import record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What came of an export.
+
+    Attributes:
+        best: the trial as `--json` shows it.
+        bundle, checkpoint: what was written; both None if the trial left no checkpoint.
+        notes: what the user should know.
+        error: why there is no bundle, where there should be one.
+    """
+
+    best: dict[str, Any]
+    bundle: Path | None = None
+    checkpoint: Path | None = None
+    notes: tuple[str, ...] = ()
+    error: SweepsError | None = None
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A trial that was trained once more, on train and valid together.
+
+    Attributes:
+        folder: in which `prepared` is what was prepared for it.
+        checkpoint: its last.
+        steps: that it was trained.
+        rows: that it was trained on.
+    """
+
+    folder: Path
+    checkpoint: Path
+    steps: int
+    rows: int
+
+
+def export_trial(
+    folder: Path,
+    space: Space,
+    ledger: Ledger,
+    number: int,
+    target: Path,
+    roots: tuple[Path, ...],
+    refitted: Refitted | None = None,
+    latest: bool = False,
+    trust: bool = False,
+) -> Exported:
+    """Export a trial of a sweep.
+
+    Args:
+        folder: the sweep's.
+        space, ledger: of the sweep.
+        number: the trial's.
+        target: folder in which `bundle` (or `checkpoint`) is made.
+        roots: folders of the user's modules.
+        refitted: export this in place of the trial's own model.
+        latest: export the trial's latest checkpoint in place of that of its best step.
+        trust: read the pickles of the sweep's folder whoever wrote them.
+    """
+    trial, result = ledger.trial(number), ledger.results()[number]
+    done = Exported(described(ledger, number))
+    kept = ledger.latest(number) if latest else result.checkpoint
+    if refitted is not None:
+        source, step = refitted.checkpoint, refitted.steps
+    elif kept is None:
+        return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
+    else:
+        step, value = kept.best_step, ledger.value_at(number, kept.best_step)
+        if step != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
+            why = "" if latest else f": the loop saved none at its best step {result.best_step}"
+            done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
+        source = folder / "trials" / trial.id / Path(kept.path).name  # the folder may have been moved
+        refuse_special(source)
+        if not source.is_dir():
+            which = "latest checkpoint" if latest else "checkpoint"
+            return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))
+    if space.trainer.load is None:
+        return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
+    for root in reversed(roots):
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+    told = done.best if step == result.best_step else described(ledger, number, step)
+    shelf = Shelf(refitted.folder if refitted else folder, trust)
+    try:
+        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, shelf)
+    except Unreadable as e:
+        return replace(done, error=e)
+    except Exception as e:
+        if disk_fault(e) is not None:
+            raise
+        if not isinstance(e, BundleError):
+            log.exception("export of trial %s", trial.id)
+            return replace(done, error=BundleError(f"trial {trial.id} cannot be exported: {type(e).__name__}: {e}"))
+        log.error("export of trial %s", trial.id, exc_info=e)
+        return replace(done, error=e)
+
+
+def _bundle(
+    done: Exported,
+    trial: Trial,
+    step: int,
+    told: dict[str, Any],
+    folder: Path,
+    space: Space,
+    source: Path,
+    target: Path,
+    roots: tuple[Path, ...],
+    refitted: Refitted | None,
+    shelf: Shelf,
+) -> Exported:
+    load = space.trainer.load
+    assert load is not None
+    facts = shelf.facts(trial.data)
+    fitted = shelf.chain(trial.preprocessor, trial.data) if space.data.given else None
+    notes, best = done.notes, dict(done.best)
+    if fitted is not None and (test := shelf.test(trial.data)) is not None:
+        rows = fitted.transform(test[0])
+        metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
+        best["test"] = scores.score(metric, facts.task, test[1], _predicted(trial, load, source, rows))
+        if best["test"] is None:
+            notes = (*notes, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it")
+    stored = source / CHECK_PREDICTIONS
+    made = {
+        **told,
+        "test": best["test"],
+        "sweep": folder.name,
+        "metric": space.objective.metric,
+        "goal": space.objective.goal,
+        "best_step": step,
+        "seed": trial.seed,
+        "space": space.text,
+        "overrides": list(space.overrides),
+        "data_fingerprint": facts.fingerprint,
+        "git": provenance.git(space.data.base),
+        "versions": provenance.versions(),
+    }
+    if refitted is not None:
+        made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
+    path = bundle.export(
+        target,
+        checkpoint=source,
+        fitted=fitted,
+        load=load,
+        roots=roots,
+        label=facts.label,
+        task=facts.task,
+        classes=facts.classes,
+        raw=facts.check if space.data.given else None,
+        expected=np.load(stored) if stored.exists() else None,
+        made=plain(made),
+    )
+    return replace(done, best=best, bundle=path, notes=notes)
+
+
+def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
+    """What the model of a checkpoint predicts.
+
+    Raises:
+        BundleError: the user's `load`, or the `predict` of what it returns, raised.
+    """
+    try:
+        return references.resolve(load)(str(source)).predict(rows)
+    except Exception as e:
+        said = f"trial {trial.id} cannot be exported: `{load}` or its model raised {type(e).__name__}: {e}"
+        raise BundleError(said) from e
+
+
+def described(ledger: Ledger, number: int, step: int | None = None) -> dict[str, Any]:
+    """A trial on record as `--json` shows the best one: with the values of several objectives, whether it keeps the constraints, and what
+    its repeats came to, where there are such things. Of repeats `value` is what they came to together.
+
+    Args:
+        step: by which it is told, its best by default. Repeats are told by their best steps in any case: only together are they worth
+            something.
+    """
+    trial, configurations = ledger.trial(number), ledger.configurations()
+    first, repeats = number if trial.origin is None else trial.origin, ledger.space.repeats
+    own, together = dict(configurations.trials[first]), configurations.results()[first]
+    result = own[number]
+    if step is not None and step != result.best_step and repeats.count == 1:
+        result = together = _at_step(ledger, number, result, step)
+    told = describe(trial, result)
+    if repeats.count > 1:
+        values = {f"{n:04d}": r.value for n, r in own.items()}
+        told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
+    if len(ledger.judge.objectives) > 1:
+        told["values"] = dict(zip((o.metric for o in ledger.judge.objectives), together.values, strict=True))
+    if ledger.judge.constraints:
+        told["feasible"] = together.feasible
+    return told
+
+
+def worth(ledger: Ledger, number: int, step: int) -> float | None:
+    """What the model of a trial's step is worth, which a bundle says and an alias moves by: what the trial reported there of the objective.
+
+    At its best step that is the trial's own value. Of repeats, and where the objective is a cost, it is that at any step: a configuration's
+    repeats are worth something together, and a cost is a whole trial's.
+    """
+    return described(ledger, number, step)["value"]
+
+
+def _at_step(ledger: Ledger, number: int, result: Result, step: int) -> Result:
+    """A trial as if it stood for this step; what it cost stays the whole trial's."""
+    t, judge = ledger.study.get_trials(deepcopy=False)[number], ledger.judge
+    curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
+    cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
+    judged = judge.judge(result.state, step, curve, others, cost)
+    return replace(result, value=judged.values[0], values=judged.values, metrics=judged.metrics, feasible=judged.feasible)
+
+
+def describe(trial: Trial, result: Result) -> dict[str, Any]:
+    """A trial as `--json` shows it in any sweep."""
+    told = {
+        "trial": trial.id,
+        "value": result.value,
+        "test": None,
+        "metrics": result.metrics,
+        "params": trial.params,
+        "preprocessor": trial.chain,
+        "scaling": {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)},
+    }
+    return told | ({"data": trial.data} if trial.data else {})
+
+
+def number_of(ledger: Ledger, trial_id: str | None) -> int:
+    """The number of the trial a user names, or of the best.
+
+    Raises:
+        InputError: no such trial, or no trial with a value.
+    """
+    results = ledger.results()
+    known = {f"{n:04d}": n for n in results}
+    if trial_id is None and len(ledger.judge.objectives) > 1:
+        front = ", ".join(f"{n:04d}" for n in ledger.front()) or "nothing"
+        raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
+    if trial_id is None:
+        best = ledger.winner()
+        if best is None:
+            saved = [f"{n:04d}" for n, r in results.items() if r.checkpoint is not None]
+            more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
+            raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
+        return best
+    name = trial_id.zfill(4)
+    if name not in known:
+        raise no_trial("--trial", trial_id, known)
+    return known[name]
+
+
+def best_numbers(ledger: Ledger, count: int, latest: bool = False) -> list[int]:
+    """The numbers of the best trials whose checkpoint is there, the best first.
+
+    Args:
+        latest: their latest checkpoint is what counts.
+
+    Raises:
+        InputError: there is none.
+    """
+    results = ledger.results()
+    found = [n for n in ledger.ranked() if _saved(ledger, n, results[n], latest)]
+    if not found:
+        what = "its latest checkpoint" if latest else "a checkpoint"
+        raise InputError(Problem("--top", f"no trial of this sweep came to its end with a value and {what}"))
+    return found[:count]
+
+
+def front_numbers(ledger: Ledger, latest: bool = False) -> list[int]:
+    """The numbers of the trials on the front of several objectives, all of which left a checkpoint.
+
+    Args:
+        latest: their latest checkpoint is what counts.
+
+    Raises:
+        InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
+    """
+    if len(ledger.judge.objectives) == 1:
+        one = ledger.judge.objectives[0].metric
+        raise InputError(Problem("--pareto", f"is for several objectives, and there is one, {one}; give --top K"))
+    front, results = ledger.front(), ledger.results()
+    if not front:
+        raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
+    if short := [f"{n:04d}" for n in front if not _saved(ledger, n, results[n], latest)]:
+        what, trials = "latest checkpoint" if latest else "checkpoint", f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
+        raise InputError(Problem("--pareto", f"no {what} is there of {trials}; --trial exports one of the others"))
+    return front
+
+
+def _saved(ledger: Ledger, number: int, result: Result, latest: bool) -> bool:
+    """Whether the checkpoint of a trial that would be exported is on record and there; the sweep's folder may have been moved."""
+    kept = ledger.latest(number) if latest else result.checkpoint
+    return kept is not None and (ledger.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()

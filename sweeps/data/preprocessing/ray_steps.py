@@ -1,0 +1,247 @@
+"""Ray Data's preprocessors as stages of a chain.
+
+Left alone they raise on missing values in encoders and on columns without a value, give dtypes that depend on which rows
+they see, and write lists that no model reads. What is done about it stands beside each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from sweeps.core import references
+from sweeps.core.errors import InputError, Problem
+from sweeps.data.columns import PLACE, is_number, plain_names
+from sweeps.data.preprocessing.fitted_steps import replace
+from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
+from sweeps.data.sources import quiet
+
+ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
+# These write one list a row; every element becomes a column, as no model reads lists
+_EXPANDED = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
+NUMERIC = (
+    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
+    *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
+)
+OWN = "ray.data.preprocessors."
+# Aggregations are made block by block
+ROWS_PER_BLOCK = 100_000
+
+
+@dataclass(frozen=True)
+class RayStage:
+    """A preprocessor of Ray Data, fitted.
+
+    Attributes:
+        made: the preprocessor.
+        name: its class.
+        inputs: the columns it reads.
+        outputs: the columns it writes, before lists are made columns.
+        expanded: for each output that holds a list a row, the names of the columns made of it.
+    """
+
+    made: Any
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    expanded: Mapping[str, tuple[str, ...]]
+
+    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        part = prepared(frame[list(self.inputs)], self.name)
+        new: dict[str, Any] = {}
+        for name, values in _run(self.made, self.name, part, self.outputs).items():
+            if name not in self.expanded:
+                new[name] = values
+                continue
+            matrix = _matrix(values, len(self.expanded[name]), "uint8" if self.name == "OneHotEncoder" else "float32")
+            new |= {column: matrix[:, i] for i, column in enumerate(self.expanded[name])}
+        dropped = self.inputs if self.name == "Concatenator" else tuple(n for n in self.inputs if n in self.expanded)
+        return replace(frame, dropped, pd.DataFrame(new, index=frame.index, copy=False))
+
+
+def prepared(part: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Columns as Ray's preprocessor of this name takes them: its own copy, plain types, no missing values where it raises."""
+    return pd.DataFrame({n: _plain(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
+
+
+def _plain(values: pd.Series, fill: bool) -> pd.Series:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype if values.cat.categories.dtype == "str" else object)
+        if values.dtype == object and pd.api.types.is_numeric_dtype(pd.Index(values.dropna().unique()).infer_objects().dtype):
+            values = values.astype(np.float64)
+    if is_number(values):
+        values = values.astype(np.float64) if values.dtype.kind in "iub" else values.copy()
+        return values.fillna(MISSING_NUMBER) if fill else values
+    first = next((v for v in values if not (v is None or v is pd.NA or v is np.nan or v is pd.NaT)), None)
+    if isinstance(first, (list, tuple, np.ndarray)):
+        return values.map(lambda v: v if isinstance(v, (list, tuple, np.ndarray)) else []) if fill else values.copy()
+    if values.dtype.kind == "M" and not fill:
+        return values.copy()
+    values = values.astype("str")
+    return values.fillna(MISSING_TEXT) if fill else values
+
+
+def _run(made: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
+    """What a preprocessor of Ray makes of some columns: each output's values, of dtypes that do not depend on the rows."""
+    if name in ("OneHotEncoder", "OrdinalEncoder") and not any(_holds_lists(part[n]) for n in part.columns):
+        table = made.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
+        if name == "OneHotEncoder":
+            return {n: table.column(n) for n in outputs}
+        # a code that is unseen makes the others floats; so they always are
+        return {n: table.column(n).cast(pa.float64()).to_numpy() for n in outputs}
+    # Summing a single row's columns takes another way through NumPy, with other last bits
+    single = len(part) == 1
+    given = pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = made.transform_batch(given)
+    found = {}
+    for n in outputs:
+        values = out[n].iloc[:1] if single else out[n]
+        found[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if _is_code(name, values) else values.array
+    return found
+
+
+def _is_code(name: str, values: pd.Series) -> bool:
+    return name in ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer") and is_number(values)
+
+
+def _holds_lists(values: pd.Series) -> bool:
+    return values.dtype == object and isinstance(values.iloc[0] if len(values) else None, (list, tuple, np.ndarray))
+
+
+def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
+    """Lists of one width as an array of shape (n, width), a column contiguous; NaN where a row has none."""
+    if isinstance(values, pa.ChunkedArray):
+        joined = values.combine_chunks()
+        rows = joined.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
+    else:
+        rows = np.array([v if isinstance(v, (list, tuple, np.ndarray)) else [np.nan] * width for v in values], dtype=np.float64)
+        rows = rows.reshape(len(values), width)
+    return np.asfortranarray(rows, dtype=dtype)
+
+
+def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> RayStage:
+    """Fit a preprocessor of Ray Data on some columns of a frame, by its own aggregations."""
+    given = _arguments(name, params, inputs)
+    if "columns" in inspect.signature(kind).parameters:
+        given["columns"] = list(inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = kind(**given)
+        part = prepared(frame[list(inputs)], name)
+        if name == "RobustScaler":
+            _fit_robust(made, part)
+        elif made.fit_status() != made.FitStatus.NOT_FITTABLE:
+            with quiet():
+                made = made.fit(_rows(part) if kind.__module__.startswith(OWN) else ray_dataset(part))
+        if name == "SimpleImputer":
+            _fill_empty(made, part)
+        outputs = _outputs(made, name, part, inputs, params)
+        expanded: dict[str, tuple[str, ...]] = {}
+        if name in _EXPANDED:
+            source = dict(zip(outputs, inputs, strict=False))
+            taken = [n for n in frame.columns if n not in inputs or n not in outputs]
+            for output in outputs:
+                names = plain_names((f"{output}_{e}" for e in _elements(made, name, source[output])), taken)
+                expanded[output] = tuple(names)
+                taken += names
+    return RayStage(made, name, inputs, outputs, expanded)
+
+
+def ray_dataset(part: pd.DataFrame) -> Any:
+    """A frame as a Ray Dataset: a preprocessor of the user's may ask anything of it."""
+    import ray.data
+
+    return ray.data.from_arrow(_blocks(part))
+
+
+def _rows(part: pd.DataFrame) -> Any:
+    from sweeps.data.preprocessing.in_memory_dataset import AtHand
+
+    return AtHand(_blocks(part))
+
+
+def _blocks(part: pd.DataFrame) -> list[pa.Table]:
+    table = pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None)
+    blocks = max(1, round(table.num_rows / ROWS_PER_BLOCK))
+    each = -(-table.num_rows // blocks)
+    return [table.slice(start, each) for start in range(0, max(1, table.num_rows), each)]
+
+
+def _arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
+    """A step's parameters as Ray's constructor takes them: functions by reference, types by name."""
+    given = dict(params)
+    for key in ("tokenization_fn", "transform"):
+        if isinstance(given.get(key), str):
+            given[key] = references.resolve(given[key])
+    if isinstance(given.get("dtype"), str):
+        given["dtype"] = np.dtype(given["dtype"])
+    if isinstance(given.get("max_categories"), int):
+        given["max_categories"] = dict.fromkeys(inputs, given["max_categories"])
+    if isinstance(given.get("dtypes"), Mapping):  # in YAML a column's categories are a list
+        given["dtypes"] = {k: pd.CategoricalDtype(v) if isinstance(v, (list, tuple)) else v for k, v in given["dtypes"].items()}
+    return given
+
+
+def _fit_robust(made: Any, part: pd.DataFrame) -> None:
+    """Exact quantiles. Ray's own sketch them with a package that Ray does not bring, and differently each time."""
+    low, high = made.quantile_range
+    for column in made.columns:
+        values = part[column].to_numpy(dtype=np.float64)
+        values = values[~np.isnan(values)]
+        found = np.quantile(values, [low, 0.5, high]).tolist() if len(values) else [None] * 3
+        made.stats_ |= dict(zip((f"low_quantile({column})", f"median({column})", f"high_quantile({column})"), found, strict=True))
+    made._fitted = True
+
+
+def _fill_empty(made: Any, part: pd.DataFrame) -> None:
+    """A column without a single value: Ray raises when it transforms; it becomes a constant, as scikit-learn can have it."""
+    for key, value in made.stats_.items():
+        if value is None or value != value:
+            column = key.partition("(")[2].removesuffix(")")
+            made.stats_[key] = 0.0 if is_number(part[column]) else MISSING_TEXT
+
+
+def _outputs(made: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> tuple[str, ...]:
+    if name == "Concatenator":
+        return (made.output_column_name,)
+    if name == "FeatureHasher":
+        return (made.output_column,)
+    if "output_columns" in params:
+        return tuple(params["output_columns"])
+    if type(made).__module__.startswith(OWN):
+        return inputs
+    return tuple(str(n) for n in made.transform_batch(part.copy()).columns)
+
+
+def _elements(made: Any, name: str, column: str) -> list[str]:
+    """What the places of a list stand for: categories, tokens or numbers."""
+    if name in ("OneHotEncoder", "MultiHotEncoder"):
+        codes = made.stats_[f"unique_values({column})"]
+        return [_category(c) for c in sorted(codes, key=codes.__getitem__)]
+    if name == "CountVectorizer":
+        return [str(token) for token, _ in made.stats_[f"token_counts({column})"].most_common()]
+    return [str(i) for i in range(made.num_features)]
+
+
+def _category(value: Any) -> str:
+    if value in (MISSING_TEXT, MISSING_NUMBER):
+        return "missing"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def ray_class(name: str) -> type:
+    """Ray's preprocessor of this name."""
+    found = getattr(importlib.import_module("ray.data.preprocessors"), name, None)
+    if not isinstance(found, type):
+        raise InputError(Problem(PLACE, f"Ray Data has no preprocessor `{name}`"))
+    return found

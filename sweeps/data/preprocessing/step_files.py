@@ -1,0 +1,126 @@
+"""A fitted chain on disk: `preprocessor.json`, and a pickle for each step that plain data does not describe.
+
+    {"format": 1, "steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
+
+A float is written so that it is read back to the bit. A function of the user is named, `module:function`, and imported.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps.core import references
+from sweeps.data.columns import Column
+from sweeps.data.preprocessing import portable_steps
+from sweeps.data.preprocessing.fitted_chain import Applied, Fitted
+from sweeps.data.preprocessing.fitted_steps import FunctionStage, Stage
+
+FILE = "preprocessor.json"
+
+
+def save(fitted: Fitted, folder: Path) -> dict[str, str]:
+    """Write a chain into a folder.
+
+    Returns:
+        Each pickle's name in the folder -> the class of what is in it.
+
+    Raises:
+        pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
+    """
+    pickled, stages = {}, []
+    for i, stage in enumerate(fitted.stages):
+        stored = _described(stage)
+        if stored is None:
+            name = f"preprocessor-{i + 1}.pkl"
+            (folder / name).write_bytes(pickle.dumps(stage))
+            made = getattr(stage, "made", None)
+            kind = type(stage if made is None else made)
+            pickled[name] = f"{kind.__module__}.{kind.__qualname__}"
+            stored = {"kind": "pickle", "file": name}
+        stages.append(stored)
+    outputs = [_column(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
+    chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
+    text = {"format": 1, "steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
+    text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
+    (folder / FILE).write_text(json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return pickled
+
+
+def load(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Fitted:
+    """Return the chain that `save` wrote. Unpickles what had to be pickled, and imports what is named.
+
+    Args:
+        folder: of the chain.
+        read: reads a pickle's file; may refuse to.
+
+    Raises:
+        ValueError, KeyError, TypeError: the file is not one of these.
+    """
+    stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    stages = tuple(_restored(stage, folder, read) for stage in stored["stages"])
+    steps = tuple(Applied(s["name"], s["columns"], s["params"]) for s in stored["steps"])
+    empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
+    return Fitted(steps, stored["label"], tuple(Column(**c) for c in stored["inputs"]), stages, empty)
+
+
+def function_references(folder: Path) -> list[str]:
+    """The `module:function` of every step that is a function."""
+    stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return [stage["function"] for stage in stored["stages"] if stage["kind"] == "function"]
+
+
+def steps_of(folder: Path) -> list[Any]:
+    """Return the steps that a chain was asked for, as they stand in its file."""
+    return json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"]
+
+
+def _described(stage: Stage) -> dict[str, Any] | None:
+    """A step as plain data; None if it is not that."""
+    described: dict[str, Any] | None = None
+    if isinstance(stage, portable_steps.Plain):
+        described = stage.to_json()
+    elif isinstance(stage, FunctionStage):
+        name = f"{stage.function.__module__}:{getattr(stage.function, '__qualname__', '?')}"
+        if stage.function.__module__ != "__main__" and _names(name, stage.function):
+            described = {"kind": "function", "function": name, "inputs": list(stage.inputs), "params": dict(stage.params)}
+    try:
+        same = described is not None and json.loads(json.dumps(described, allow_nan=False)) == described
+    except (TypeError, ValueError):
+        return None
+    return described if same else None
+
+
+def _names(reference: str, function: Any) -> bool:
+    try:
+        return references.resolve(reference) is function
+    except (references.RefError, ImportError):
+        return False
+
+
+def _restored(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> Stage:
+    if stored["kind"] == "pickle":
+        return pickle.loads(read(folder / Path(stored["file"]).name))
+    if stored["kind"] == "function":
+        return FunctionStage(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
+    return portable_steps.from_json(stored)
+
+
+def _column(name: str, dtype: Any) -> dict[str, Any]:
+    if isinstance(dtype, pd.CategoricalDtype):
+        values = dtype.categories.tolist()
+        return {"name": name, "dtype": "category", "of": str(dtype.categories.dtype), "categories": values, "ordered": bool(dtype.ordered)}
+    return {"name": name, "dtype": str(dtype)}
+
+
+def _dtype(stored: Mapping[str, Any]) -> Any:
+    if stored["dtype"] != "category":
+        return np.dtype(stored["dtype"]) if stored["dtype"] in ("object", "bool") else stored["dtype"]
+    return pd.CategoricalDtype(pd.Index(stored["categories"], dtype=stored["of"]), stored["ordered"])

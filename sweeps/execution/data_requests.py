@@ -1,0 +1,85 @@
+"""The data of the trials, each chain fitted once for all that share it; a fit computes, and stands in line for a CPU like a gang."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from sweeps.core.host_resources import lives
+from sweeps.core.resources import Shape
+from sweeps.execution.leases import Background, Leases
+from sweeps.execution.messages import Ended
+
+# What Ray raises in a loop that reads what a lost process owned.
+DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
+# So long after what may have come of the keeper's death it is seen whether it is dead, in seconds.
+LOST_WITHIN = 2.0
+
+
+async def _seen(keeper: Any) -> int | None:
+    """The keeper's process; None if it is not to be seen from here."""
+    pid = await keeper.pid.remote()
+    return pid if lives(pid) else None
+
+
+class Fits:
+    """What the keeper has prepared, and what it is still to prepare. Lives on the pool's event loop.
+
+    Args:
+        leases: where a fit stands in line.
+        spawn: runs a coroutine in the background.
+    """
+
+    def __init__(self, leases: Leases, spawn: Background):
+        self.leases, self.spawn = leases, spawn
+        self.keeper: Any = None
+        self._pid: Any = None
+        self._known = asyncio.Event()  # the keeper: calls to an asyncio actor may overtake each other
+        self._made: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
+        self._fitting = asyncio.Lock()  # the keeper makes one at a time, and who waits for it holds no CPU
+
+    def configure(self, keeper: Any) -> None:
+        """Who prepares; until it is known everything waits."""
+        self.keeper, self._pid = keeper, asyncio.ensure_future(_seen(keeper))
+        self._known.set()
+
+    async def lost(self, within: float = LOST_WITHIN) -> bool:
+        """Whether the keeper's process is lost, and with it all that it had prepared; it may just be dying."""
+        await self._known.wait()
+        pid, give_up = await self._pid, time.monotonic() + within
+        while pid is not None and lives(pid) and time.monotonic() < give_up:
+            await asyncio.sleep(0.05)
+        return pid is not None and not lives(pid)
+
+    async def caused(self, failed: Sequence[Ended]) -> bool:
+        """Whether a trial ended so for the loss of the keeper: of ranks that could not start, or not read their shard, it is no fault."""
+        return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
+
+    async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
+        """See `Pool.prefit`."""
+        await self._known.wait()
+        if warm and not any([await self.keeper.runs_tasks.remote(chain) for _, chain in fits]):
+            self.leases.warm(warm)
+        for future in [self.of(data, chain) for data, chain in fits]:
+            await asyncio.shield(future)
+
+    def of(self, data: dict, chain: tuple) -> asyncio.Future:
+        """A variant of the data passed through a chain; made once for all trials that share it, also when they start together."""
+        key = repr(data), repr(chain)
+        if key not in self._made:
+            self._made[key] = self.spawn(self._prepare(data, chain))
+        return self._made[key]
+
+    @property
+    def count(self) -> int:
+        """Chains with a step in them that were fitted."""
+        return sum(f.done() and not f.cancelled() and f.exception() is None for (_, chain), f in self._made.items() if chain != repr(()))
+
+    async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
+        await self._known.wait()
+        async with self._fitting:
+            tasks = await self.keeper.runs_tasks.remote(chain)
+            async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}, tasks):
+                return await self.keeper.prepare.remote(chain, data)

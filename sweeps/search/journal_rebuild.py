@@ -1,0 +1,748 @@
+"""Rebuild a damaged journal from the lines that can be read and from the sweep's result. Pure.
+
+A line that can be read is kept as it is, where it is. Records are put in where later ones need them: Optuna numbers trials by the order of
+the records that create them. A trial of which too much is lost is created and not begun, so that a resume samples it anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json, json_to_distribution
+from optuna.storages.journal._storage import JournalOperation as Op
+from optuna.trial import FrozenTrial, TrialState
+
+from sweeps.core.json_files import is_number
+from sweeps.core.resources import COSTS
+from sweeps.core.result import best_of, contradiction, plain
+from sweeps.core.trial import Checkpoint, Trial
+from sweeps.search import trial_building
+from sweeps.search.samplers.cell_sampler import distribution_of
+from sweeps.search.schedulers.rules import scheduler_of
+from sweeps.space import Space
+from sweeps.space.domains import Dimension, quantile
+from sweeps.study import record
+from sweeps.study.journal_rules import (
+    COMPLETE,
+    PRUNED,
+    RUNNING,
+    UNREADABLE,
+    WAITING,
+    Fault,
+    Rules,
+    begun_of,
+    end_of,
+    is_time,
+    parsed,
+    told_of,
+)
+from sweeps.study.objectives import Judge
+from sweeps.study.record import ORIGIN, TOLD
+
+# The worker that Optuna's records name, of those that are put in.
+WORKER = "sweeps repair"
+# Combinations of options that are tried to find the configuration of a trial from the result.
+MOST_TRIED = 5_000
+# Trials that a damaged number may make room for.
+MOST_TRIALS = 100_000
+# How a trial stands that nothing was told of.
+_NO_NEWS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "attempts": 1, "seconds": 0.0, "at": 0.0}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the sweep's folder says beside the journal and the result.
+
+    Attributes:
+        space: of the sweep.
+        when: the time that records bear which are put in, in seconds since the epoch.
+        data: the fingerprint of the data; None if it is not known.
+        saved: of the trials that the result tells of, by id, the checkpoint that holds the best model; those that left one.
+        trials: the numbers of the trials that have a folder.
+    """
+
+    space: Space
+    when: float
+    data: str | None = None
+    saved: Mapping[str, Checkpoint] = field(default_factory=dict)
+    trials: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """A journal, and what became of the trials.
+
+    Attributes:
+        lines: of the journal.
+        changed: these are others than before.
+        dropped: (number, what is wrong) of each line that is not among them.
+        ended: the ids of the trials whose end is on record, without `rebuilt`.
+        rebuilt: those whose end was lost and is what the result says.
+        go_on: those that were begun and whose end is not on record; they go on from a checkpoint, or run again.
+        lost: those of which too much was lost; in their place others are sampled.
+        shortened: of `ended`, those that lack a part of their reports.
+        contradiction: why the result cannot stand beside the study any more; None if it can.
+    """
+
+    lines: tuple[bytes, ...]
+    changed: bool = False
+    dropped: tuple[tuple[int, str], ...] = ()
+    ended: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
+    go_on: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
+    contradiction: str | None = None
+
+
+def first_fault(lines: Iterable[bytes]) -> tuple[int, str] | None:
+    """The number of the first damaged line, from 1 on, and what is wrong with it; None if none is."""
+    rules = Rules()
+    for number, line in enumerate(lines, 1):
+        if (why := rules.fault(parsed(line))) is not None:
+            return number, why
+    return None
+
+
+def salvage(lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known) -> Salvaged:
+    """Rebuild a journal; see the module.
+
+    Args:
+        lines: of the journal, each with its line feed. Undamaged ones come out as they are.
+        result: see `sweeps.core.result.fault`; None if the sweep has none.
+        known: what else is known of the sweep.
+    """
+    if first_fault(lines) is None:
+        untouched = _summary(lines, lines, result, {}, (), ())
+        if untouched.contradiction is None:
+            return untouched
+    return _Salvage(lines, result, known).salvaged()
+
+
+@dataclass
+class _Line:
+    """A line that can be read."""
+
+    at: float  # its place, from 0 on
+    record: dict[str, Any]
+    raw: bytes | None = None  # None for a record that is put in
+
+    @property
+    def text(self) -> bytes:
+        return self.raw if self.raw is not None else json.dumps(self.record, separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass
+class _Parts:
+    """The lines about one trial, and what is made of them."""
+
+    create: _Line | None = None
+    params: dict[str, _Line] = field(default_factory=dict)
+    begun: _Line | None = None
+    told: dict[int, _Line] = field(default_factory=dict)
+    end: _Line | None = None
+    others: list[_Line] = field(default_factory=list)
+    shortened: bool = False
+
+    @property
+    def lines(self) -> list[_Line]:
+        """All but the one that creates it."""
+        own = [*self.params.values(), self.begun, *self.told.values(), *self.others, self.end]
+        return sorted((line for line in own if line is not None), key=lambda line: line.at)
+
+    @property
+    def given(self) -> bool:
+        return self.create is not None and self.create.record.get("state") == COMPLETE
+
+
+class _Salvage:
+    def __init__(self, lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known):
+        self.raw, self.result, self.known, self.space = lines, result, known, known.space
+        self.judge = Judge.of(known.space)
+        self.dimensions = {d.name: d for d in known.space.dimensions}
+        self.distributions = {d.name: distribution_of(d) for d in known.space.dimensions}
+        self.scheduler = scheduler_of(known.space.scheduler)
+        self.study: list[_Line] = []  # about the study
+        self.creates: list[_Line] = []
+        self.parts: dict[int, _Parts] = {}
+        self.rebuilt: list[str] = []
+        self.seen: set[int] = set()  # trials that there were, as far as can be told
+
+    def salvaged(self) -> Salvaged:
+        self._sort()
+        self._number()
+        for number, parts in self.parts.items():
+            self._complete(number, parts)
+        for told in best_of(self.result or {"best": None}):
+            if (number := int(told["trial"])) < self._most:
+                self._rebuild(number, told)
+        rules, out, kept = Rules(), list[bytes](), set[float]()
+        for line in self._in_order():
+            if line.record["op_code"] == Op.CREATE_TRIAL and rules.trials and out[-1] == line.text:  # as if it were there twice
+                out.append(_Line(0, self._header()[-1]).text)
+                rules.fault(self._header()[-1])
+            if rules.fault(line.record) is None:
+                out.append(line.text)
+                kept.add(line.at)
+        dropped = {i: raw for i, raw in enumerate(self.raw) if i not in kept}
+        return _summary(self.raw, out, self.result, dropped, self.rebuilt, self._lost_and_shortened(rules))
+
+    # ---- what there is
+
+    @property
+    def _most(self) -> int:
+        """More trials than this there cannot have been: a damaged number is not to be believed."""
+        limits, points = self.space.limits, len(self.space.search.initial_points)
+        return max(min(limits.max_trials * self.space.repeats.count + points, MOST_TRIALS), len(self.creates))
+
+    def _sort(self) -> None:
+        """Sort the lines that can be read by what they are about."""
+        found = []
+        for i, raw in enumerate(self.raw):
+            line = _Line(i, parsed(raw), raw)
+            if not isinstance(line.record, dict) or type(line.record.get("op_code")) is not int:
+                continue
+            found.append(line)
+            again = len(found) > 1 and found[-2].record == line.record
+            if line.record["op_code"] == Op.CREATE_TRIAL and not again:
+                self.creates.append(line)
+        for line in found:
+            op, number = line.record["op_code"], line.record.get("trial_id")
+            if op in (Op.CREATE_STUDY, Op.SET_STUDY_USER_ATTR, Op.SET_STUDY_SYSTEM_ATTR):
+                self.study.append(line)
+            elif type(number) is int and 0 <= number < self._most:
+                self._take(self.parts.setdefault(number, _Parts()), number, line)
+
+    def _take(self, parts: _Parts, number: int, line: _Line) -> None:
+        """Take a line about a trial if it can be one, and is the first of its kind."""
+        op, said = line.record["op_code"], line.record
+        if op == Op.SET_TRIAL_PARAM and self._is_param(said):
+            parts.params.setdefault(said["param_name"], line)
+        elif op == Op.SET_TRIAL_USER_ATTR and isinstance(said.get("user_attr"), dict) and len(said["user_attr"]) == 1:
+            ((name, value),) = said["user_attr"].items()
+            if name == "begun" and _holds(begun_of, value) and value.get("id") == f"{number:04d}":
+                parts.begun = parts.begun or line
+            elif name.startswith(TOLD):
+                if name.removeprefix(TOLD).isdecimal() and _holds(told_of, value):
+                    parts.told.setdefault(int(name.removeprefix(TOLD)), line)
+            elif name != "begun":
+                parts.others.append(line)
+        elif op == Op.SET_TRIAL_STATE_VALUES and _holds(lambda end: end_of(end, len(self.judge.objectives)), said):
+            parts.end = parts.end or line
+        elif op in (Op.SET_TRIAL_STATE_VALUES, Op.SET_TRIAL_INTERMEDIATE_VALUE, Op.SET_TRIAL_SYSTEM_ATTR):
+            parts.others.append(line)
+
+    def _is_param(self, said: dict[str, Any]) -> bool:
+        """Whether this is a parameter of the space."""
+        name = said.get("param_name")
+        if not isinstance(name, str) or name not in self.distributions or not is_number(said.get("param_value_internal")):
+            return False
+        try:
+            found = json_to_distribution(said["distribution"])
+            check_distribution_compatibility(self.distributions[name], found)
+            return bool(found._contains(said["param_value_internal"]))
+        except Exception:  # whatever Optuna says of a text that is none of its distributions
+            return False
+
+    def _number(self) -> None:
+        """Find out which trial each record creates, and make place for those whose record is lost.
+
+        What stands behind it, up to the next one, says so: the trial of which nothing came before.
+        """
+        about = sorted((line.at, n) for n, parts in self.parts.items() for line in parts.lines)
+        sure = {n for n, parts in self.parts.items() if parts.begun is not None or len(parts.lines) > 1}
+        starts = [line.at for line in self.creates]
+        first: dict[int, list[int]] = {}  # by create, the trials that first come behind it
+        known: set[int] = set()
+        for at, n in about:
+            if n in sure and n not in known:
+                known.add(n)
+                first.setdefault(bisect_right(starts, at) - 1, []).append(n)
+        last, waiting = -1, list[_Line]()
+        for i, line in enumerate(self.creates):
+            here = [n for n in first.get(i, ()) if n > last]
+            given = _given_number(line.record, self._most)
+            number = given if given is not None and given > last else here[0] if here else None
+            if number is None:
+                waiting.append(line)
+                continue
+            for free, left in zip(range(last + 1, number), waiting, strict=False):
+                self.parts.setdefault(free, _Parts()).create = left
+            self.parts.setdefault(number, _Parts()).create = line
+            last, waiting = number, []
+        # What was created last and not begun is not missed: a resume creates it again
+        begun = {n for n, parts in self.parts.items() if parts.create is not None or parts.begun is not None}
+        best = {int(told["trial"]) for told in best_of(self.result or {"best": None})}
+        end = 1 + max({n for n in begun | best if n < self._most}, default=-1)
+        self.seen = sure | self.known.trials | {n for n in begun if n < end - 1}
+        self.parts = {n: self.parts.get(n, _Parts()) for n in range(end)}
+
+    # ---- a trial
+
+    def _complete(self, number: int, parts: _Parts) -> None:
+        """Put in what a trial lacks, or take away all that is known of it if that cannot be."""
+        if parts.given and self._is_given(number, parts):
+            parts.params, parts.begun, parts.told, parts.end, parts.others = {}, None, {}, None, []
+            return
+        if parts.given:
+            parts.create = None
+        if (keys := self._keys(number, parts)) is None:
+            waits = parts.create is not None and parts.create.record.get("state", RUNNING) == WAITING
+            self.parts[number] = _Parts(create=parts.create if waits else None)  # in line, with what it is to be
+            return
+        self._put_configuration(number, parts, keys)
+        self._mend_told(number, parts)
+
+    def _is_given(self, number: int, parts: _Parts) -> bool:
+        """Whether the record that creates an initial point with a known result can stand."""
+        assert parts.create is not None
+        rules = self._rules(number)
+        return rules.fault(parts.create.record) is None
+
+    def _rules(self, number: int) -> Rules:
+        """Rules that have taken the study's records and those of so many trials."""
+        rules = Rules()
+        for said in (*self._header(), *(_created(i, self.known.when) for i in range(number))):
+            assert rules.fault(said) is None
+        return rules
+
+    def _keys(self, number: int, parts: _Parts) -> dict[str, Any] | None:
+        """What each dimension of a trial is; None if that is not known."""
+        keys = {name: _external(line.record) for name, line in parts.params.items()}
+        if parts.begun is None:
+            asked: dict[str, Any] = {}
+
+            def choose(dimension: Dimension) -> Any:
+                asked[dimension.name] = keys[dimension.name]
+                return keys[dimension.name]
+
+            return asked if _holds(lambda _: trial_building.assembled(self.space, number, choose), None) else None
+        told = _attribute(parts.begun)
+        if told["labels"].keys() <= keys.keys():
+            return {name: keys[name] for name in told["labels"]}
+        if not told["labels"].keys() <= self.dimensions.keys():
+            return None
+        for name, value in told["labels"].items():
+            if name not in keys:
+                keys[name] = _key(self.dimensions[name], self.distributions[name], value)
+        keys = {name: keys[name] for name in told["labels"]}
+        if None in [k for n, k in keys.items() if not self.dimensions[n].options]:
+            return None
+        made = self._assembled(number, keys)
+        return keys if made is not None and _alike(plain(made.params), told["params"]) else None
+
+    def _assembled(self, number: int, keys: Mapping[str, Any]) -> Trial | None:
+        """The trial with these keys; None if they are not a trial's."""
+        found: list[Trial] = []
+        _holds(lambda _: found.append(trial_building.assembled(self.space, number, lambda dimension: keys[dimension.name])), None)
+        return found[0] if found and found[0].labels.keys() == keys.keys() else None
+
+    def _put_configuration(self, number: int, parts: _Parts, keys: Mapping[str, Any]) -> None:
+        """Put in the parameters of a trial and its beginning, as far as they are not there."""
+        at = min([line.at for line in parts.lines], default=len(self.raw))
+        params = {name: parts.params[name] for name in keys if name in parts.params}
+        for name, key in keys.items():
+            if name not in params:
+                distribution = self.distributions[name]
+                said: dict[str, Any] = {"param_name": name, "param_value_internal": distribution.to_internal_repr(key)}
+                said["distribution"] = distribution_to_json(distribution)
+                params[name] = _Line(at - 0.5, _record(Op.SET_TRIAL_PARAM, trial_id=number, **said))
+        parts.params = params
+        waits = parts.create is not None and parts.create.record.get("state", RUNNING) == WAITING
+        if waits and not any(line.record["op_code"] == Op.SET_TRIAL_STATE_VALUES for line in parts.others):
+            said = {"state": RUNNING, "values": None, "datetime_start": _iso(self._began(parts))}
+            parts.others.append(_Line(at - 0.6, _record(Op.SET_TRIAL_STATE_VALUES, trial_id=number, **said)))
+        if parts.begun is None:
+            at = max((line.at for line in params.values()), default=at - 0.5)
+            parts.begun = _Line(at + 0.2, _record(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={"begun": self._begun(number, keys)}))
+
+    def _begun(self, number: int, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """What is written of a trial when it begins; see `study.next`."""
+        made = self._assembled(number, keys)
+        assert made is not None
+        bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.space.scheduler.brackets else {}
+        return json.loads(json.dumps(record.begun(made) | bracket))
+
+    def _mend_told(self, number: int, parts: _Parts) -> None:
+        """Number anew what was told of a trial if some of it was lost; reopen the trial if it would be worth something else."""
+        told = [parts.told[n] for n in sorted(parts.told)]
+        whole = next((i for i, n in enumerate(sorted(parts.told)) if i != n), len(told))
+        closed = bool(told) and not _attribute(told[-1])["reports"]
+        if whole == len(told) and (closed or parts.end is None):
+            return
+        state = parts.end.record["state"] if parts.end is not None else RUNNING
+        if state == RUNNING or (state == COMPLETE and not self._is_worth(number, parts, told)):
+            parts.told, parts.end = dict(enumerate(told[:whole])), None
+            last = max((step for line in told[:whole] for step, *_ in _attribute(line)["reports"]), default=0)
+            parts.others = [line for line in parts.others if not _is_beyond(line.record, last)]
+            return
+        parts.shortened = True
+        parts.told = {}
+        for i, line in enumerate(told):
+            same = f"{TOLD}{i}" in line.record["user_attr"]
+            parts.told[i] = line if same else _Line(line.at, line.record | {"user_attr": {f"{TOLD}{i}": _attribute(line)}})
+        if not closed:
+            assert parts.end is not None
+            news = _attribute(told[-1]) if told else _NO_NEWS
+            parts.told[len(told)] = _Line(parts.end.at - 0.5, _told(number, len(told), news | {"reports": []}))
+
+    def _is_worth(self, number: int, parts: _Parts, told: Sequence[_Line]) -> bool:
+        """Whether a trial is worth by what is left of its reports what its end says."""
+        assert parts.end is not None and parts.begun is not None
+        values = parts.end.record.get("values")
+        return bool(told) and self._values(number, parts, [_attribute(line) for line in told]) == values
+
+    def _values(self, number: int, parts: _Parts, told: Sequence[dict[str, Any]]) -> list[float | None]:
+        """What a complete trial is worth that told this."""
+        assert parts.begun is not None
+        attributes = {"begun": _attribute(parts.begun)} | {f"{TOLD}{i}": value for i, value in enumerate(told)}
+        t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
+        return list(record.result_of(t, self.judge).values)
+
+    # ---- from the result
+
+    def _rebuild(self, number: int, told: Mapping[str, Any]) -> None:
+        """Give a trial that the result tells of the end that it says, if the journal has none."""
+        parts = self.parts[number]
+        if parts.end is not None or parts.given:
+            return
+        if parts.begun is None:
+            keys = configuration_of(self.space, number, told)
+            if keys is None:
+                return
+            parts = self.parts[number] = _Parts(create=parts.create)
+            self._put_configuration(number, parts, keys)
+        values = self._result_values(number, told)
+        chunks = [_attribute(line) for line in parts.told.values()]
+        more = self._news(number, told, values, chunks)
+        if None in values or self._values(number, parts, [*chunks, *more]) != values:
+            return
+        at = max((line.at for line in parts.lines), default=0.0)
+        for i, value in enumerate(more, len(chunks)):
+            parts.told[i] = _Line(at + 0.3, _told(number, i, value))
+        done = bool(self.result and self.result["trials"].get("completed"))
+        said = {"trial_id": number, "state": COMPLETE if done else PRUNED, "values": values, "datetime_complete": _iso(self.known.when)}
+        parts.others += self._violations(number, told, at + 0.35)
+        parts.end = _Line(at + 0.4, _record(Op.SET_TRIAL_STATE_VALUES, **said))
+        self.rebuilt.append(f"{number:04d}")
+
+    def _result_values(self, number: int, told: Mapping[str, Any]) -> list[float | None]:
+        """The values of a trial by the result: of repeats its own."""
+        if told.get("repeats"):
+            return [told["repeats"]["values"].get(f"{number:04d}")]
+        if told.get("values"):
+            return [told["values"].get(o.metric) for o in self.judge.objectives]
+        return [told["value"]]
+
+    def _news(
+        self, number: int, told: Mapping[str, Any], values: Sequence[float | None], chunks: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """What is to be told of a trial so that it is worth what the result says: its best report, if that was lost, and its last news."""
+        steps = {step for chunk in chunks for step, *_ in chunk["reports"]}
+        metrics = {name: value for name, value in told.get("metrics", {}).items() if is_number(value)}
+        lead, kept = self.judge.metric, self.known.saved.get(f"{number:04d}")
+        step = kept.best_step if kept is not None and kept.best_step > max(steps, default=0) else max(steps, default=0) + 1
+        last: dict[str, Any] = dict(chunks[-1] if chunks else _NO_NEWS)
+        last |= {"reports": [], "seconds": metrics.get("seconds", last["seconds"])}
+        last["at"] = max((self.result or {}).get("seconds", 0.0), last["at"])
+        if kept is not None:
+            last |= {name: dataclasses.asdict(kept) for name in ("checkpoint", "best")}
+        parts = self.parts[number]
+        if steps and self._values(number, parts, [*chunks, last]) == list(values):
+            return [last]
+        own = dict(zip((o.metric for o in self.judge.objectives), values, strict=False))
+        value = metrics.get(lead or "", own.get(lead or ""))
+        rest = {name: v for name, v in metrics.items() if name not in COSTS and name != lead}
+        last["steps"] = max(step, last["steps"])
+        report = [step, self.known.when, math.nan if lead is None or value is None else float(value), rest]
+        return [last | {"reports": [report]}, last]
+
+    def _violations(self, number: int, told: Mapping[str, Any], at: float) -> list[_Line]:
+        """By how much a trial of the result breaks each constraint, as `study.finish` writes it."""
+        found = []
+        for constraint in self.space.constraints:
+            value = told.get("metrics", {}).get(constraint.metric)
+            broken = constraint.violation(float(value) if is_number(value) else math.nan)
+            said = {"trial_id": number, "system_attr": {f"constraints:{constraint.metric}": broken}}
+            found.append(_Line(at, _record(Op.SET_TRIAL_SYSTEM_ATTR, **said)))
+        return found
+
+    # ---- the journal
+
+    def _in_order(self) -> Iterable[_Line]:
+        """All lines of the new journal, each where it was; with those put in that the others need."""
+        header, created = self._header(), self._created_at()
+        placed: list[tuple[float, int, int, _Line]] = []
+        first = min(created.values(), default=float(len(self.raw)))
+        sound, rules = [], Rules()
+        for line in self.study:
+            if self._is_ours(line) and rules.fault(line.record) is None:
+                sound.append(line)
+        ahead = {_said_of_study(line) for line in sound if line.at < first}
+        if "" not in ahead:  # without the record that begins the study, the others cannot stand
+            ahead, sound = set(), [line for line in self.study if self._is_ours(line) and _said_of_study(line) != ""]
+        placed += [(line.at, 1, 0, line) for line in sound]
+        begins = max((line.at for line in sound if ahead and line.at < first), default=-2.0) + 0.25
+        missing = [said for said in header if _said_of_study(_Line(0, said)) not in ahead]
+        placed += [(begins, 0, i, _Line(begins, said)) for i, said in enumerate(missing)]
+        rules = self._rules(0)
+        configurations = 0
+        for number, parts in self.parts.items():
+            rules.fault(header[-1])  # between two trials that are alike, as two repeats of one are
+            if parts.create is not None and rules.fault(parts.create.record) is None:
+                line = parts.create
+            else:
+                line = _Line(created[number] - 0.1, self._created(number, configurations, parts))
+                rules.fault(line.record)
+            configurations += ORIGIN not in line.record.get("user_attrs", {}) and line.record.get("state") != COMPLETE
+            placed.append((created[number], 0, number, line))
+            placed += [(max(own.at, created[number]), 2, number, own) for own in parts.lines]
+        return [line for *_, line in sorted(placed, key=lambda p: (p[0], p[1], p[2], p[3].at))]
+
+    def _created_at(self) -> dict[int, float]:
+        """Where each trial is created: where it was, and before all that is about it or created after it."""
+        found: dict[int, float] = {}
+        after = float(len(self.raw)) + 1
+        for number in sorted(self.parts, reverse=True):
+            parts = self.parts[number]
+            own = [parts.create.at] if parts.create is not None else [line.at for line in parts.lines]
+            after = found[number] = min([after, *own])
+        return found
+
+    def _header(self) -> list[dict[str, Any]]:
+        """The records with which a driver begins a study; see `study.Ledger`."""
+        goals = [1 if o.goal == "minimize" else 2 for o in self.judge.objectives]
+        attributes: dict[str, Any] = {"judged": json.loads(json.dumps(self.judge.to_json()))}
+        attributes |= {"repeats": dataclasses.asdict(self.space.repeats), "stops": bool(self.scheduler.rungs)}
+        attributes |= {} if self.known.data is None else {"data": self.known.data}
+        said = [_record(Op.SET_STUDY_USER_ATTR, study_id=0, user_attr={name: value}) for name, value in attributes.items()]
+        return [_record(Op.CREATE_STUDY, study_name=self.space.name, directions=goals), *said]
+
+    def _is_ours(self, line: _Line) -> bool:
+        """Whether a record about the study says what this sweep's does, as far as the space knows."""
+        name, header = _said_of_study(line), {_said_of_study(_Line(0, said)): said for said in self._header()}
+        if name is None:
+            return False
+        if name == "":
+            return line.record.get("directions") == header[""]["directions"]
+        return name not in ("judged", "repeats") or line.record["user_attr"] == header[name]["user_attr"]
+
+    def _created(self, number: int, configurations: int, parts: _Parts) -> dict[str, Any]:
+        """A record that creates a trial in place of one that was lost.
+
+        Args:
+            number: the trial's.
+            configurations: how many were created before it: one that was not begun may be an initial point.
+            parts: what is known of the trial.
+        """
+        said = _created(number, self._began(parts))
+        points = [point.keys for point in self.space.search.initial_points if point.values is None]
+        if parts.begun is None and configurations < len(points):
+            return said | {"datetime_start": None, "state": WAITING, "system_attrs": {"fixed_params": dict(points[configurations])}}
+        if parts.begun is not None and self.space.repeats.count > 1:
+            alike = (n for n in range(number) if (other := self.parts[n].begun) is not None and _is_repeat(parts.begun, other))
+            said |= {"user_attrs": {ORIGIN: first}} if (first := next(alike, None)) is not None else {}
+        return said
+
+    def _began(self, parts: _Parts) -> float:
+        """When a trial began: at its first report, if nothing else says so."""
+        for _, line in sorted(parts.told.items()):
+            for _, at, *_ in _attribute(line)["reports"]:
+                return float(at) if is_time(at) else self.known.when
+        return self.known.when
+
+    def _lost_and_shortened(self, rules: Rules) -> tuple[list[str], list[str]]:
+        lost = sorted(n for n in self.seen if n >= len(rules.trials) or not rules.trials[n].begun)
+        return [f"{n:04d}" for n in lost], [f"{n:04d}" for n, parts in self.parts.items() if parts.shortened]
+
+
+def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What each dimension of a trial is that a result tells of; None if that cannot be told.
+
+    Options are tried out; a number is what the trial was given. A configuration counts if it comes to what the result tells.
+    """
+    tried = 0
+
+    def attempt(fixed: dict[str, Any]) -> dict[str, Any] | None:
+        nonlocal tried
+        keys: dict[str, Any] = {}
+        open_: list[Dimension] = []
+
+        def choose(dimension: Dimension) -> Any:
+            if dimension.name not in fixed:
+                if dimension.options:
+                    open_.append(dimension)
+                    raise Fault("open")
+                keys[dimension.name] = _key(dimension, distribution_of(dimension), _look_up(told, dimension.name))
+                if keys[dimension.name] is None:
+                    raise Fault("unknown")
+            keys.setdefault(dimension.name, fixed.get(dimension.name))
+            return keys[dimension.name]
+
+        made: list[Trial] = []
+        tried += 1
+        _holds(lambda _: made.append(trial_building.assembled(space, number, choose)), None)
+        if made:
+            return keys if _is_told(made[0], told) else None
+        for option in open_[0].options if open_ else ():
+            if tried < MOST_TRIED and (found := attempt({**fixed, open_[0].name: option.key})) is not None:
+                return found
+        return None
+
+    return attempt({})
+
+
+def _is_told(made: Trial, told: Mapping[str, Any]) -> bool:
+    """Whether a trial is the one that a result tells of."""
+    scaling = {"num_workers": made.shape.workers, "resources_per_worker": dict(made.shape.per_worker)}
+    same = made.chain == told["preprocessor"] and _alike(plain(scaling), {name: told["scaling"].get(name) for name in scaling})
+    return same and _alike(plain(made.params), told["params"]) and _alike(plain(made.data), told.get("data", {}))
+
+
+def _look_up(told: Mapping[str, Any], name: str) -> Any:
+    """The number that a trial was given for a dimension."""
+    section, _, rest = name.partition(".")
+    if section == "preprocessor":
+        inside = told["preprocessor"].partition(" (")[2].removesuffix(")")
+        pairs = dict(pair.partition("=")[::2] for pair in inside.split(", "))
+        found = pairs.get(rest.rpartition(".")[2])
+        return float(found) if found is not None and _holds(float, found) else None
+    found = told.get(section)
+    for part in rest.split("."):
+        if isinstance(found, dict):
+            found = found.get(part)
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            return None
+    return found
+
+
+def _key(dimension: Dimension, distribution: BaseDistribution, value: Any) -> Any:
+    """What a search samples for a value of a dimension, see `Dimension.value`; None if it does not."""
+    if dimension.options:
+        return value
+    if not is_number(value):
+        return None
+    key = quantile(dimension, value) if dimension.mean is not None else int(value) if dimension.is_integer else float(value)
+    return key if distribution._contains(distribution.to_internal_repr(key)) and _alike(dimension.value(key), value) else None
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two configurations are the same, but for the last bits of a number."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    if is_number(a) and is_number(b):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return type(a) is type(b) and a == b
+
+
+def _external(said: dict[str, Any]) -> Any:
+    return json_to_distribution(said["distribution"]).to_external_repr(said["param_value_internal"])
+
+
+def _created(number: int, at: float) -> dict[str, Any]:
+    """A record that creates a trial of this number; no two are alike."""
+    return _record(Op.CREATE_TRIAL, study_id=0, datetime_start=_iso(at + 1e-6 * number))
+
+
+def _is_repeat(one: _Line, other: _Line) -> bool:
+    """Whether two trials began with the same configuration."""
+    return all(_attribute(one).get(name) == _attribute(other).get(name) for name in ("params", "labels", "data"))
+
+
+def _is_beyond(said: dict[str, Any], step: int) -> bool:
+    """Whether a record tells of a trial what it came to beyond a step."""
+    if said["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
+        return not isinstance(said.get("step"), int) or said["step"] > step
+    return said["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(said.get("system_attr"))
+
+
+def _attribute(line: _Line) -> Any:
+    """The value of the attribute that a record sets."""
+    return next(iter(line.record["user_attr"].values()))
+
+
+def _told(number: int, index: int, value: dict[str, Any]) -> dict[str, Any]:
+    return _record(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={f"{TOLD}{index}": value})
+
+
+def _record(op: Op, **said: Any) -> dict[str, Any]:
+    return {"op_code": int(op), "worker_id": WORKER, **said}
+
+
+def _iso(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="microseconds")
+
+
+def _given_number(said: dict[str, Any], most: int) -> int | None:
+    """The trial that a record creates whole, as an initial point with a known result; None for any other."""
+    user = said.get("user_attrs")
+    begun = user.get("begun") if isinstance(user, dict) else None
+    name = begun.get("id") if isinstance(begun, dict) else None
+    return int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 and int(name) < most else None
+
+
+def _said_of_study(line: _Line) -> str | None:
+    """The attribute of the study that a record sets; "" for the one that begins it, None for one that is none of them."""
+    if line.record["op_code"] == Op.CREATE_STUDY:
+        return ""
+    found = line.record.get("user_attr" if line.record["op_code"] == Op.SET_STUDY_USER_ATTR else "system_attr")
+    return next(iter(found), None) if isinstance(found, dict) else None
+
+
+def _holds(check: Callable[[Any], Any], value: Any) -> bool:
+    """Whether a check raises nothing."""
+    try:
+        check(value)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _summary(
+    before: Sequence[bytes],
+    after: Sequence[bytes],
+    result: Mapping[str, Any] | None,
+    dropped: Mapping[int, bytes],
+    rebuilt: Sequence[str],
+    more: Sequence[Sequence[str]],
+) -> Salvaged:
+    """What became of the trials, from the journal as it is now."""
+    ended, given, open_ = list[str](), list[str](), list[str]()
+    rules = Rules()
+    for line in after:
+        assert rules.fault(parsed(line)) is None
+    for number, trial in enumerate(rules.trials):
+        if trial.begun:
+            (open_ if trial.state == RUNNING else given if trial.given else ended).append(f"{number:04d}")
+    why = {number: _why(raw) for number, raw in dropped.items()}
+    lost, shortened = more or ((), ())
+    return Salvaged(
+        lines=tuple(after),
+        changed=list(before) != list(after),
+        dropped=tuple((number + 1, text) for number, text in why.items()),
+        ended=tuple(n for n in ended if n not in rebuilt),
+        rebuilt=tuple(n for n in rebuilt if n in ended),
+        go_on=tuple(open_),
+        lost=tuple(lost),
+        shortened=tuple(n for n in shortened if n in ended),
+        contradiction=None if result is None else contradiction(ended, given, result),
+    )
+
+
+def _why(raw: bytes) -> str:
+    """What is wrong with a line that was not kept, as far as the line alone tells."""
+    said = parsed(raw)
+    if not isinstance(said, dict):
+        return "is no record"
+    return "is a record that cannot stand there"

@@ -1,0 +1,69 @@
+"""Repeats, as a sampler is to see them: a configuration is one observation, of what its trials come to together, and no other.
+
+It is observed when the last of them has ended; until then it runs. So what a sampler learns is what configurations are judged by.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Container, Sequence
+from typing import Any
+
+from optuna.study._constrained_optimization import _CONSTRAINTS_KEY
+from optuna.trial import FrozenTrial, TrialState
+
+from sweeps.space.section_models import Repeats
+from sweeps.study.record import is_given, origin_of
+from sweeps.study.repeats import AGGREGATES
+
+
+def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
+    """A configuration as one trial: its first, with what all of them come to; running as long as one of them runs or is to come.
+
+    One that failed has no part in the value, as in `sweeps.study.repeats.merged`; a constraint is broken by as much as by the worst.
+
+    Args:
+        own: its trials, the first first.
+        repeats: how many there are to be, and what of their values counts.
+    """
+    first = own[0]
+    if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
+        return first
+    seen = copy.copy(first)
+    if len(own) < repeats.count or not all(t.state.is_finished() for t in own):
+        seen.values, seen.state = None, TrialState.RUNNING
+        return seen
+    whole = [t for t in own if t.state is TrialState.COMPLETE]
+    aggregate = AGGREGATES[repeats.aggregate]
+    seen.values = [float(aggregate(column)) for column in zip(*(t.values for t in whole), strict=True)]
+    broken = {name: max(t.constraints[name] for t in whole if name in t.constraints) for name in first.constraints}
+    seen.system_attrs = first.system_attrs | {f"{_CONSTRAINTS_KEY}:{name}": by for name, by in broken.items()}
+    return seen
+
+
+class ByConfiguration:
+    """A study whose trials are the configurations of another, for samplers that know of no repeats.
+
+    Args:
+        study: the other.
+        repeats: of each configuration.
+    """
+
+    def __init__(self, study: Any, repeats: Repeats):
+        self._study, self._repeats = study, repeats
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._study, name)
+
+    def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
+        """The first trials of all configurations."""
+        return self._get_trials(deepcopy, states)
+
+    def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:
+        own: dict[int, list[FrozenTrial]] = defaultdict(list)
+        for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
+            origin = origin_of(t)
+            own[t.number if origin is None else origin].append(t)
+        seen = [together(trials, self._repeats) for trials in own.values()]
+        return [t for t in seen if states is None or t.state in states]

@@ -1,0 +1,1 @@
+"""Schedulers: which trials continue at a rung, and population based training."""

@@ -1,0 +1,213 @@
+"""The section `data`: what the rows are, and which of that is tuned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sweeps.core import references
+from sweeps.core.errors import nearest
+from sweeps.space import value_types
+from sweeps.space.dimension_parser import BAD, BROKEN, Read, Tunable
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
+from sweeps.space.enumeration import any_key
+from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
+from sweeps.space.templates import Template, children, fill
+
+SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+SOURCES = "a path, a glob, a URI, sklearn:NAME or module:function"
+_REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
+
+
+class DataSection:
+    """Reads `data:`.
+
+    Args:
+        reader: collects the dimensions.
+        folder: of the space file.
+        roots: folders that references are looked up from.
+    """
+
+    def __init__(self, reader: Tunable, folder: Path, roots: tuple[Path, ...]):
+        self.reader, self.folder, self.roots, self.problems = reader, folder, roots, reader.problems
+
+    def read(self, node: Node, at: Mark) -> tuple[DataSpec | None, dict[str, Template]]:
+        """The section, and the templates of what is tuned in it.
+
+        In the section the first source is in the place of a tuned one, no column is dropped and all rows are there.
+
+        Args:
+            node: the section.
+            at: where its key stands.
+        """
+        args: dict[str, Any] = {}
+        tuned: dict[str, Template] = {}
+        if node.is_map:
+            readers: dict[str, Read] = {"train": self._train, "drop": self._drop, "rows": self._rows}
+            plain: Mapping[str, Any] = {"train": "tuned", "drop": [], "rows": 1.0}
+            inside = dict(node.value)
+            for key, child in node.value.items():
+                if key in readers and self._is_tuned(child, f"data.{key}"):
+                    tuned[key] = readers[key](child, f"data.{key}")
+                    inside[key] = Node(plain[key], child.mark)
+            if called := self._call(inside.get("train"), "data.train"):
+                inside["train"], args = called
+            node = replace(node, value=inside)
+        keys = check(DataKeys, node, "data", at, self.problems)
+        if not node.is_map:
+            return None, tuned
+        if "train" not in tuned and isinstance(train := node.value.get("train", Node(None, at)).value, str):
+            self._source(node.value["train"], "data.train", train)
+        splits = {key: self._split(node.value[key], key, node.keys[key]) for key in ("valid", "test") if key in node.value}
+        valid, test = splits.get("valid"), splits.get("test")
+        if valid and test:
+            if valid == test and valid.kind in ("path", "column"):
+                self.problems.add(node.value["test"].mark, "data.test", "is the same rows as valid; the search must never see them")
+            elif (valid.fraction or 0) + (test.fraction or 0) >= 1:
+                both = f"{valid.fraction:g} + {test.fraction:g}"
+                self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
+        if keys is None:
+            return None, tuned
+        if keys.label in keys.drop or (keys.label is not None and keys.label in _texts(tuned.get("drop", ()))):
+            where = node.value["drop"]
+            dropped = where.value[keys.drop.index(keys.label)] if keys.label in keys.drop else where
+            self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
+        if keys.drop_missing_label and keys.label is None:
+            self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`, the column that it looks at")
+        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows, keys.drop_missing_label)
+        if "train" in tuned and whole(tuned["train"]):
+            spec = variant_of(spec, fill({"train": tuned["train"]}, any_key))
+        return spec, tuned
+
+    # ---- what is tuned
+
+    # What a domain gives at each key that may be tuned.
+    _VALUES: ClassVar[Mapping[str, str]] = {"data.train": "options", "data.drop": "options", "data.rows": "floats"}
+
+    def _is_tuned(self, node: Node, path: str) -> bool:
+        if node.is_list:
+            return any(self._is_tuned(child, path) for child in node.value)
+        return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path, self._VALUES[path]) is not None)
+
+    def _train(self, node: Node, path: str) -> Template:
+        """One of several sources."""
+        if called := self._call(node, path):
+            self._source(called[0], path, called[0].value)
+            return {called[0].value: called[1]}
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
+            dim = self.reader.branches(node, path, kind, self._train)
+            if isinstance(dim, Dimension) and dim.when:
+                self.problems.add(node.keys["when"], path, "is always needed, so it cannot have a `when`")
+            return dim
+        if not isinstance(node.value, str) or not node.value:
+            return self.reader.wrong(node, path, f"must be {SOURCES}, got {node.show()}")
+        self._source(node, path, node.value)
+        return node.value
+
+    def _drop(self, node: Node, path: str) -> Template:
+        """A list of columns, or one of several such lists; a column in it may be one of several."""
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
+            return self.reader.branches(node, path, kind, self._drop)
+        if not node.is_list:
+            return self.reader.wrong(node, path, f"must be a list of columns, got {node.show()}")
+        return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
+
+    def _column(self, node: Node, path: str) -> Template:
+        if node.is_map and (kind := self.reader.domain(node, path, "options")):
+            return self.reader.branches(node, path, kind, self._column)
+        if isinstance(node.value, str) and node.value:
+            return node.value
+        return self.reader.wrong(node, path, f"a column's name must be text, got {node.show()}")
+
+    def _rows(self, node: Node, path: str) -> Template:
+        """A part of the train rows, or a dimension of such."""
+        kind = self.reader.domain(node, path, "floats") if node.is_map else None
+        if kind in (*BRANCHING, BROKEN):
+            return self.reader.branches(node, path, str(kind), self._rows)
+        if kind:
+            if RULES[kind].integer or "lower" not in RULES[kind].args:
+                return self.reader.wrong(node, path, f"must be a part of the rows, a grid, a choice or a range of parts, got {node.show()}")
+            dim = self.reader.numbers(node, path, kind)
+            if isinstance(dim, Dimension) and not (dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1):
+                return self.reader.wrong(node, path, f"must be parts above 0 and at most 1, got {node.show()}")
+            return dim
+        try:
+            return value_types.share(node.plain())
+        except ValueError as e:
+            return self.reader.wrong(node, path, f"{e}, got {node.show()}")
+
+    # ---- sources and splits
+
+    def _source(self, node: Node, path: str, text: str) -> None:
+        """Check what can be known of a source without opening it: names and references; files are for who reads them."""
+        if text.startswith("sklearn:"):
+            name = text.removeprefix("sklearn:")
+            if name not in SKLEARN:
+                self.problems.add(node.mark, path, f"scikit-learn's `{name}` is not known; {nearest(name, SKLEARN)}")
+        elif _REF.match(text) and (fault := references.problem(text, self.roots)):
+            self.problems.add(node.mark, path, fault)
+
+    def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
+        """A source as `{module:function: {argument: value}}`: the function's name and its arguments; None if it is written otherwise."""
+        if node is None or not node.is_map or len(node.value) != 1:
+            return None
+        name, inside = next(iter(node.value.items()))
+        if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:") or not (inside.is_map or inside.value is None):
+            return None
+        note_domains(inside, path, self.problems)
+        for key in inside.value or {}:
+            if not isinstance(key, str) or not key.isidentifier():
+                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a name of Python, got {key}")
+        return Node(name, node.keys[name], raw=name), inside.plain() or {}
+
+    def _split(self, node: Node, key: str, at: Mark) -> Split | None:
+        path = f"data.{key}"
+        if called := self._call(node, path):
+            self._source(called[0], path, called[0].value)
+            return Split("path", path=called[0].value, args=called[1])
+        value = node.value
+        if value is None or note_domains(node, path, Problems()):
+            return None  # absent; or noted with the rest of `data`
+        if isinstance(value, str) and value:
+            if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
+                self.problems.add(node.mark, path, f"{node.show()} is text; a fraction is written without quotes")
+                return None
+            self._source(node, path, value)
+            return Split("path", path=value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if 0 < value < 1:
+                return Split("fraction", fraction=float(value))
+            self.problems.add(node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}")
+            return None
+        if node.is_map and "column" in value:
+            if by := check(ByColumn, node, path, at, self.problems):
+                return Split("column", column=by.column, value=by.value)
+        elif node.is_map and "time" in value:
+            if last := check(ByTime, node, path, at, self.problems):
+                return Split("time", column=last.time, fraction=last.last)
+        elif node.is_map and "group" in value:
+            if part := check(ByGroup, node, path, at, self.problems):
+                return Split("group", column=part.group, fraction=part.part)
+        else:
+            self.problems.add(node.mark, path, f"must be {SPLIT_FORMS}, got {node.show()}")
+        return None
+
+
+def whole(template: Template) -> bool:
+    """Whether all of a template could be read."""
+    if isinstance(template, Dimension):
+        return all(whole(option.value) for option in template.options)
+    return template is not BAD and all(map(whole, children(template)))
+
+
+def _texts(template: Template) -> set[str]:
+    """Every text in a template."""
+    if isinstance(template, str):
+        return {template}
+    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
+    return {text for child in inside for text in _texts(child)}

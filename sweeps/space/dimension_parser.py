@@ -1,0 +1,191 @@
+"""Dimensions wherever they stand: from the nodes under `space:` to templates."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.space.conditions import ABSENT, Term
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
+from sweeps.space.foreign_syntax import call_in_our_words, in_our_words
+from sweeps.space.nodes import Node
+from sweeps.space.option_labels import canon, keys_of
+from sweeps.space.problems import Problems
+from sweeps.space.synonyms import known
+from sweeps.space.templates import Template
+from sweeps.space.when_parser import Whens
+
+Read = Callable[[Node, str], Template]
+
+
+class _Bad:
+    """In place of a template that could not be made; a problem was noted."""
+
+
+BAD = _Bad()
+BROKEN = "broken"  # in place of the kind of a mapping that is nearly a domain
+
+
+class Tunable:
+    """Reads values that may hold dimensions, notes problems and collects the dimensions.
+
+    Attributes:
+        problems: where to note.
+        roots: folders that references are looked up from.
+        begun: the file is of a sweep that has begun: rules that came later are not held against it.
+        dimensions: those read so far, in the order of the file; only meaningful without problems.
+    """
+
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool = False):
+        self.problems, self.roots, self.begun = problems, roots, begun
+        self._slots: list[Dimension | None] = []
+        self._names: Counter[str] = Counter()
+        self.whens = Whens(problems)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        return tuple(dim for dim in self._slots if dim is not None)
+
+    def anything(self, node: Node, path: str) -> Template:
+        """Any YAML, with dimensions anywhere in it."""
+        if node.is_map:
+            if kind := self.domain(node, path, "anything"):
+                return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
+            return self.mapping(node, path)
+        if node.is_list:
+            return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _scalar(self, node: Node, path: str) -> Template:
+        """A constant that is no mapping and no list."""
+        if isinstance(node.value, str) and not self.begun and (instead := call_in_our_words(node.value)):
+            text = node.show()
+            self.problems.add(node.mark, path, f"{text} is text, no domain: {instead}; to keep the text, write {{grid: [{text}]}}")
+            return BAD
+        return node.value
+
+    def _option(self, node: Node, path: str) -> Template:
+        """One of several values. Here what another tool takes for a distribution is a constant."""
+        if node.is_map and self.domain(node, path) is None and in_our_words(node):
+            return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
+        return self.anything(node, path) if node.is_map or node.is_list else node.value
+
+    def mapping(self, node: Node, path: str) -> Template:
+        template = {}
+        for key, child in node.value.items():
+            if key != "when":
+                template[key] = self.anything(child, f"{path}.{key}")
+        return template
+
+    def domain(self, node: Node, path: str, values: str = "") -> str | None:
+        """The domain that a mapping is; None if it is a constant; BROKEN, with a problem noted, if it is nearly a domain.
+
+        Args:
+            node: the mapping.
+            path: its dotted key.
+            values: "anything", "integers", "floats" or "options": what a domain gives here, and another tool's distribution is refused.
+                "" where a mapping has keys of its own, which may be `min` and `max`.
+        """
+        names = [key for key in node.value if key != "when"]
+        found = [key for key in names if key in DOMAINS]
+        if found and len(names) == 1:
+            return found[0]
+        if found and any(node.value[key].is_list for key in found):
+            mark = node.keys[found[-1]]
+            if len(found) > 1:
+                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(found)}; a dimension has one")
+            else:
+                others = ", ".join(str(key) for key in names if key != found[0])
+                self.problems.add(mark, path, f"`{found[0]}` must be the only key of its mapping, which also has: {others}")
+            return BROKEN
+        elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
+            name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
+            close = difflib.get_close_matches(name.lower(), DOMAINS, n=1, cutoff=0.8)
+            meant = known("domain", name) or (close[0] if close else None)
+            if meant and (name == names[0] or meant in DOMAINS):
+                bound = " Its upper bound does not occur" if meant == "randint" else ""
+                self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
+                return BROKEN
+        if values and not self.begun and (instead := in_our_words(node, values)):
+            constant = shown if len(shown := node.show()) < 60 else "{...}"
+            keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
+            self.problems.add(node.mark, path, f"{shown} is no domain: {instead}{keep}")
+            return BROKEN
+        if "when" in node.value:
+            self.stray(node, path)
+        return None
+
+    def stray(self, node: Node, path: str) -> None:
+        """Note a `when` that stands beside no domain."""
+        text = "`when` stands beside a domain; a constant has none, but may be a choice of one option: {choice: [...], when: {...}}"
+        self.problems.add(node.keys["when"], path, text)
+
+    def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
+        """A grid or a choice whose options are read by `read`; `otherwise` is in its place where its condition does not hold."""
+        if kind == BROKEN:
+            return BAD
+        if kind not in BRANCHING:
+            return self.wrong(node, path, f"can be a grid or a choice, not {kind}")
+        args = node.value[kind]
+        mark = node.keys[kind]
+        if not args.is_list or not args.value:
+            got = "an empty list" if args.is_list else args.show()
+            self.problems.add(mark, path, f"{kind} needs a list of at least one option, got {got}")
+            return BAD
+        slot = len(self._slots)  # in the order of the file: before what stands inside it
+        self._slots.append(None)
+        before = len(self.problems)
+        when = self._when(node, path, kind)
+        self.whens.around.append(path)
+        values = [read(child, f"{path}.{kind}.{i}") for i, child in enumerate(args.value)]
+        self.whens.around.pop()
+        if len(self.problems) > before:
+            return BAD
+        seen: dict[Any, int] = {}
+        for i, value in enumerate(values):
+            first = seen.setdefault(canon(value), i)
+            if first != i:
+                shown = args.value[i].show()
+                self.problems.add(args.value[i].mark, path, f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})")
+        options = tuple(Option(key, value) for key, value in zip(keys_of(values), values, strict=True))
+        dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
+        self._slots[slot] = self.whens.known[dim.name] = dim
+        return dim
+
+    def numbers(self, node: Node, path: str, kind: str) -> Template:
+        """A domain of numbers."""
+        args = node.value[kind]
+        mark = node.keys[kind]
+        if args.value is None and RULES[kind].needed == 0:
+            args = Node([], args.mark)
+        if not args.is_list:
+            form = ", ".join(RULES[kind].args)
+            self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
+            return BAD
+        when = self._when(node, path, kind)
+        found = list(faults(kind, args.plain(), args.show()))
+        for index, text in found:
+            self.problems.add(mark if index is None else args.value[index].mark, path, text)
+        if found:
+            return BAD
+        dim = replace(build(self._unique(path), kind, args.plain()), when=when)
+        self._slots.append(dim)
+        self.whens.known[dim.name] = dim
+        return dim
+
+    def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
+        self.whens.begun.add(path)
+        return self.whens.read(node, path, kind)
+
+    def _unique(self, path: str) -> str:
+        """A dimension's name; numbered where keys with dots in them make two paths alike."""
+        self._names[path] += 1
+        return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
+
+    def wrong(self, node: Node, path: str, text: str) -> Any:
+        self.problems.add(node.mark, path, text)
+        return BAD

@@ -1,0 +1,121 @@
+"""`search.initial_points`: configurations to begin with, held against the dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweeps.core.errors import nearest
+from sweeps.space.conditions import Term, holds
+from sweeps.space.domains import Dimension, multiple, quantile
+from sweeps.space.nodes import Node, meant
+from sweeps.space.problems import Problems
+from sweeps.space.section_models import InitialPoint
+from sweeps.space.templates import Template, surroundings
+from sweeps.space.when_parser import Refused, option_of, takes
+
+VALUE = "value"  # the key of a known result; no dimension has this name
+
+
+class Points:
+    """Reads the list.
+
+    Args:
+        dimensions: of the space, in the order of the file.
+        sections: of the space.
+        objectives: how many.
+        problems: where to note.
+    """
+
+    def __init__(self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems):
+        self.dims = {dim.name: dim for dim in dimensions}
+        self.outer = surroundings(sections)
+        self.objectives, self.problems = objectives, problems
+
+    def read(self, node: Node) -> tuple[InitialPoint, ...]:
+        """All points; those with a problem are left out."""
+        path = "search.initial_points"
+        if not node.is_list:
+            self.problems.add(node.mark, path, f"must be a list of mappings of dimensions to values, got {node.show()}")
+            return ()
+        points = [self._point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
+        return tuple(point for point in points if point is not None)
+
+    def _point(self, node: Node, path: str) -> InitialPoint | None:
+        before = len(self.problems)
+        if not node.is_map or not node.value:
+            form = "{params.eta: 0.1}"
+            self.problems.add(node.mark, path, f"must be a mapping of dimensions to values, such as {form}, got {node.show()}")
+            return None
+        keys: dict[str, Any] = {}
+        known: dict[str, Any] = {}
+        for name, child in node.value.items():
+            if name == VALUE:
+                continue
+            if name not in self.dims:
+                hint = nearest(str(name), [*self.dims, VALUE])
+                self.problems.add(node.keys[name], path, f"no dimension `{name}`; {hint}")
+                continue
+            try:
+                keys[name], known[name] = key_of(self.dims[name], child)
+            except Refused as e:
+                self.problems.add(child.mark, f"{path}.{name}", f"{e}, got {child.show()}")
+        if len(self.problems) > before:
+            return None
+        missing = self._walk(node, path, known)
+        values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
+        if values is not None and missing:
+            text = f"a point with a known result must say all that is there; missing: {', '.join(missing[:5])}"
+            self.problems.add(node.keys[VALUE], path, text)
+        return InitialPoint(keys, values) if len(self.problems) == before else None
+
+    def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
+        """Note what can not be there beside the rest; the names of what is there for certain and is not given."""
+        missing: list[str] = []
+        open_: set[str] = set()  # may be there, and may be anything
+        for name, dim in self.dims.items():
+            around = self.outer.get(name)
+            when = (*dim.when, *((Term(around[0], keys=(around[1],)),) if around else ()))
+            there = holds(when, known, open_)
+            if there is False:
+                if name in known:
+                    self.problems.add(node.keys[name], f"{path}.{name}", "is not there beside the other values of this point")
+                continue
+            if name not in known:
+                open_.add(name)
+                missing += [name] if there else []
+        return missing
+
+    def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
+        children = node.value if node.is_list and self.objectives > 1 else [node]
+        values = [child.value for child in children]
+        if len(values) == self.objectives and all(_is_number(value) for value in values):
+            return tuple(map(float, values))
+        form = "a number" if self.objectives == 1 else f"a list of {self.objectives} numbers, one for each objective"
+        self.problems.add(node.mark, path, f"must be {form}, got {node.show()}")
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
+
+
+def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
+    """The key that a search would sample for a value, and what conditions see of it.
+
+    Raises:
+        Refused: the dimension never has this value.
+    """
+    if dim.options:
+        key = option_of(dim, node)
+        return key, key
+    value = node.value
+    if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
+        raise Refused(f"must be {'an integer' if dim.is_integer else 'a number'}{meant(value)}")
+    if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
+        raise Refused(f"must be within its bounds, {takes(dim)}")
+    if dim.q is not None and multiple(value, dim.q) != value:
+        raise Refused(f"must be a multiple of {dim.q:g}")
+    if dim.mean is not None:
+        return quantile(dim, value), float(value)
+    return (value, value) if dim.is_integer else (float(value), float(value))

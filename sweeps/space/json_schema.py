@@ -1,0 +1,208 @@
+"""The space file as a JSON Schema, for editors: what stands where, what each key takes, and every domain.
+
+It says less than `load` does: what one key means for another (a reversed bound, a name that is not there) no schema says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_args, get_origin, get_type_hints
+
+from sweeps.space import section_models
+from sweeps.space.conditions import COMPARISONS
+from sweeps.space.domains import BRANCHING, RULES
+from sweeps.space.search_sections import OPTIONS, SCHEDULERS
+from sweeps.space.space_sections import SCALING
+from sweeps.space.step_names import RAY_STEPS
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+_FRACTION: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_TIME: Schema = {"type": ["string", "number"], "description": "90s, 30m, 1h30m, 2d or a number of seconds"}
+_COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
+# Keys whose rule is in a function.
+_BY_HAND: dict[tuple[str, str], Schema] = {
+    ("limits", "timeout"): _TIME,
+    ("limits", "trial_timeout"): _TIME,
+    ("limits", "report_timeout"): _TIME,
+    ("limits", "max_concurrent_trials"): {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
+    ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
+    ("limits", "target"): {"type": "number"},
+    ("limits", "retry_on"): {"type": "array", "items": {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"}},
+    ("scheduler", "quantile_fraction"): {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5},
+    ("scheduler", "resample_probability"): {"type": "number", "minimum": 0, "maximum": 1},
+    ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},
+    ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
+    ("data", "rows"): _SHARE,
+    ("checkpoints", "max_disk"): {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"},
+}
+
+
+def schema() -> Schema:
+    """The schema, as plain data; 2020-12."""
+    sections = {
+        "objective": _section("objective", section_models.Objective),
+        "search": _section("search", section_models.Search),
+        "limits": _section("limits", section_models.Limits),
+        "repeats": _section("repeats", section_models.Repeats),
+    }
+    properties: Schema = {
+        "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
+        "trainer": {"anyOf": [_TEXT, _section("trainer", section_models.LoopKeys)]},
+        "data": _data(),
+        "objective": {"anyOf": [sections["objective"], {"type": "array", "items": sections["objective"], "minItems": 1}]},
+        "constraints": {"type": "object", "additionalProperties": _COMPARISON},
+        "search": sections["search"],
+        "scheduler": _scheduler(),
+        "repeats": {"anyOf": [{"type": "integer", "minimum": 1}, sections["repeats"]]},
+        "limits": sections["limits"],
+        "checkpoints": _section("checkpoints", section_models.Checkpoints),
+        "space": _space(),
+    }
+    may_be_empty = {"search", "scheduler", "limits", "space", "repeats", "constraints", "checkpoints"}
+    return {
+        "$schema": DRAFT,
+        "title": "sweeps: a space file",
+        "type": "object",
+        "properties": {name: {"anyOf": [inner, {"type": "null"}]} if name in may_be_empty else inner for name, inner in properties.items()},
+        "required": ["trainer", "objective"],
+        # a loop of the user's own may read its own data
+        "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
+        "additionalProperties": False,
+        "$defs": _definitions(),
+    }
+
+
+def _section(section: str, model: type) -> Schema:
+    """A section that is a dataclass, from its annotations."""
+    hints = get_type_hints(model, include_extras=True)
+    fields = dataclasses.fields(model)
+    return {
+        "type": "object",
+        "properties": {f.name: _BY_HAND.get((section, f.name)) or _typed(hints[f.name]) for f in fields},
+        "required": [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING],
+        "additionalProperties": False,
+    }
+
+
+def _typed(hint: Any) -> Schema:
+    """A type of a section's field."""
+    arguments, origin = get_args(hint), get_origin(hint)
+    if hasattr(hint, "__metadata__"):
+        inner = _typed(hint.__origin__)
+        for rule in hint.__metadata__:
+            inner |= _bounds(rule)
+        return inner
+    if str(origin) == "typing.Literal":
+        return {"enum": list(arguments)}
+    if origin is tuple:
+        return {"type": "array", "items": _typed(arguments[0])}
+    if arguments:  # X | None
+        return _typed(next(a for a in arguments if a is not type(None)))
+    return {bool: {"type": "boolean"}, int: {"type": "integer"}, str: {"type": "string"}, float: {"type": "number"}}.get(hint, {})
+
+
+def _bounds(rule: Any) -> Schema:
+    """What pydantic's `Field` and `Strict` say of a value."""
+    names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
+    parts = [rule, *getattr(rule, "metadata", ())]
+    return {ours: value for part in parts for name, ours in names.items() if (value := getattr(part, name, None)) is not None}
+
+
+def _scheduler() -> Schema:
+    every = _section("scheduler", section_models.Scheduler)["properties"]
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {"name": {"const": name}, **{key: every[key] for key in own}},
+                "required": ["name"],
+                "additionalProperties": False,
+            }
+            for name, own in SCHEDULERS.items()
+        ]
+    }
+
+
+def _data() -> Schema:
+    made = _section("data", section_models.DataKeys)
+    call = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": ["object", "null"]}}
+    source = {"anyOf": [_TEXT, call]}
+    forms = [
+        _section("split", section_models.ByColumn),
+        {"type": "object", "properties": {"time": _TEXT, "last": _FRACTION}, "required": ["time", "last"], "additionalProperties": False},
+        {"type": "object", "properties": {"group": _TEXT, "part": _FRACTION}, "required": ["group", "part"], "additionalProperties": False},
+    ]
+    split = {"anyOf": [_FRACTION, source, *forms]}
+    columns = {"type": "array", "items": {"anyOf": [_TEXT, _ref("branch")]}}
+    tuned = {"train": _or_branch(source), "drop": _or_branch(columns), "rows": {"anyOf": [_SHARE, _ref("domain")]}}
+    return made | {"properties": made["properties"] | {"valid": split, "test": split} | tuned}
+
+
+def _space() -> Schema:
+    amount = {"anyOf": [{"type": "number", "minimum": 0}, _ref("domain")]}
+    values = {
+        "num_workers": {"anyOf": [{"type": "integer", "minimum": 1}, _ref("domain")]},
+        "use_gpu": _or_branch({"type": "boolean"}),
+        "resources_per_worker": _or_branch({"type": "object", "additionalProperties": amount}),
+    }
+    scaling = {"type": "object", "properties": {key: values[key] for key in SCALING}, "additionalProperties": False}
+    sections = {
+        "preprocessor": _ref("chain"),
+        "scaling": _or_branch(scaling),
+        "params": {"type": "object"},
+    }
+    nullable = {name: {"anyOf": [inner, {"type": "null"}]} for name, inner in sections.items()}
+    return {"type": "object", "properties": nullable, "additionalProperties": False}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _or_branch(inner: Schema) -> Schema:
+    return {"anyOf": [inner, _ref("branch")]}
+
+
+def _definitions() -> dict[str, Schema]:
+    """The domains, conditions, chains and steps."""
+    numbers = {
+        kind: {
+            "type": ["array", "null"] if not rule.needed else "array",
+            "items": {"type": "integer" if rule.integer else "number"},
+            "minItems": rule.needed,
+            "maxItems": len(rule.args),
+            "description": f"[{', '.join(rule.args)}]: {rule.text}",
+        }
+        for kind, rule in RULES.items()
+    }
+    options = {kind: {"type": "array", "minItems": 1} for kind in BRANCHING}
+
+    def one_of(domains: dict[str, Schema]) -> Schema:
+        forms = [
+            {"type": "object", "properties": {kind: inner, "when": _ref("when")}, "required": [kind], "additionalProperties": False}
+            for kind, inner in domains.items()
+        ]
+        return {"anyOf": forms}
+
+    scalar = {"type": ["string", "number", "boolean", "null"]}
+    step = {
+        "anyOf": [
+            {"type": "string", "description": "a step of Ray Data, or module:attr", "examples": sorted(RAY_STEPS)},
+            {"type": "object", "minProperties": 1, "maxProperties": 2},
+        ]
+    }
+    return {
+        "domain": one_of({**options, **numbers}),
+        "branch": one_of(options),
+        "when": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"anyOf": [scalar, {"type": "array", "items": scalar, "minItems": 1}]},
+            "description": "dimensions that stand before this one, and what they must be: a value, a list of values, or a comparison: > 3",
+        },
+        "chain": {"anyOf": [step, {"type": "array", "items": {"anyOf": [step, {"type": "null"}]}}]},
+    }

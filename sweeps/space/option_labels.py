@@ -1,0 +1,101 @@
+"""Short, unique, readable keys for the options of a grid or a choice."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from typing import Any
+
+from sweeps.space.domains import Dimension, Key
+from sweeps.space.step_names import NONE, Step
+from sweeps.space.templates import Chain, Template
+
+LIMIT = 60
+
+
+def canon(template: Template) -> Any:
+    """A hashable that is equal for equal templates, and only for them: true is not 1, but 1 is 1.0."""
+    if isinstance(template, Dimension):
+        numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
+        return ("dimension", template.kind, tuple(canon(option.value) for option in template.options), numbers, template.when)
+    if isinstance(template, Chain):
+        return ("chain", *map(canon, template.items))
+    if isinstance(template, Step):
+        return ("step", template.name, canon(template.columns), canon(template.params))
+    if isinstance(template, dict):
+        return ("mapping", frozenset((canon(key), canon(value)) for key, value in template.items()))
+    if isinstance(template, (list, tuple)):
+        return ("list", *map(canon, template))
+    if isinstance(template, float) and math.isnan(template):
+        return ("nan",)
+    if isinstance(template, (bool, str)) or template is None:
+        return (type(template).__name__, template)
+    return ("number", template)
+
+
+def keys_of(values: list[Template]) -> list[Key]:
+    """A key for each option, all different.
+
+    A scalar is its own key, but for infinities, NaN and what Python takes for equal (`true` and `1`): those are text. A chain
+    is the names of its steps, with the arguments that differ where the names do not; a list or mapping is itself in short.
+    """
+    chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
+    alike = Counter(label for label in chains if label is not None)
+    keys: list[Key] = []
+    for value, label in zip(values, chains, strict=True):
+        if label is not None:
+            twins = [v for v, other in zip(values, chains, strict=True) if other == label] if alike[label] > 1 else []
+            keys.append(_cut(_chain_key(value, twins)))
+        elif value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+            keys.append(value)
+        else:
+            keys.append(_cut(say(value)))
+    return _numbered(keys)
+
+
+def _numbered(keys: list[Key]) -> list[Key]:
+    taken: list[Key] = []
+    for key in keys:
+        unique: Key = key if key not in taken else say(key) if not isinstance(key, str) else key
+        number = 2
+        while unique in taken:
+            unique = f"{key if isinstance(key, str) else say(key)}#{number}"
+            number += 1
+        taken.append(unique)
+    return taken
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+
+def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
+    """Names joined by `+`; beside chains of the same names, the arguments in which they differ."""
+    parts = []
+    for i, item in enumerate(chain.items):
+        if isinstance(item, Dimension):
+            parts.append(item.kind)
+            continue
+        differing: dict[str, set[Any]] = defaultdict(set)
+        steps = [step for twin in twins or () if isinstance(step := twin.items[i], Step)]
+        for name in dict.fromkeys(name for step in steps for name in step.arguments()):
+            differing[name] = {canon(step.arguments()[name]) if name in step.arguments() else "absent" for step in steps}
+        shown = [f"{name}={say(value)}" for name, value in item.arguments().items() if len(differing[name]) > 1]
+        parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
+    return "+".join(parts) or NONE
+
+
+def say(value: Template) -> str:
+    """A template in the fewest words: as YAML would write it, with a dimension's kind in its place."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, Dimension):
+        return value.kind
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(say, value)) + "]"
+    return _chain_key(value) if isinstance(value, Chain) else str(value)

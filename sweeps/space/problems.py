@@ -1,0 +1,146 @@
+"""Problems, gathered to be told at once; and pydantic's errors about a section, told as problems."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import Any, TypeVar, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from sweeps.core.errors import Problem
+from sweeps.space.domains import DOMAINS
+from sweeps.space.nodes import Mark, Node, meant
+from sweeps.space.section_models import REQUIRED
+from sweeps.space.synonyms import known, suggest
+
+T = TypeVar("T")
+
+
+class Problems:
+    """Everything wrong with one space file, to be told at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place
+
+    def add(self, mark: Mark, key: str, text: str) -> None:
+        """Note one problem: where, the dotted key (or ""), and what is wrong with it."""
+        line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
+        # an override has no line, and comes after the file
+        self._found[(mark.line or 10**9, mark.column, str(mark), line)] = Problem(str(mark), line)
+
+    def extend(self, problems: tuple[Problem, ...]) -> None:
+        """Note problems that know their place already: of a file that is no YAML, or an override that is none."""
+        for i, problem in enumerate(problems):
+            self._found[(0, i, problem.place, problem.text)] = problem
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def sorted(self) -> list[Problem]:
+        """All of them, by place; those of overrides last."""
+        return [self._found[key] for key in sorted(self._found)]
+
+
+@functools.cache
+def _adapter(model: type) -> TypeAdapter[Any]:
+    # As an attribute the configuration would be in every section's face; here it is said once.
+    model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    return TypeAdapter(model)
+
+
+def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
+    """A section as its dataclass, or None after noting what is wrong with it.
+
+    Args:
+        model: one of the dataclasses above.
+        node: the section; null counts as an empty mapping, and a null under a known key as the key's absence.
+        path: its dotted key.
+        at: where the section's own key stands; the place of what is missing from it.
+        problems: where to note.
+    """
+    names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
+    before = len(problems)
+    tuned = note_domains(node, path, problems)
+    if not node.is_map and node.value is not None:
+        problems.add(node.mark, path, f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
+        return None
+    if () in tuned:
+        return None
+    given: dict[str, Any] = {}
+    for key, child in (node.value or {}).items():
+        if key not in names:
+            problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest(path.split('.')[0], key, names)}")
+        elif child.value is not None:
+            given[key] = child.plain()
+    try:
+        found: T = _adapter(cast(Any, model)).validate_python(given)
+    except ValidationError as e:
+        for error in e.errors(include_url=False):
+            _tell(model, error, node, path, at, tuned, problems)
+        return None
+    return found if len(problems) == before else None
+
+
+def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[tuple[Any, ...]], problems: Problems) -> None:
+    """Note one of pydantic's errors in our words."""
+    key = str(error["loc"][0])
+    where = f"{path}.{key}"
+    if error["type"] == "missing":
+        problems.add(at, where, "is required" + REQUIRED.get((model, key), ""))
+        return
+    if any(place and place[0] == key for place in tuned):
+        return  # said already: it is a domain
+    child, ctx = node.value[key], error.get("ctx", {})
+    for step in error["loc"][1:]:  # to the item of a list
+        if child.is_list and isinstance(step, int):
+            child, where = child.value[step], f"{where}.{step}"
+    got = f"got {child.show()}"
+    kind = error["type"]
+    if kind == "literal_error":
+        valid = re.findall(r"'([^']*)'", ctx["expected"])
+        place = f"{path.split('.')[0]}.{key}"
+        hint = suggest(place, child.value, valid)
+        hint = f"; {hint}" if hint.startswith("did") or known(place, child.value) else ""
+        text = f"must be {', '.join(valid[:-1])} or {valid[-1]}, {got}{hint}"
+    elif kind.startswith("int_"):
+        text = f"must be an integer, {got}{meant(child.value)}"
+    elif kind == "greater_than_equal":
+        text = f"must be at least {ctx['ge']}, {got}"
+    elif kind == "less_than":
+        text = f"must be below {ctx['lt']}, {got}"
+    elif kind.startswith("bool_"):
+        text = f"must be true or false, {got}{meant(child.value, boolean=True)}"
+    elif kind == "string_type":
+        text = f"must be text, {got}" + ("" if child.is_map or child.is_list else "; quote it")
+    elif kind == "tuple_type":
+        text = f"must be a list, {got}"
+    elif kind == "string_too_short":
+        text = "must not be empty"
+    else:
+        text = f"{ctx['error'] if kind == 'value_error' else error['msg']}, {got}"
+    if where in ("data.train", "data.rows") and child.is_list and child.value:
+        text += f"; to try each, write {{choice: {child.show()}}}"
+    problems.add(child.mark, where, text)
+
+
+def note_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
+    """Note every domain in a part of the file that is not tuned; returns where they are, relative to the node."""
+    found: set[tuple[Any, ...]] = set()
+
+    def walk(at: Node, way: tuple[Any, ...]) -> None:
+        names = [key for key in at.value if key != "when"] if at.is_map else []
+        if len(names) == 1 and (kind := names[0]) in DOMAINS:
+            where = ".".join((path, *map(str, way)))
+            section = path.split(".")[0]
+            rule = "of data, train, drop and rows may be tuned" if section == "data" else "only what stands under `space:` is tuned"
+            problems.add(at.keys[kind], where, f"a {kind} under {section}; {rule}")
+            found.add(way)
+            return
+        children = at.value.items() if at.is_map else enumerate(at.value) if at.is_list else ()
+        for key, child in children:
+            walk(child, (*way, key))
+
+    walk(node, ())
+    return found

@@ -1,0 +1,338 @@
+"""The sections of a space file that are not tuned: their keys, types and rules.
+
+One frozen dataclass a section says it all: pydantic reads its annotations (`checks`), and the rest of a sweep reads its fields.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+
+from sweeps.core.trial import LOST
+from sweeps.space import value_types
+from sweeps.space.conditions import COMPARISONS
+
+Text = Annotated[StrictStr, Field(min_length=1)]
+AtLeast0 = Annotated[StrictInt, Field(ge=0)]
+AtLeast1 = Annotated[StrictInt, Field(ge=1)]
+AtLeast2 = Annotated[StrictInt, Field(ge=2)]
+Backend = Literal["torch", "xgboost", "lightgbm", "none"]
+Task = Literal["binary", "multiclass", "regression"]
+
+
+@dataclass(frozen=True)
+class TrainerSpec:
+    """What trains: ours by name, or a user's loop by reference.
+
+    Attributes:
+        name: of the file in `trainers/`; None for a user's.
+        loop: `module:attr` of the training loop.
+        backend: the process group its ranks need.
+        load: `module:attr` of the function that loads a checkpoint's model; None where there is no bundle to be made.
+        reuse: "auto" keeps a gang for the next trial; "never" closes it after each trial.
+    """
+
+    name: str | None
+    loop: str
+    backend: str
+    load: str | None
+    reuse: str = "auto"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where the rows of `valid` or `test` come from.
+
+    Attributes:
+        kind: "fraction", "path", "column", "time" or "group".
+        fraction: of the whole, for fraction, time (the last) and group.
+        path: a path, a URI, `sklearn:NAME` or `module:function`.
+        args: the keyword arguments of a function.
+        column: the column to split by, for column, time and group.
+        value: rows whose column has this value, for column.
+    """
+
+    kind: str
+    fraction: float | None = None
+    path: str | None = None
+    column: str | None = None
+    value: Any = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """The data of a sweep, as written; nothing is opened yet.
+
+    Attributes:
+        train: path, glob, URI, `sklearn:NAME` or `module:function`; "" if the space names no data, as its loop reads its own.
+        label: the label's column.
+        valid: always there, if there is data.
+        test: never seen by the search.
+        task: None to infer it from the label.
+        base: the folder that relative paths are resolved against; the space file's.
+        drop: columns that are no features.
+        args: the keyword arguments of a function in `train`.
+        rows: the part of the train split that is trained on.
+        drop_missing_label: leave out the rows that have no label, in place of refusing them.
+    """
+
+    train: str
+    label: str | None
+    valid: Split | None
+    test: Split | None
+    task: str | None
+    base: Path
+    drop: tuple[str, ...] = ()
+    args: dict[str, Any] = field(default_factory=dict)
+    rows: float = 1.0
+    drop_missing_label: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether the space names data."""
+        return self.train != ""
+
+    @property
+    def source(self) -> str:
+        """What the rows are read from: equal where `train` and its arguments are."""
+        return repr((self.train, self.args))
+
+
+def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
+    """The data with some of its keys as a trial has them.
+
+    Args:
+        spec: the rest.
+        data: `train` as text or as `{module:function: arguments}`, `drop` and `rows`, as far as they are tuned.
+    """
+    given = dict(data)
+    if isinstance(call := given.get("train"), Mapping):
+        given["train"], given["args"] = next(iter(call.items()))
+    elif "train" in given:
+        given["args"] = {}
+    return replace(spec, **given)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The reported metric that the search optimises."""
+
+    metric: Text
+    goal: Literal["minimize", "maximize"]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a metric of a trial must be for the trial to be feasible.
+
+    Attributes:
+        metric: its name.
+        sign: "<=", "<", ">=" or ">".
+        bound: what it is compared with.
+    """
+
+    metric: str
+    sign: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a value meets it; NaN never does."""
+        return COMPARISONS[self.sign](value, self.bound)
+
+    def violation(self, value: float) -> float:
+        """By how much a value breaks it, as Optuna wants to know it: 0 or less where it holds, above 0 where it does not."""
+        over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
+        if self.holds(value):
+            return min(over, 0.0)
+        return max(over, sys.float_info.min) if over == over else sys.float_info.max
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class InitialPoint:
+    """A configuration to begin with.
+
+    Attributes:
+        keys: what dimensions are, by name, as keys that a search samples (see `Dimension.value`); the others are sampled.
+        values: its known results, one for each objective; None for one that is to be run.
+    """
+
+    keys: dict[str, Any]
+    values: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How configurations are sampled.
+
+    Attributes:
+        algorithm: which sampler; "auto" only while loading, see `sweeps.space.auto_algorithm`.
+        seed: of everything that is drawn.
+        options: the algorithm's own, by name, those that are given; see `searching.OPTIONS`.
+        initial_points: tried before anything is sampled, in this order.
+    """
+
+    algorithm: Literal["auto", "tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "auto"
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
+    options: dict[str, Any] | None = None
+    initial_points: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """What stops a trial early; steps are reports of the loop.
+
+    Attributes:
+        name: "none" lets every trial end by itself.
+        max_t: the step at which a trial ends; ASHA and Hyperband need it.
+        grace_period: no trial is stopped before it.
+        reduction_factor: one in so many goes on from a rung.
+        brackets: of Hyperband; like all below None for the other schedulers.
+        min_trials: median stops no trial before so many have come to its step.
+        perturbation_interval: reports between two perturbations of PBT.
+        quantile_fraction: this part of PBT's population, the worst, takes over from as many of the best.
+        resample_probability: with which PBT draws a parameter anew in place of changing it a little.
+        population: trials that PBT trains side by side: `limits.max_trials`.
+    """
+
+    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "none"
+    max_t: AtLeast1 | None = None
+    grace_period: AtLeast1 = 1
+    reduction_factor: AtLeast2 = 3
+    brackets: AtLeast1 | None = None
+    min_trials: AtLeast1 | None = None
+    perturbation_interval: AtLeast1 | None = None
+    quantile_fraction: Annotated[float | None, BeforeValidator(value_types.half)] = None
+    resample_probability: Annotated[float | None, BeforeValidator(value_types.probability)] = None
+    population: AtLeast2 | None = None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often a configuration is trained, with distinct seeds.
+
+    Attributes:
+        count: trainings of each configuration.
+        aggregate: what of their values is the configuration's.
+    """
+
+    count: AtLeast1 = 1
+    aggregate: Literal["mean", "median", "min", "max"] = "mean"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a sweep may spend.
+
+    Attributes:
+        max_trials: over all cells. 0 only while loading: not given.
+        timeout: seconds; None for no limit.
+        max_concurrent_trials: None for as many as fit.
+        max_failures: retries of one trial.
+        retry_on: what a trial is tried again for: `lost` (a worker process was lost) and names of exception classes.
+        trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
+        report_timeout: seconds between two reports of a rank, after which its trial fails; None for no limit.
+        max_gpu_hours: that all trials together may hold GPUs; None for no limit.
+        target: a value of the objective; when a trial reaches it, the sweep ends.
+        patience: trials that may end, one after the other, without one better than all before.
+        max_failures_in_a_row: so many trials that fail one after the other end the sweep.
+    """
+
+    max_trials: AtLeast1 = 0
+    timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
+    max_concurrent_trials: Annotated[int | None, BeforeValidator(value_types.auto)] = None
+    max_failures: AtLeast0 = 2
+    retry_on: Annotated[tuple[str, ...], BeforeValidator(value_types.causes)] = (LOST,)
+    trial_timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
+    report_timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
+    max_gpu_hours: Annotated[float | None, BeforeValidator(value_types.above_0)] = None
+    target: Annotated[float | None, BeforeValidator(value_types.number)] = None
+    patience: AtLeast1 | None = None
+    max_failures_in_a_row: AtLeast1 | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Which checkpoints are kept of trials that have ended; see `sweeps.checkpoints.retention.Rule`.
+
+    Attributes:
+        per_trial: checkpoints of a trial: its best, and its `per_trial` - 1 latest.
+        top: so many trials keep any; None for all.
+        max_disk: bytes for all trials together; None for no bound.
+    """
+
+    per_trial: AtLeast1 = 2
+    top: AtLeast1 | None = None
+    max_disk: Annotated[int | None, BeforeValidator(value_types.size)] = None
+
+    @property
+    def all_stay(self) -> bool:
+        """Whether nothing is to be deleted."""
+        return self == Checkpoints()
+
+
+@dataclass(frozen=True)
+class LoopKeys:
+    """`trainer:` as a mapping."""
+
+    loop: Text
+    backend: Backend = "none"
+    load: Text | None = None
+    reuse: Literal["auto", "never"] = "auto"
+
+
+@dataclass(frozen=True)
+class DataKeys:
+    """`data:` as written; `valid` and `test` are read by their form."""
+
+    train: Text
+    valid: Any
+    label: Text | None = None
+    test: Any = None
+    task: Task | None = None
+    drop: tuple[Text, ...] = ()
+    rows: Annotated[float, BeforeValidator(value_types.share)] = 1.0
+    drop_missing_label: StrictBool = False
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """`{column: split, value: valid}`."""
+
+    column: Text
+    value: Annotated[Any, BeforeValidator(value_types.plain_scalar)]
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """`{time: col, last: 0.2}`."""
+
+    time: Text
+    last: Annotated[float, BeforeValidator(value_types.fraction)]
+
+
+@dataclass(frozen=True)
+class ByGroup:
+    """`{group: col, part: 0.2}`."""
+
+    group: Text
+    part: Annotated[float, BeforeValidator(value_types.fraction)]
+
+
+SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"
+# What to say of a required key that is absent.
+REQUIRED: dict[tuple[type, str], str] = {
+    (DataKeys, "valid"): f"; give {SPLIT_FORMS}",
+    (DataKeys, "train"): "; give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own needs no `data`",
+    (Objective, "goal"): "; give minimize or maximize",
+    (Objective, "metric"): "; give the name of a metric that the trainer reports, such as valid-logloss",
+    (LoopKeys, "loop"): "; give a reference `module:attr` to a training loop",
+}

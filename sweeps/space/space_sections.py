@@ -1,0 +1,133 @@
+"""The sections under `space:`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from sweeps.space.chains import Chains
+from sweeps.space.dimension_parser import BROKEN, Read
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
+from sweeps.space.nodes import Node, meant
+from sweeps.space.synonyms import suggest
+from sweeps.space.templates import Template
+
+SECTIONS = ("preprocessor", "scaling", "params")
+MOST_WORKERS = 1_000_000
+SCALING = ("num_workers", "use_gpu", "resources_per_worker")
+
+
+class Reader(Chains):
+    """Reads everything under `space:`."""
+
+    def space(self, node: Node) -> dict[str, Template]:
+        """All sections, in the order of the file."""
+        if node.value is None:
+            return {}
+        if not node.is_map:
+            self.wrong(node, "space", f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}")
+            return {}
+        read: dict[str, Read] = {"preprocessor": self.chain, "scaling": self.scaling, "params": self.params}
+        sections = {}
+        for key, child in node.value.items():
+            mark = node.keys[key]
+            if key == "when":
+                self.stray(node, "space")
+            elif key in DOMAINS:
+                self.problems.add(mark, f"space.{key}", f"a {key} stands inside a section: {', '.join(SECTIONS)}")
+            elif key == "data":
+                self.problems.add(mark, "space.data", "data stands at the top of the file; its train, drop and rows may be tuned there")
+            elif key not in read:
+                hint = suggest("space", key, SECTIONS)
+                hint += "; a parameter of the loop stands under `params`" if hint.startswith("valid") else ""
+                self.problems.add(mark, f"space.{key}", f"unknown section; {hint}")
+            else:
+                sections[key] = read[key](child, key)
+        return sections
+
+    def params(self, node: Node, path: str) -> Template:
+        """A mapping of names to anything; or a dimension of such mappings."""
+        if node.value is None:
+            return {}
+        if not node.is_map:
+            return self.wrong(node, path, f"must be a mapping such as {{eta: 0.1}}, got {node.show()}")
+        if kind := self.domain(node, path):
+            return self.branches(node, path, kind, self.params)
+        for key in node.value:
+            if not isinstance(key, str) or not key:
+                self.problems.add(node.keys[key], f"{path}.{key}", "a parameter's name must be text; quote it")
+        return self.mapping(node, path)
+
+    def scaling(self, node: Node, path: str) -> Template:
+        """Workers, GPUs and resources; or a dimension of such mappings."""
+        if node.value is None:
+            return {}
+        if not node.is_map:
+            return self.wrong(node, path, f"must be a mapping with keys {', '.join(SCALING)}, got {node.show()}")
+        if kind := self.domain(node, path):
+            return self.branches(node, path, kind, self.scaling)
+        read: dict[str, Read] = {
+            "num_workers": partial(self._checked, test=_workers, low=1),
+            "use_gpu": partial(self._checked, test=_flag, low=None),
+            "resources_per_worker": self._resources,
+        }
+        template = {}
+        for key, child in node.value.items():
+            if key in read:
+                template[key] = read[key](child, f"{path}.{key}")
+            elif key != "when":
+                self.problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest('scaling', key, SCALING)}")
+        return template
+
+    def _resources(self, node: Node, path: str) -> Template:
+        if node.value is None:
+            return {}
+        if not node.is_map:
+            return self.wrong(node, path, f"must be a mapping such as {{CPU: 1}}, got {node.show()}")
+        if kind := self.domain(node, path):
+            return self.branches(node, path, kind, self._resources)
+        template = {}
+        for key, child in node.value.items():
+            where = f"{path}.{key}"
+            if not isinstance(key, str) or not key:
+                self.problems.add(node.keys[key], where, "a resource's name must be text")
+            elif key.upper() in ("CPU", "GPU") and key != key.upper():  # Ray would wait for a custom resource forever
+                self.problems.add(node.keys[key], where, f"unknown resource; did you mean `{key.upper()}`?")
+            elif key != "when":
+                template[key] = self._checked(child, where, test=_amount, low=0)
+        return template
+
+    def _checked(self, node: Node, path: str, test: Callable[[Any], str | None], low: int | None) -> Template:
+        """A scalar that passes `test`, or a dimension of such; ranges of integers from `low`, None for no ranges."""
+        kind = self.domain(node, path, "options" if low is None else "integers") if node.is_map else None
+        if kind in (*BRANCHING, BROKEN):
+            return self.branches(node, path, str(kind), partial(self._checked, test=test, low=low))
+        if kind and (low is None or not RULES[kind].integer):
+            forms = "a constant, a grid or a choice" if low is None else "a constant, a grid, a choice or a range of integers"
+            return self.wrong(node, path, f"must be {forms}, got {node.show()}")
+        if kind:
+            dim = self.numbers(node, path, kind)
+            if isinstance(dim, Dimension) and low is not None and dim.lower is not None and dim.lower < low:
+                return self.wrong(node, path, f"must be at least {low}, got {node.show()}")
+            return dim
+        if text := test(node.plain()):
+            each = f"; to try each, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
+            return self.wrong(node, path, f"{text}, got {node.show()}{meant(node.value, boolean=low is None)}{each}")
+        return node.value
+
+
+def _workers(value: Any) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if good and value > MOST_WORKERS:
+        return f"must be at most {MOST_WORKERS}"
+    return None if good else "must be an integer of at least 1"
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _amount(value: Any) -> str | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53
+    return None if good else "must be a number of at least 0"

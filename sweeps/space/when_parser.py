@@ -1,0 +1,198 @@
+"""Reads `when:`: from the nodes beside a domain to the terms of a condition, and to what is wrong with one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sweeps.core.errors import nearest
+from sweeps.space.conditions import COMPARISONS, Term
+from sweeps.space.domains import Dimension
+from sweeps.space.enumeration import possible, unmet
+from sweeps.space.nodes import Mark, Node, scalar
+from sweeps.space.option_labels import canon, say
+from sweeps.space.problems import Problems
+from sweeps.space.step_names import NONE
+
+FORM = "`when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}"
+COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
+# What a dimension's name has for an option that it stands inside of, and people leave out.
+INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
+_NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
+
+
+class Refused(Exception):
+    """What is wrong with one key of a `when`; the message begins behind the dimension's name."""
+
+    def __init__(self, text: str, node: Node | None = None):
+        super().__init__(text)
+        self.node = node
+
+
+def read_term(dim: Dimension, node: Node) -> Term:
+    """What a dimension must be, from a value, a comparison or a list of these, any of which will do.
+
+    Raises:
+        Refused: it is none of these, or can never hold.
+    """
+    children = node.value if node.is_list else [node]
+    if not children:
+        raise Refused("an empty list is never met; name a value")
+    keys: list[Any] = []
+    tests: list[tuple[str, float]] = []
+    for child in children:
+        test = _comparison(dim, child)
+        if dim.options:
+            keys += [option_of(dim, child)] if test is None else _compared(dim, *test, child)
+        else:
+            tests.append(_number(dim, child) if test is None else _held(dim, test, child))
+    return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
+
+
+def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
+    """A comparison such as `> 3`; None for what is none."""
+    if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
+        return None
+    if found := COMPARISON.match(node.value.strip()):
+        try:
+            number = scalar(found[2])
+        except ValueError:
+            number = None
+        if isinstance(number, (int, float)) and not isinstance(number, bool) and number == number:
+            return found[1], number
+    if not dim.options or _NEARLY.match(node.value):
+        signs = ", ".join(COMPARISONS)
+        raise Refused(f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)', node)
+    return None
+
+
+def _number(dim: Dimension, node: Node) -> tuple[str, float]:
+    """A value of a domain of numbers, as a comparison."""
+    value = node.value
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise Refused('must be a number or a comparison such as "> 3"', node)
+    if not dim.is_integer and dim.q is None:
+        raise Refused('takes any number, so it is never just this one; compare it, as in "> 3"', node)
+    return _held(dim, ("==", value), node)
+
+
+def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
+    if not possible(dim, [Term(dim.name, tests=(test,))]):
+        raise Refused(f"can never hold, as {dim.name} is {takes(dim)}", node)
+    return test
+
+
+def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
+    """The keys of the options that pass a comparison."""
+    for option in dim.options:
+        if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
+            raise Refused(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
+    keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
+    if not keys:
+        raise Refused(f"can never hold, as {dim.name} is {takes(dim)}", node)
+    return keys
+
+
+def option_of(dim: Dimension, node: Node) -> Any:
+    """The key of the option that is named by its value, by its label, or, where it is a list, a mapping or a chain, by its number.
+
+    Raises:
+        Refused: there is none.
+    """
+    plain = node.plain()
+    for option in dim.options:
+        if canon(option.value) == canon(plain):
+            return option.key
+    word = NONE if plain is None else plain
+    for option in dim.options:
+        if isinstance(word, str) and option.key == word:
+            return option.key
+    if isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain < len(dim.options):
+        named = dim.options[plain]
+        if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
+            return named.key
+    hint = nearest(str(plain), [say(option.key) for option in dim.options])
+    raise Refused(f"is none of the options of {dim.name}; {hint}", node)
+
+
+def takes(dim: Dimension) -> str:
+    """What a dimension takes, in short."""
+    if dim.options:
+        shown = ", ".join(say(option.key) for option in dim.options[:8])
+        return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
+    if dim.lower is None or dim.highest is None:
+        return "any number"
+    return f"{dim.lower:g} to {dim.highest:g}" + (f" by {dim.q:g}" if dim.q not in (None, 1) else "")
+
+
+class Whens:
+    """The conditions of a file, as they are met.
+
+    Attributes:
+        problems: where to note.
+    """
+
+    def __init__(self, problems: Problems):
+        self.problems = problems
+        self.known: dict[str, Dimension] = {}  # those read so far
+        self.begun: set[str] = set()  # paths of those that were begun, faulty ones too
+        self.around: list[str] = []  # paths of those that are being read
+        self._later: list[tuple[Mark, str, str]] = []  # place, path and name of what was not there yet
+        self._marks: dict[str, Mark] = {}  # of the `when` of a dimension
+
+    def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
+        """The condition of a domain; () for none, and where it is refused."""
+        if "when" not in node.value:
+            return ()
+        at, inside = node.keys["when"], node.value["when"]
+        self._marks[path] = at
+        if not inside.is_map or not inside.value:
+            self.problems.add(at, path, f"{FORM}, got {inside.show()}")
+            return ()
+        terms = []
+        for name, child in inside.value.items():
+            if (term := self._term(inside.keys[name], path, kind, name, child)) is not None:
+                terms.append(term)
+        return tuple(terms)
+
+    def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
+        def wrong(text: str, at: Mark = mark) -> None:
+            self.problems.add(at, path, text)
+
+        if name == path:
+            wrong(f"`when` names the dimension itself, `{name}`")
+        elif name in self.around:
+            wrong(f"`when` names `{name}`, inside of whose option it stands: that is said already")
+        elif name in self.known:
+            dim = self.known[name]
+            if kind == "grid" and not dim.is_grid:
+                wrong(f"the `when` of a grid may name grids alone, as a cell must know it; `{name}` is a {dim.kind}")
+                return None
+            try:
+                return read_term(dim, node)
+            except Refused as e:
+                at = e.node or node
+                wrong(f"when {name}: {e}, got {at.show()}", at.mark)
+        elif name not in self.begun:  # a faulty one is told already
+            self._later.append((mark, path, str(name)))
+        return None
+
+    def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
+        """Tell what is only known when all dimensions are: of names that were never met, and of what can never hold."""
+        for mark, path, name in self._later:
+            if name in self.known:
+                text = f"`when` may name what stands before it; `{name}` comes later"
+            elif self.known:
+                others = [n for n in self.known if n != path]
+                inside = [n for n in others if INSIDE.sub("", n) == name]
+                hint = nearest(inside[0], inside) if inside else nearest(name, others or ["none"])
+                text = f"`when` names no dimension: `{name}`; {hint}"
+            else:
+                text = f"`when` names no dimension: `{name}`"
+            self.problems.add(mark, path, text)
+        if self._later:
+            return
+        for name, dim in self.known.items():
+            if dim.when and name in outer and (other := unmet(dim, self.known, outer)) is not None:
+                text = f"`when` can never hold: with what it rests on, `{other}` would have to be two things at once"
+                self.problems.add(self._marks.get(name, Mark("")), name, text)

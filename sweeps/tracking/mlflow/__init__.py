@@ -1,0 +1,1 @@
+"""The MLflow tracker, the model registry, and MLflow's UI."""
