@@ -80,7 +80,7 @@ def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, .
 
 
 class NullTracker:
-    """Stands for `sweeps.tracking.TrackerApart` where MLflow is to be off: takes everything, does nothing."""
+    """Stands for `sweeps.tracking.TrackerProcess` where MLflow is to be off: takes everything, does nothing."""
 
     def __init__(self, uri: str, root: Path, experiment: str, *more: Any, **named: Any):
         self.uri, self.root, self.experiment = uri, root, experiment
@@ -100,9 +100,9 @@ def no_mlflow() -> Iterator[None]:
     """While this lasts, sweeps of this process log nothing to MLflow."""
     from sweeps import tracking
 
-    real = tracking.TrackerApart
-    tracking.TrackerApart = NullTracker  # type: ignore[assignment,misc]
+    real = tracking.TrackerProcess
+    tracking.TrackerProcess = NullTracker  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        tracking.TrackerApart = real  # type: ignore[misc]
+        tracking.TrackerProcess = real  # type: ignore[misc]

@@ -69,9 +69,9 @@ def swept(
 @contextlib.contextmanager
 def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
     """Note when the driver begins a trial and hears of its end: (what, trial, began, ended)."""
-    from sweeps.controller.controller import Conductor
+    from sweeps.controller.controller import SweepController
 
-    real = {name: getattr(Conductor, name) for name in ("begin", "hear", "tick") if hasattr(Conductor, name)}
+    real = {name: getattr(SweepController, name) for name in ("begin", "hear", "tick") if hasattr(SweepController, name)}
 
     def watched(name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -89,12 +89,12 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
         return call
 
     for name, function in real.items():
-        setattr(Conductor, name, watched(name, function))
+        setattr(SweepController, name, watched(name, function))
     try:
         yield
     finally:
         for name, function in real.items():
-            setattr(Conductor, name, function)
+            setattr(SweepController, name, function)
 
 
 def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]) -> list[str]:

@@ -56,7 +56,7 @@ def clean_ray(local_ray, monkeypatch, tmp_path_factory):
     root = tmp_path_factory.getbasetemp() / "mlflow"
     root.mkdir(exist_ok=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
-    monkeypatch.setattr("sweeps.tracking.TrackerApart", lambda *given: Tracker(*given[:-1]))
+    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda *given: Tracker(*given[:-1]))
     yield local_ray
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()

@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
         raise AssertionError("a sweep has begun")
 
     monkeypatch.setattr(api, "new_folder", begun)
-    monkeypatch.setattr(api, "Driver", begun)
+    monkeypatch.setattr(api, "SweepSession", begun)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
     return tmp_path

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.data.prepared_store import Shelf
+from sweeps.data.prepared_store import PreparedStore
 from tests.commands import REPO
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
@@ -66,7 +66,7 @@ def test_the_bundle_is_of_the_winners_variant(swept, tmp_path):
 
     from sweeps import load_bundle
 
-    shelf, data = Shelf(Path(swept["dir"])), swept["best"]["data"]
+    shelf, data = PreparedStore(Path(swept["dir"])), swept["best"]["data"]
     facts = shelf.facts(data)
     assert facts.rows["train"] == pytest.approx(data["rows"] * shelf.facts().rows["train"], abs=1)
     assert facts.rows["valid"] == shelf.facts().rows["valid"] and len(facts.features) == 13 - len(data["drop"])

@@ -20,8 +20,8 @@ from sweeps.controller.trial_refit import left_of, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import News, Progress
-from sweeps.execution.trial_progress import Book
-from sweeps.search.study_store import Ledger
+from sweeps.execution.trial_progress import TrialProgress
+from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import save_space, saved_space
 from tests.commands import space_of
 
@@ -42,9 +42,9 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    ledger = Ledger(folder, space)
+    study_store = StudyStore(folder, space)
     for loss, size in VALUES:
-        trial = ledger.next()
+        trial = study_store.next()
         assert trial is not None
         path = folder / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
@@ -55,8 +55,8 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
             later = shutil.copytree(path, path.with_name("checkpoint_000002"))
             latest = Checkpoint(str(later), 2, 2)
             reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
-        ledger.record(trial.number, tuple(reports), latest, kept, 1, 1.0)
-        ledger.finish(trial.number, State.COMPLETE)
+        study_store.record(trial.number, tuple(reports), latest, kept, 1, 1.0)
+        study_store.finish(trial.number, State.COMPLETE)
     return folder
 
 
@@ -134,11 +134,11 @@ def test_what_refit_is_not_for(tmp_path):
         with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
             exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
-    ledger = Ledger(sweep, space)
-    trial = Ledger(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).next()
+    study_store = StudyStore(sweep, space)
+    trial = StudyStore(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).next()
     assert trial is not None
-    ledger = Ledger(sweep, space)
-    ledger.finish(trial.number, State.FAIL, "boom")
+    study_store = StudyStore(sweep, space)
+    study_store.finish(trial.number, State.FAIL, "boom")
     with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
         exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
@@ -150,7 +150,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
     assert not searched.better(0.5, 0.1) and not searched.better(math.nan, 0.1)
     assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
     for last, best in ((False, "1"), (True, "3")):
-        book = Book(1, None if last else "loss", True)
+        book = TrialProgress(1, None if last else "loss", True)
         book.begin()
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)
@@ -176,7 +176,7 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
             left_of("0001", last, 4)
 
 
-def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, Ledger]:
+def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, StudyStore]:
     """A sweep of one trial that was best at its third step, had saved its second, and last its fourth."""
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(file.read_text().replace("metric: loss", f"metric: {objective}") + extra)
@@ -184,9 +184,9 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    ledger = Ledger(folder, space)
+    study_store = StudyStore(folder, space)
     for again in range(space.repeats.count):
-        trial = ledger.next()
+        trial = study_store.next()
         assert trial is not None
         kept = [Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step) for step in (2, 4)]
         for checkpoint in kept:
@@ -194,38 +194,40 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
             (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
         told = tuple(Report(step, {"loss": loss + again, "auc": auc}, 1.0) for step, (loss, auc) in enumerate(curves, 1))
-        ledger.record(trial.number, told, kept[1], kept[0], 1, 1.0)
-        ledger.finish(trial.number, State.COMPLETE)
-    return folder, ledger
+        study_store.record(trial.number, told, kept[1], kept[0], 1, 1.0)
+        study_store.finish(trial.number, State.COMPLETE)
+    return folder, study_store
 
 
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
-    _, ledger = uneven(tmp_path)
-    assert ledger.results()[0].value == 0.29
-    assert [trial_export.worth(ledger, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+    _, study_store = uneven(tmp_path)
+    assert study_store.results()[0].value == 0.29
+    assert [trial_export.worth(study_store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
 
 
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
-    _, ledger = uneven(tmp_path, "repeats: 2\n")
-    assert trial_export.worth(ledger, 0, 2) == trial_export.worth(ledger, 1, 4) == pytest.approx(0.79)
+    _, study_store = uneven(tmp_path, "repeats: 2\n")
+    assert trial_export.worth(study_store, 0, 2) == trial_export.worth(study_store, 1, 4) == pytest.approx(0.79)
 
 
-def exported(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[trial_export.Exported, dict[str, Any]]:
+def exported(
+    folder: Path, study_store: StudyStore, monkeypatch: pytest.MonkeyPatch, **how: Any
+) -> tuple[trial_export.Exported, dict[str, Any]]:
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     shelf = SimpleNamespace(facts=lambda data: facts, chain=lambda *which: None, test=lambda data: None)
-    monkeypatch.setattr(trial_export, "Shelf", lambda folder, trust: shelf)
+    monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: shelf)
     monkeypatch.setattr(trial_export.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
-    space = dataclasses.replace(ledger.space, trainer=dataclasses.replace(ledger.space.trainer, load="tests.user_loops:load"))
-    return trial_export.export_trial(folder, space, ledger, 0, folder / "exports" / "0000", (), **how), told
+    space = dataclasses.replace(study_store.space, trainer=dataclasses.replace(study_store.space.trainer, load="tests.user_loops:load"))
+    return trial_export.export_trial(folder, space, study_store, 0, folder / "exports" / "0000", (), **how), told
 
 
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
 @pytest.mark.parametrize("latest", [False, True])
 def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatch, objective, latest):
-    folder, ledger = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
-    done, told = exported(folder, ledger, monkeypatch, latest=latest)
+    folder, study_store = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
+    done, told = exported(folder, study_store, monkeypatch, latest=latest)
     assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
     step, loss, auc = (4, 0.5, 0.6) if latest else (2, 0.35, 0.7)
     assert (told["best_step"], told["feasible"], told["metrics"]["auc"]) == (step, False, auc)
@@ -233,26 +235,30 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatc
 
 
 def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
-    ledger = Ledger(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
-    assert trial_export.described(ledger, 0)["values"] == trial_export.described(ledger, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
-    assert trial_export.described(ledger, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
+    study_store = StudyStore(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
+    assert (
+        trial_export.described(study_store, 0)["values"]
+        == trial_export.described(study_store, 0, 1)["values"]
+        == {"loss": 0.1, "size": 4.0}
+    )
+    assert trial_export.described(study_store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
 
 
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
-    folder, ledger = uneven(tmp_path)
+    folder, study_store = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
-    _, told = exported(folder, ledger, monkeypatch, refitted=again)
+    _, told = exported(folder, study_store, monkeypatch, refitted=again)
     assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
 
 
 def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
-    folder, ledger = uneven(tmp_path)
+    folder, study_store = uneven(tmp_path)
     passes: list[int] = []
-    results = Ledger.results
-    monkeypatch.setattr(Ledger, "results", lambda self: passes.append(1) or results(self))
-    exported(folder, ledger, monkeypatch)
+    results = StudyStore.results
+    monkeypatch.setattr(StudyStore, "results", lambda self: passes.append(1) or results(self))
+    exported(folder, study_store, monkeypatch)
     assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
-    assert exports._exported(ledger, 0, False) == (2, 0.35) and len(passes) == 5
+    assert exports._exported(study_store, 0, False) == (2, 0.35) and len(passes) == 5
 
 
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):

@@ -195,7 +195,7 @@ def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
 
 
 def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_path):
-    from sweeps.search.study_store import Ledger
+    from sweeps.search.study_store import StudyStore
 
     file = tmp_path / "task.yaml"
     lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")
@@ -203,12 +203,12 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     space = load(file)
     folder = new_folder(tmp_path, space.name, 0.0)
     save_space(folder, space, 0.0)
-    Ledger(folder, space).next()
+    StudyStore(folder, space).next()
     assert saved_space(folder)[0].name == taken_up(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
-    assert len(Ledger(folder, saved_space(folder)[0]).results()) == 1
+    assert len(StudyStore(folder, saved_space(folder)[0]).results()) == 1
     origin = json.loads((folder / ORIGIN).read_text())
     (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before
-    assert len(Ledger(folder, saved_space(folder)[0]).results()) == 1
+    assert len(StudyStore(folder, saved_space(folder)[0]).results()) == 1
 
 
 def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.controller.eta import Going, ahead, pace, time_left
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 from sweeps.search.schedulers.rules import Asha, NoScheduler
 
 
@@ -115,7 +115,7 @@ def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler
         stop = step == max_t
         if step in scheduler.rungs:
             value = run["quality"] + draw.gauss(0, 0.5) / step
-            stop = scheduler.verdict(rungs.setdefault(step, []), value, True) is Verdict.STOP
+            stop = scheduler.verdict(rungs.setdefault(step, []), value, True) is Decision.STOP
             rungs[step].append(value)
         if stop:
             ended.append((running.pop(trial)["begun"], now))

@@ -12,10 +12,10 @@ from sweeps import space as space_file
 from sweeps.controller.rerun import Compared, _no_value, first_difference, rerun
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import save_space
 from sweeps.space.section_models import Constraint, Objective
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from tests.commands import command, space_of
 
 
@@ -71,7 +71,7 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
 
 
 def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
-    judge = Judge((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
+    judge = Objectives((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
     good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
     assert _no_value(judge, State.COMPLETE, good) is None
     for bad in ([], [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)], [Report(1, {"loss": 0.5}, 0.0)]):
@@ -88,8 +88,8 @@ def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
     folder = tmp_path / "own-1"
     folder.mkdir()
     save_space(folder, space, 1.0)
-    ledger = Ledger(folder, space)
+    study_store = StudyStore(folder, space)
     if not point:
-        assert ledger.next() is not None
+        assert study_store.next() is not None
     with pytest.raises(InputError, match=said):
         rerun(folder, "0")

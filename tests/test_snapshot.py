@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.controller import Conductor
+from sweeps.controller.controller import SweepController
 from sweeps.controller.snapshot import Snapshot, Use, configuration, opening, workers
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Report, State, Trial, Verdict
+from sweeps.core.trial import Decision, Report, State, Trial
 from sweeps.execution.messages import Progress, Stage, Usage
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.space import load
 from tests.search.deaths import Deaf
 
@@ -34,15 +34,15 @@ space:
 
 
 @pytest.fixture
-def conductor(tmp_path) -> Conductor:
+def conductor(tmp_path) -> SweepController:
     (tmp_path / "space.yaml").write_text(SPACE)
     space = load(tmp_path / "space.yaml")
     (tmp_path / "own-1").mkdir()
-    ledger = Ledger(tmp_path / "own-1", space)
+    study_store = StudyStore(tmp_path / "own-1", space)
     nothing: Callable[[Snapshot], None] = lambda snapshot: None  # noqa: E731
     began = time.time() - 100
     deaf: Any = Deaf()
-    return Conductor(ledger, deaf, deaf, began, lambda: False, nothing, nothing)
+    return SweepController(study_store, deaf, deaf, began, lambda: False, nothing, nothing)
 
 
 def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
@@ -60,9 +60,9 @@ def test_before_the_first_trial(conductor):
 def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
     space = dataclasses.replace(conductor.space, limits=dataclasses.replace(conductor.space.limits, max_failures_in_a_row=2))
 
-    def driven(failures: int) -> Conductor:
-        ledger = Ledger(conductor.ledger.folder, space)
-        again = dataclasses.replace(conductor, ledger=ledger, reason=None)
+    def driven(failures: int) -> SweepController:
+        study_store = StudyStore(conductor.study_store.folder, space)
+        again = dataclasses.replace(conductor, study_store=study_store, reason=None)
         again.settle()
         for _ in range(failures):
             assert again.reason is None
@@ -80,7 +80,7 @@ def test_a_row_says_what_a_running_trial_is_at(conductor):
     assert [row.stage for row in conductor.snapshot().rows] == ["beginning", "beginning"]
     conductor.overview.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
     assert [row.stage for row in conductor.snapshot().rows] == ["starting workers", "waiting for workers"]
-    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Verdict.CONTINUE
+    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Decision.CONTINUE
     row = conductor.snapshot().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
     assert workers(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
@@ -117,7 +117,7 @@ def test_a_trial_that_failed_does_not_lead_any_more(conductor):
     assert (best.trial, best.value, best.step) == (c, 2.0, 2), "which still runs"
     conductor.hear(c, Progress(state=State.FAIL, error="boom"))
     assert conductor.snapshot().best.trial == a
-    again = dataclasses.replace(conductor, ledger=Ledger(conductor.ledger.folder, conductor.space))
+    again = dataclasses.replace(conductor, study_store=StudyStore(conductor.study_store.folder, conductor.space))
     assert again.snapshot().best.trial == a, "nor for another driver"
 
 

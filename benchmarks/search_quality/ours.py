@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 from sweeps.search.samplers.cell_sampler import CellSampler, suggest
 from sweeps.search.schedulers.rules import scheduler_of
 from sweeps.space import Space, load
@@ -84,9 +84,9 @@ class Ours:
         others = self.shown[bracket, step]
         verdict = self.scheduler.verdict(others, self.scheduler.own(values, True), True, step, bracket)
         others.append(self.scheduler.shown(values))
-        if verdict is Verdict.STOP:
+        if verdict is Decision.STOP:
             self.study.tell(self.trials.pop(trial), state=TrialState.PRUNED)
-        return verdict is Verdict.CONTINUE
+        return verdict is Decision.CONTINUE
 
     def end(self, trial: int) -> None:
         self.study.tell(self.trials.pop(trial), min(self.curves[trial]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import pandas as pd
 
 from sweeps.bundle import columns, integrity
 from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
-from sweeps.core import references
+from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.data.columns import Column
 from sweeps.data.preprocessing import step_files
@@ -234,7 +233,7 @@ def load_verified(path: Path) -> Bundle:
         if (data / step_files.FILE).is_file():
             fitted = step_files.load(data)
         elif (data / WHOLE).is_file():
-            fitted = pickle.loads((data / WHOLE).read_bytes())
+            fitted = old_pickles.loads((data / WHOLE).read_bytes())
         model = references.resolve(manifest.load)(str(data / MODEL))
     except Exception as e:  # a user's loader may raise anything
         said = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"

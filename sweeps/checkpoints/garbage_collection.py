@@ -25,14 +25,14 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
         SweepLocked: the sweep runs.
     """
     from sweeps.core.folder_lock import FolderLock
-    from sweeps.search.study_store import Ledger
+    from sweeps.search.study_store import StudyStore
     from sweeps.space.saved_space import saved_space
 
     space, _ = saved_space(folder)
     refuse_links(folder)
     lock = FolderLock(folder)
     try:
-        ledger = Ledger(folder, space)
+        ledger = StudyStore(folder, space)
         now = standing(ledger.configurations(), ledger.judge.goals)
         on_disk = {n: sizes(folder / "trials" / f"{n:04d}") for n in ledger.results()}
         saved = ledger.saved()

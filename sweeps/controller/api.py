@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import space as space_file
-from sweeps.controller.session import Driver
+from sweeps.controller.session import SweepSession
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
@@ -71,7 +71,7 @@ def run(
 
     new, root = not root.exists(), root.resolve()
     folder = new_folder(root, space.name, began)
-    driver = Driver(space, root, folder, began, address, uri, on_progress)
+    driver = SweepSession(space, root, folder, began, address, uri, on_progress)
     try:
         kept = {} if storage is None else storages.named(storage, folder.name)
         save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **kept)
@@ -144,7 +144,7 @@ def resume(
     lock = FolderLock(folder)
     try:
         space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
-        driver = Driver(
+        driver = SweepSession(
             space,
             folder.parent,
             folder,

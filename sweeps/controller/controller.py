@@ -20,19 +20,19 @@ import ray
 
 from sweeps.checkpoints.cleaner import Cleaner
 from sweeps.checkpoints.retention import Rule
-from sweeps.controller.progress import Overview
+from sweeps.controller.progress import SweepProgress
 from sweeps.controller.snapshot import Snapshot
 from sweeps.core.crash_cleanup import write
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.host_resources import lives
 from sweeps.core.sweep_folder import STAGES, check_room
-from sweeps.core.trial import Report, State, Trial, Verdict
+from sweeps.core.trial import Decision, Report, State, Trial
 from sweeps.data.data_actor import LOST
 from sweeps.execution.messages import Past, Progress, Stage, Usage
 from sweeps.search.schedulers.rules import Pbt
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.study import budgets, ranking
-from sweeps.study.live_trial import Row
+from sweeps.study.live_trial import LiveTrial
 from sweeps.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 SHOW_EVERY = 0.25
 
 
-def _past(row: Row, lost: int = 0) -> Past:
+def _past(row: LiveTrial, lost: int = 0) -> Past:
     """What a pool is told of a trial that goes on, from the ledger's row of it."""
     return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
 
@@ -51,7 +51,7 @@ def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
     """Keep what a method raises, and raise it again whenever Tune calls: Tune makes text of it, and in some places goes on."""
 
     @functools.wraps(method)
-    def call(self: Conductor, *what: Any) -> Any:
+    def call(self: SweepController, *what: Any) -> Any:
         if self.broke is not None:
             raise self.broke
         try:
@@ -66,10 +66,10 @@ def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass
-class Conductor:
+class SweepController:
     """See the module. Called by the adapters of Tune, in the driver's main thread."""
 
-    ledger: Ledger
+    study_store: StudyStore
     pool: Any
     tracker: Tracker
     began: float  # seconds since the epoch
@@ -78,7 +78,7 @@ class Conductor:
     introduce: Callable[[], None]  # tells a pool that was started again of the data
     shown: float = 0.0
     reason: str | None = None  # why no more trials are begun
-    keeper: int | None = None  # the process that holds the data, on this machine
+    data_actor: int | None = None  # the process that holds the data, on this machine
     left: State = State.RUNNING  # how trials that have not ended are left then
     broke: Exception | None = None  # what ended the search in the middle
     prefit: Any = None  # resolves when the chains known beforehand are fitted
@@ -93,24 +93,24 @@ class Conductor:
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
-        self.space, self.scheduler, self.folder = self.ledger.space, self.ledger.scheduler, self.ledger.folder
+        self.space, self.scheduler, self.folder = self.study_store.space, self.study_store.scheduler, self.study_store.folder
         (self.folder / STAGES).unlink(missing_ok=True)  # of a driver that was killed
-        self.ledger.clock = lambda: time.time() - self.began
-        self.overview = Overview(self.ledger, self.began)
+        self.study_store.clock = lambda: time.time() - self.began
+        self.overview = SweepProgress(self.study_store, self.began)
         self.running = self.overview.running
-        if ranking.hopeless(self.ledger.course.ended):
-            self.forgiven = len(self.ledger.course.ended)
-        self.ledger.course.pardon(self.space.limits)
+        if ranking.should_abort(self.study_store.course.ended):
+            self.forgiven = len(self.study_store.course.ended)
+        self.study_store.course.pardon(self.space.limits)
         if not self.space.checkpoints.all_stay:
             self.cleaner = self._cleaner()
 
     def _cleaner(self) -> Cleaner:
         """Keeps to the bounds of the checkpoints, from what is on record."""
-        kept, configurations = self.space.checkpoints, self.ledger.configurations()
-        saved, origins = self.ledger.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
-        known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.ledger.results().items() if r.state is not State.RUNNING]
+        kept, configurations = self.space.checkpoints, self.study_store.configurations()
+        saved, origins = self.study_store.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
+        known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.study_store.results().items() if r.state is not State.RUNNING]
         rule = Rule(kept.per_trial, kept.top, kept.max_disk)
-        return Cleaner(self.folder, rule, self.space.repeats, self.ledger.judge.goals, known)
+        return Cleaner(self.folder, rule, self.space.repeats, self.study_store.judge.goals, known)
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -128,12 +128,12 @@ class Conductor:
             if not self.population:
                 raise StopIteration
             return self.population.popleft()
-        if not self.reason and self.ledger.interrupted:
-            row = self.ledger.standing(self.ledger.interrupted.popleft())
+        if not self.reason and self.study_store.interrupted:
+            row = self.study_store.standing(self.study_store.interrupted.popleft())
             self._begin(row.trial, _past(row))
             return row.trial.id
-        trial = None if self.reason else self.ledger.next()
-        if trial is None and not self.reason and self.ledger.agenda.more_may_come:
+        trial = None if self.reason else self.study_store.next()
+        if trial is None and not self.reason and self.study_store.queue.more_may_come:
             return None
         if trial is None:
             raise StopIteration
@@ -143,16 +143,16 @@ class Conductor:
     def _population(self) -> deque[str]:
         """Begin all members at once, as they take turns; those that go on first, and of these first who is furthest behind."""
         begun: deque[str] = deque()
-        waiting = [self.ledger.standing(number) for number in sorted(self.ledger.interrupted)] if not self.reason else []
+        waiting = [self.study_store.standing(number) for number in sorted(self.study_store.interrupted)] if not self.reason else []
         for row in waiting:
             kept = row.checkpoint.step if row.checkpoint else 0
             if kept == row.steps and kept in self.scheduler.rungs and kept > row.decided:  # the last driver could not decide it
                 self._perturb(row, kept)
         for row in sorted(waiting, key=lambda r: (r.decided, r.trial.number)):
-            self.ledger.interrupted.remove(row.trial.number)
+            self.study_store.interrupted.remove(row.trial.number)
             self._begin(row.trial, _past(row))
             begun.append(row.trial.id)
-        while not self.reason and (trial := self.ledger.next()) is not None:
+        while not self.reason and (trial := self.study_store.next()) is not None:
             self._begin(trial)
             begun.append(trial.id)
         return begun
@@ -163,10 +163,10 @@ class Conductor:
         self._note(trial)
         self.attempts[trial.id] = past.attempts if past is not None else 0
         self.pool.start.remote(trial, str(folder), past)
-        self.ledger.sync()  # while the trial is on its way
+        self.study_store.sync()  # while the trial is on its way
 
     def _note(self, trial: Trial) -> None:
-        self.tracker.begin(self.ledger.as_begun(trial.number), time.time())
+        self.tracker.begin(self.study_store.as_begun(trial.number), time.time())
         self.overview.begun(trial)
 
     def settle(self) -> None:
@@ -174,92 +174,92 @@ class Conductor:
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
             return
-        for number in list(self.ledger.interrupted):
-            row = self.ledger.standing(number)
+        for number in list(self.study_store.interrupted):
+            row = self.study_store.standing(number)
             # of several ranks one may not have written its part of the last checkpoint, which does not count then
             kept = row.steps if row.trial.shape.workers == 1 else row.checkpoint.step if row.checkpoint else 0
             if self.scheduler.max_t is not None and kept >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
-            elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Verdict.STOP:
+            elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Decision.STOP:
                 state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
             else:
                 continue
-            self.ledger.interrupted.remove(number)
+            self.study_store.interrupted.remove(number)
             self._note(row.trial)
             self._finish(row.trial.id, state, None, reason)
         self._look_at_budgets()  # it may be that the last driver died of having spent them
 
     @_kept
-    def hear(self, trial: str, progress: Progress) -> Verdict:
+    def hear(self, trial: str, progress: Progress) -> Decision:
         """Record a trial's news; at a rung decide and answer."""
         if trial not in self.running:
-            return Verdict.STOP
+            return Decision.STOP
         number = self.running[trial].trial.number
-        fresh = self.ledger.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        fresh = self.study_store.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, fresh)
         self.overview.heard(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_room(self.folder, progress.error or "")
-            if progress.refused is not None and not self.ledger.course.ended:  # every other trial would fail of it as well
+            if progress.refused is not None and not self.study_store.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
-            return Verdict.STOP
+            return Decision.STOP
         if progress.rung is None:
-            return Verdict.CONTINUE
+            return Decision.CONTINUE
         if isinstance(self.scheduler, Pbt):
             return self._milestone(trial, progress.rung)
         verdict = self._verdict(number, progress.rung)
-        self.pool.answer.remote(trial, progress.rung, verdict is Verdict.CONTINUE)
-        if verdict is Verdict.STOP:
+        self.pool.answer.remote(trial, progress.rung, verdict is Decision.CONTINUE)
+        if verdict is Decision.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
         return verdict
 
-    def _milestone(self, trial: str, step: int) -> Verdict:
+    def _milestone(self, trial: str, step: int) -> Decision:
         """A member of PBT's population has come to a milestone, and goes on as it is or with what it takes over."""
-        row = self.ledger.standing(self.running[trial].trial.number)
+        row = self.study_store.standing(self.running[trial].trial.number)
         if step <= row.decided:  # it was lost beyond it
             self.pool.answer.remote(trial, step, True)
-            return Verdict.CONTINUE
+            return Decision.CONTINUE
         if row.checkpoint is None or row.checkpoint.step != step:
             error = f"pbt needs a checkpoint with the report of every milestone; trial {trial} reported none at step {step}"
-            if not self.ledger.course.ended:  # every other trial would fail of it as well
+            if not self.study_store.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem("scheduler.name", error)))
-                return Verdict.CONTINUE
+                return Decision.CONTINUE
             self.pool.answer.remote(trial, step, False)
             self._finish(trial, State.FAIL, error)
-            return Verdict.STOP
+            return Decision.STOP
         if self._perturb(row, step):
             self.overview.changed(row.trial)
             self.pool.renew.remote(row.trial, step, _past(row))
         else:
             self.pool.answer.remote(trial, step, True)
-        self.ledger.sync()
-        return Verdict.CONTINUE
+        self.study_store.sync()
+        return Decision.CONTINUE
 
-    def _perturb(self, row: Row, step: int) -> bool:
+    def _perturb(self, row: LiveTrial, step: int) -> bool:
         """Decide a milestone of a member; whether it takes over from another."""
         assert isinstance(self.scheduler, Pbt)
-        if (taken := self.ledger.perturb(row.trial.number, step, self.scheduler)) is None:
+        if (taken := self.study_store.perturb(row.trial.number, step, self.scheduler)) is None:
             return False
         self.tracker.reports(row.trial.number, (Report(taken.origin, taken.metrics, taken.time),))
         self.tracker.tag(row.trial.number, {"sweeps.pbt": row.trial.lineage})
         return True
 
-    def _verdict(self, number: int, rung: int) -> Verdict:
+    def _verdict(self, number: int, rung: int) -> Decision:
         """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
-        row = self.ledger.standing(number)
+        row = self.study_store.standing(number)
         if row.steps > rung or row.passed >= rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
-            return Verdict.CONTINUE
-        verdict = self.ledger.verdict(number, rung)
-        if verdict is Verdict.CONTINUE and not isinstance(self.scheduler, Pbt):  # which stops none
-            self.ledger.passed(number, rung)
+            return Decision.CONTINUE
+        verdict = self.study_store.verdict(number, rung)
+        if verdict is Decision.CONTINUE and not isinstance(self.scheduler, Pbt):  # which stops none
+            self.study_store.passed(number, rung)
         return verdict
 
     @_kept
     def tick(self) -> None:
         """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
-        self.ledger.sync()
+        self.study_store.sync()
         limits = self.space.limits
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
@@ -270,21 +270,21 @@ class Conductor:
         if time.monotonic() - self.shown > SHOW_EVERY:
             self.shown = time.monotonic()
             self._look_at_pool()
-            if self.keeper is not None and not lives(self.keeper):
+            if self.data_actor is not None and not lives(self.data_actor):
                 self.stop(LOST, State.RUNNING)
             self.on_progress(self.snapshot())
 
     def _look_at_budgets(self) -> None:
         """End the sweep when a limit of what it may spend is reached, and there is more to come."""
-        course, limits = self.ledger.course, self.space.limits
-        if len(course.ended) >= self.ledger.agenda.total:
+        course, limits = self.study_store.course, self.space.limits
+        if len(course.ended) >= self.study_store.queue.total:
             return
         if limits.timeout is not None and time.time() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
             return
         spent = self.overview.usage.seconds if self.overview.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
-        used += [(row.seconds, row.trial) for row in map(self.ledger.standing, self.ledger.interrupted)]
+        used += [(row.seconds, row.trial) for row in map(self.study_store.standing, self.study_store.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.reason(limits, course, gpus)) is not None:
             # what fails is no fault of the others, which may go on another time
@@ -300,7 +300,7 @@ class Conductor:
         except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
             return
         except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError) and not self.ledger.course.ended:  # else it is the trials' that have it
+            if isinstance(e.cause, InputError) and not self.study_store.course.ended:  # else it is the trials' that have it
                 self.refuse(e.cause)
 
     def refuse(self, error: InputError) -> None:
@@ -320,7 +320,7 @@ class Conductor:
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
-            row = self.ledger.standing(running.trial.number)
+            row = self.study_store.standing(running.trial.number)
             lost = 0 if isinstance(self.scheduler, Pbt) else row.attempts - self.attempts[running.trial.id]  # PBT's are no losses
             past = _past(row, max(1, lost))
             self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
@@ -356,20 +356,20 @@ class Conductor:
         begun = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.ledger.finish(begun.number, state, error, reason, final)
+        result = self.study_store.finish(begun.number, state, error, reason, final)
         self.overview.ended(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.tracker.end(begun.number, result, self.ledger.ended_at(begun.number))
+        self.tracker.end(begun.number, result, self.study_store.ended_at(begun.number))
         self.pool.forget.remote(trial)
         if state is State.RUNNING:
             return
         if self.cleaner is not None:
-            self.ledger.sync()  # a machine that stops must not go on from a checkpoint that is gone
-            latest = self.ledger.standing(begun.number).checkpoint
+            self.study_store.sync()  # a machine that stops must not go on from a checkpoint that is gone
+            latest = self.study_store.standing(begun.number).checkpoint
             self.cleaner.ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
-        if ranking.hopeless(self.ledger.course.ended[self.forgiven :]):
-            self.stop(f"the first {ranking.FAILING_FROM_THE_START} trials to end have all failed", State.RUNNING)
+        if ranking.should_abort(self.study_store.course.ended[self.forgiven :]):
+            self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
         else:
             self._look_at_budgets()
 
@@ -388,11 +388,11 @@ class Conductor:
         with contextlib.nullcontext() if self.broke is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
-            while self.left is State.PRUNED and self.ledger.interrupted:
-                row = self.ledger.standing(self.ledger.interrupted.popleft())
+            while self.left is State.PRUNED and self.study_store.interrupted:
+                row = self.study_store.standing(self.study_store.interrupted.popleft())
                 self._note(row.trial)
                 self._finish(row.trial.id, State.PRUNED, None)
-            self.ledger.sync()
+            self.study_store.sync()
         (self.folder / STAGES).unlink(missing_ok=True)
         if self.cleaner is not None:
             self.cleaner.close()

@@ -18,7 +18,7 @@ from sweeps.space.saved_space import saved_space
 from sweeps.study import storage
 
 if TYPE_CHECKING:
-    from sweeps.search.study_store import Ledger
+    from sweeps.search.study_store import StudyStore
 
 EXPORTS = "exports"  # in the sweep's folder
 
@@ -74,7 +74,7 @@ def export(
     from sweeps.controller import trial_export
     from sweeps.core.folder_lock import FolderLock
     from sweeps.data.prepared_store import refuse_untrusted
-    from sweeps.search.study_store import Ledger
+    from sweeps.search.study_store import StudyStore
     from sweeps.study.storage import JOURNAL
 
     folder = Path(sweep).resolve()
@@ -97,16 +97,16 @@ def export(
         refuse_untrusted(folder, trust)
     lock = FolderLock(folder)
     try:
-        ledger = Ledger(folder, space)
+        study_store = StudyStore(folder, space)
         if pareto:
-            numbers = trial_export.front_numbers(ledger, latest)
+            numbers = trial_export.front_numbers(study_store, latest)
         else:
-            numbers = [trial_export.number_of(ledger, trial)] if top is None else trial_export.best_numbers(ledger, top, latest)
+            numbers = [trial_export.number_of(study_store, trial)] if top is None else trial_export.best_numbers(study_store, top, latest)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
         kind = "-refit" if refit else "-latest" if latest else ""
         targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}{kind * (not named)}" for n in numbers}
         known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
-        there = {t for n, t in known.items() if _whole(t, refit, *_exported(ledger, n, latest))}
+        there = {t for n, t in known.items() if _whole(t, refit, *_exported(study_store, n, latest))}
         for target in targets.values():
             try:
                 exists = target.exists()
@@ -114,20 +114,20 @@ def export(
                 raise InputError(Problem("--output", f"{str(target)[:100]}: {e.strerror}")) from None
             if target not in there and exists:
                 raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
-        export_one = functools.partial(_export, folder, space, ledger, roots=roots, refit=refit, latest=latest, trust=trust)
+        export_one = functools.partial(_export, folder, space, study_store, roots=roots, refit=refit, latest=latest, trust=trust)
         return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]
     finally:
         lock.release()
 
 
-def _exported(ledger: Ledger, number: int, latest: bool) -> tuple[int | None, float | None]:
+def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int | None, float | None]:
     """The step whose model is exported of a trial as it stands, and what that is worth."""
     from sweeps.controller import trial_export
 
-    result = ledger.results()[number]
-    kept = ledger.latest(number) if latest else result.checkpoint
+    result = study_store.results()[number]
+    kept = study_store.latest(number) if latest else result.checkpoint
     step = result.best_step if kept is None else kept.best_step
-    return step, None if step is None else trial_export.worth(ledger, number, step)
+    return step, None if step is None else trial_export.worth(study_store, number, step)
 
 
 def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
@@ -145,7 +145,7 @@ def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> 
 def _export(
     folder: Path,
     space: Space,
-    ledger: Ledger,
+    study_store: StudyStore,
     number: int,
     target: Path,
     *,
@@ -163,8 +163,8 @@ def _export(
     except OSError as e:
         raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
     try:
-        with trial_refit.refitted(folder, space, ledger, number, roots) if refit else contextlib.nullcontext() as again:
-            done = trial_export.export_trial(folder, space, ledger, number, work, roots, again, latest, trust)
+        with trial_refit.refitted(folder, space, study_store, number, roots) if refit else contextlib.nullcontext() as again:
+            done = trial_export.export_trial(folder, space, study_store, number, work, roots, again, latest, trust)
         if done.error is not None:
             raise done.error
         made = done.bundle or done.checkpoint

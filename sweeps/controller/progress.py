@@ -10,7 +10,7 @@ from sweeps.controller.eta import Going, Left, ahead, time_left
 from sweeps.controller.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.execution.messages import Stage, Usage
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.study import ranking
 
 
@@ -37,7 +37,7 @@ class Running:
     attempt: int = 1
 
 
-class Overview:
+class SweepProgress:
     """See the module.
 
     Args:
@@ -53,14 +53,14 @@ class Overview:
         usage: what the pool said last.
     """
 
-    def __init__(self, ledger: Ledger, began: float):
-        self._ledger, self._space, self._began = ledger, ledger.space, began
+    def __init__(self, study_store: StudyStore, began: float):
+        self._ledger, self._space, self._began = study_store, study_store.space, began
         self.running: dict[str, Running] = {}
         self.spans: list[tuple[float, float]] = []
         self.at_once = 0
         self.usage: Usage | None = None
         self.best: Best | None = None
-        results = ledger.results()
+        results = study_store.results()
         self.failures = [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
         self._look_for_best()
         self._note_leader()
@@ -144,7 +144,7 @@ class Overview:
         failed, error = self.failures[-1] if self.failures else ("", "")
         return Snapshot(
             states=states,
-            total=self._ledger.agenda.total,
+            total=self._ledger.queue.total,
             best=self.best,
             seconds=now,
             left=None if reason else self._left(now),
@@ -168,7 +168,7 @@ class Overview:
         for r in self.running.values():
             known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())
             going.append(Going(now - r.began, known or None))
-        to_end = len(self.spans) + self._ledger.agenda.total - len(self._ledger.course.ended)
+        to_end = len(self.spans) + self._ledger.queue.total - len(self._ledger.course.ended)
         return time_left(now, to_end, self.spans, going, self.at_once, self._space.limits.timeout)
 
     def _row(self, r: Running, now: float, stopping: bool) -> Row:

@@ -23,12 +23,12 @@ from sweeps.core.trial import Report, Result, State
 from sweeps.execution import cluster
 from sweeps.plan import never_fits
 from sweeps.space.saved_space import saved_space
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
     from sweeps.execution.messages import Job, Progress
-    from sweeps.study.record import Recorded
+    from sweeps.study.record import TrialRecord
 
 # (step, what was reported there) of each report.
 Reported = tuple[tuple[int, Mapping[str, float]], ...]
@@ -111,7 +111,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     folder = Path(sweep).resolve()
     space, roots = saved_space(folder)
     study = record.read(folder)
-    recorded: Recorded = sweep_lookup.trial_of(study, trial)
+    recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None
     if recorded.result.given:
         raise InputError(Problem("trial", f"{recorded.id} is an initial point whose result was given: it was never run"))
@@ -152,12 +152,12 @@ def _compare(
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
     now, last = trained(space, joined, scratch, trial, job, fingerprint)
-    why = last.error or _no_value(Judge.of(space), last.state, now)
+    why = last.error or _no_value(Objectives.of(space), last.state, now)
     told = lambda r: (r.step, {name: r.metrics[name] for name in job.asked or r.metrics if name in r.metrics})  # noqa: E731
     return Compared(trial.id, tuple(map(told, before)), tuple(map(told, now)), why, result.state is State.FAIL)
 
 
-def _no_value(judge: Judge, state: State | None, reports: list[Report]) -> str | None:
+def _no_value(judge: Objectives, state: State | None, reports: list[Report]) -> str | None:
     """Why a trial whose loop came to its end failed all the same, as the study has it; None if it did not."""
     curve = tuple((r.step, math.nan if judge.metric is None else r.metrics.get(judge.metric, math.nan)) for r in reports)
     others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in judge.asked[1:]}
@@ -196,10 +196,10 @@ def trained(
         raise InputError(problems)
     here = cluster.at_driver()
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
-    keeper = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
+    actor = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        facts, holds = facts_of(keeper, space, fingerprint), data_actor.process(keeper)
-        pool.configure.remote(keeper, Labels(facts.label, facts.task, facts.classes))
+        facts, holds = facts_of(actor, space, fingerprint), data_actor.process(actor)
+        pool.configure.remote(actor, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))
         reports: list[Report] = []
@@ -208,7 +208,7 @@ def trained(
             news = pool.advance.remote(trial.id, runner)
             while not ray.wait([news], timeout=1.0)[0]:
                 if holds is not None and not lives(holds):
-                    raise SweepsError(data_actor.lost(keeper, holds))
+                    raise SweepsError(data_actor.lost(actor, holds))
             progress = ray.get(news)
             reports += progress.reports
             if progress.state is not None:
@@ -218,4 +218,4 @@ def trained(
     finally:
         ray.get(pool.shutdown.remote())
         ray.kill(pool)
-        ray.kill(keeper)
+        ray.kill(actor)

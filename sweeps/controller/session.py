@@ -58,7 +58,7 @@ def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
     return speak
 
 
-class Driver:
+class SweepSession:
     """Drives one sweep, whether it begins or goes on."""
 
     def __init__(self, space, root, folder, began, address, tracking_uri, on_progress, trust=False):
@@ -72,7 +72,7 @@ class Driver:
         self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
-        self.ledger: Any = None
+        self.study_store: Any = None
         self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
         # Of a sweep that is searched to its end, and of which MLflow missed something: what it came to, and why it does not go on
         self.over: tuple[SweepResult, str] | None = None
@@ -92,10 +92,10 @@ class Driver:
         """
         with logging_setup.into(self.folder / "sweep.log"):
             ended = crash_cleanup.end(self.folder) + child_processes.end(str(self.folder))
-            self.ledger = self._open_ledger()
+            self.study_store = self._open_ledger()
         said = _said(self.folder / RESULT)
         spent = self._spent(said) if said is not None else None
-        if said is not None and (spent or not outcome.goes_on(said, self.ledger.to_run, changed)):
+        if said is not None and (spent or not outcome.goes_on(said, self.study_store.to_run, changed)):
             reason = said.get("reason")
             if spent and (reason or "").partition(":")[0] != spent.partition(":")[0]:  # another limit than the one that ended it
                 reason = spent
@@ -106,26 +106,28 @@ class Driver:
         self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
-        self.began = time.time() - self.ledger.spent
-        crash_cleanup.tidy(self.folder, self.ledger.checkpoints())
+        self.began = time.time() - self.study_store.spent
+        crash_cleanup.tidy(self.folder, self.study_store.checkpoints())
         return None
 
     def _spent(self, said: dict[str, Any]) -> str | None:
         """The limit that ends the search before a trial is begun, if one does: of trials more were asked for, of that no more."""
-        limits, course = self.space.limits, self.ledger.course
-        if self.ledger.interrupted or not self.ledger.to_run or not (said.get("best") or said.get("front")):
+        limits, course = self.space.limits, self.study_store.course
+        if self.study_store.interrupted or not self.study_store.to_run or not (said.get("best") or said.get("front")):
             return None
         course.pardon(limits)
-        return "limits.timeout" if limits.timeout is not None and self.ledger.spent > limits.timeout else budgets.reason(limits, course)
+        return (
+            "limits.timeout" if limits.timeout is not None and self.study_store.spent > limits.timeout else budgets.reason(limits, course)
+        )
 
     def _open_ledger(self) -> Any:
-        from sweeps.search.study_store import Ledger
+        from sweeps.search.study_store import StudyStore
 
         # Of 10,000 trials a quarter of the time is the collector's, which looks again and again at what is only being read
         collects = gc.isenabled()
         gc.disable()
         try:
-            return Ledger(self.folder, self.space)
+            return StudyStore(self.folder, self.space)
         finally:
             if collects:
                 gc.enable()
@@ -160,9 +162,9 @@ class Driver:
         tracker = self._tracker()
         if self.over is not None:
             before, note = self.over
-            best = self.ledger.trial(int(before.best["trial"])) if before.best else None
-            others = self.ledger.results() if before.front else ()  # an earlier driver may have had them in the front
-            return mlflow_summary.again(tracker, self.folder, self.space, self.ledger.data or "", before, best, others).noting(note)
+            best = self.study_store.trial(int(before.best["trial"])) if before.best else None
+            others = self.study_store.results() if before.front else ()  # an earlier driver may have had them in the front
+            return mlflow_summary.again(tracker, self.folder, self.space, self.study_store.data or "", before, best, others).noting(note)
         result, error, status, patience = None, None, "FAILED", CLOSE_WITHIN
         try:
             self._say("starting Ray")
@@ -193,9 +195,9 @@ class Driver:
         return result
 
     def _tracker(self) -> Any:
-        from sweeps.tracking import TrackerApart
+        from sweeps.tracking import TrackerProcess
 
-        return TrackerApart(self.tracking, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+        return TrackerProcess(self.tracking, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
 
     @property
     def tracking(self) -> str:
@@ -209,21 +211,21 @@ class Driver:
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
         limit, stops = self.space.limits.max_trials, bool(rules.scheduler_of(self.space.scheduler).rungs)
-        total = self.ledger.agenda.total if self.ledger is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
+        total = self.study_store.queue.total if self.study_store is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
         self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""
         import ray
 
-        from sweeps.controller.controller import Conductor
+        from sweeps.controller.controller import SweepController
         from sweeps.data import data_actor
         from sweeps.execution.messages import Labels
         from sweeps.execution.pool import Pool
         from sweeps.execution.ray_train_run import ENVIRONMENT
         from sweeps.search.cells import first_shapes
 
-        space, taken_up = self.space, self.ledger is not None
+        space, taken_up = self.space, self.study_store is not None
         if problems := never_fits(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
         here = cluster.at_driver()
@@ -239,22 +241,22 @@ class Driver:
         numbers = bool(references.literal(references.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
         fits = known_fits(space)
         modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
-        keeper = data_actor.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
+        actor = data_actor.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
         try:
             if space.data.given:
                 self._say("reading the data")
-            facts = facts_of(keeper, space, self.ledger.data if taken_up else None)
-            holds = data_actor.process(keeper)
+            facts = facts_of(actor, space, self.study_store.data if taken_up else None)
+            holds = data_actor.process(actor)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := metric_problems(space, facts.task):
                 raise placed(space, problems)
 
             def introduce() -> None:
-                pool.configure.remote(keeper, labels)
+                pool.configure.remote(actor, labels)
 
             introduce()
-            ledger = self.ledger = self.ledger or self._open_ledger()
-            ledger.begun_with(facts.fingerprint)
+            study_store = self.study_store = self.study_store or self._open_ledger()
+            study_store.begun_with(facts.fingerprint)
             for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
                 tracker.artifact(name, text)
             mlflow_summary.introduce(tracker, self.folder, space, facts.fingerprint, provenance.git(space.data.base))
@@ -262,8 +264,8 @@ class Driver:
                 save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
                 tracker.go_on(mlflow_summary.on_record(self.folder, space))
-            conductor = Conductor(ledger, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
-            conductor.keeper = holds
+            conductor = SweepController(study_store, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
+            conductor.data_actor = holds
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
                 self._tune(conductor, at_once, min(at_once, room))
@@ -273,16 +275,16 @@ class Driver:
                 raise placed(space, conductor.refused.problems)
             if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
-            try:  # of the keeper, which can import what the chains are made of
-                fitted = 0 if conductor.reason == data_actor.LOST else ray.get(keeper.count.remote())
+            try:  # of the data actor, which can import what the chains are made of
+                fitted = 0 if conductor.reason == data_actor.LOST else ray.get(actor.count.remote())
             except ray.exceptions.RayActorError:
                 conductor.reason = data_actor.LOST
             if conductor.reason == data_actor.LOST:
-                raise SweepsError(f"{data_actor.lost(keeper, holds)}. To go on: {resume_of(self.folder)}")
+                raise SweepsError(f"{data_actor.lost(actor, holds)}. To go on: {resume_of(self.folder)}")
             return self._conclude(conductor, fitted, facts.notes, tracker)
         finally:
             ray.kill(pool)
-            ray.kill(keeper)
+            ray.kill(actor)
             child_processes.end(str(self.folder))  # on this machine, of workers that were lost
             for scratch in crash_cleanup.SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
@@ -296,14 +298,14 @@ class Driver:
 
         limits = self.space.limits
         conductor.settle()
-        if conductor.reason is not None or not conductor.ledger.to_run:  # all that is missing is the end
+        if conductor.reason is not None or not conductor.study_store.to_run:  # all that is missing is the end
             return
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=slots), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),
-                num_samples=conductor.ledger.to_run,
+                num_samples=conductor.study_store.to_run,
                 max_concurrent_trials=at_once,
                 reuse_actors=True,
             ),
@@ -333,8 +335,8 @@ class Driver:
         from sweeps.report import Drawing
 
         self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
-        ledger, failures, reason = conductor.ledger, conductor.overview.failures, conductor.reason
-        results, number, front = ledger.results(), ledger.winner(), ledger.front()
+        study_store, failures, reason = conductor.study_store, conductor.overview.failures, conductor.reason
+        results, number, front = study_store.results(), study_store.winner(), study_store.front()
         counts = outcome.counts(results.values())
         chosen = next(iter(front), number)
         self.on_progress(conductor.snapshot("writing the report" if number is None else "exporting the winner"))
@@ -342,8 +344,8 @@ class Driver:
         notes = (*said, *outcome.notes(counts, failures, self.space.constraints, best, bool(front)))
         done, error = None, None
         if number is not None:
-            self.winner = ledger.trial(number)
-            done = trial_export.export_trial(self.folder, self.space, ledger, number, self.folder, self.roots, trust=self.trust)
+            self.winner = study_store.trial(number)
+            done = trial_export.export_trial(self.folder, self.space, study_store, number, self.folder, self.roots, trust=self.trust)
             notes, error = (*notes, *done.notes), done.error
         elif not front:
             error = outcome.failed(counts, failures, reason, self.folder)
@@ -359,7 +361,7 @@ class Driver:
             seconds=round(time.time() - self.began, 2),
             reason=reason,
             notes=notes,
-            front=tuple(trial_export.described(ledger, n) for n in front),
+            front=tuple(trial_export.described(study_store, n) for n in front),
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
         self.ended = time.time()
@@ -383,17 +385,17 @@ def _said(file: Path) -> dict[str, Any] | None:
         return None
 
 
-def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
+def facts_of(actor: Any, space: Space, before: str | None) -> Facts:
     """Read the data and return its facts. If the loop reads its own data, the fingerprint is that of the loop's code.
 
     Args:
-        keeper: see `sweeps.data.data_actor`.
+        actor: see `sweeps.data.data_actor`.
         space: of the sweep.
         before: the fingerprint that the sweep was begun with; None if it is being begun.
 
     Raises:
         InputError: the data cannot be read, or has changed. Code that has changed is noted: what it reads may well be the same.
-        SweepsError: the keeper was lost.
+        SweepsError: the data actor was lost.
     """
     import ray
 
@@ -401,7 +403,7 @@ def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
     from sweeps.data import data_actor
 
     if space.data.given:
-        return data_actor.load(keeper, space, before)
+        return data_actor.load(actor, space, before)
     loop, load = space.trainer.loop, space.trainer.load
     now = fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], roots_of(space))
     notes: tuple[str, ...] = ()
@@ -409,15 +411,15 @@ def facts_of(keeper: Any, space: Space, before: str | None) -> Facts:
         said = f"the code of `{loop}` has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
         notes = (f"{said}; trials before and after the change may not be comparable",)
         log.warning(notes[0])
-    return ray.get(keeper.without_data.remote(now, notes))
+    return ray.get(actor.without_data.remote(now, notes))
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:
     """What is the same for all trials of a space; `roots` are the folders of the user's modules."""
     from sweeps.execution.messages import Job
-    from sweeps.study.objectives import Judge
+    from sweeps.study.objectives import Objectives
 
-    scheduler, judge = rules.scheduler_of(space.scheduler), Judge.of(space)
+    scheduler, judge = rules.scheduler_of(space.scheduler), Objectives.of(space)
     return Job(
         sweep=space.name,
         loop=space.trainer.loop,

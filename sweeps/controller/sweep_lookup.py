@@ -56,7 +56,7 @@ class Sweep:
     problems: tuple[Problem, ...] = ()
 
     def state_of(self, trial: Any) -> str:
-        """The word for the state of a trial, of a `search.record.Recorded`: its stage where it does not train yet."""
+        """The word for the state of a trial, of a `search.record.TrialRecord`: its stage where it does not train yet."""
         state = trial_state(trial, self.state == "running")
         return _word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
@@ -70,7 +70,7 @@ class Sweep:
 
 
 def trial_state(trial: Any, driven: bool) -> str:
-    """The state of a trial, of a `search.record.Recorded`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN."""
+    """The state of a trial, of a `search.record.TrialRecord`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN."""
     if trial.result.given:
         return "GIVEN"
     state = trial.result.state.name

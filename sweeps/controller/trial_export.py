@@ -22,8 +22,8 @@ from sweeps.core.sweep_folder import disk_fault, refuse_special
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial
 from sweeps.core.trust import Unreadable
 from sweeps.data import scores
-from sweeps.data.prepared_store import Shelf
-from sweeps.search.study_store import Ledger
+from sweeps.data.prepared_store import PreparedStore
+from sweeps.search.study_store import StudyStore
 from sweeps.space import Space
 from sweeps.study import record
 
@@ -71,7 +71,7 @@ class Refitted:
 def export_trial(
     folder: Path,
     space: Space,
-    ledger: Ledger,
+    study_store: StudyStore,
     number: int,
     target: Path,
     roots: tuple[Path, ...],
@@ -91,16 +91,16 @@ def export_trial(
         latest: export the trial's latest checkpoint in place of that of its best step.
         trust: read the pickles of the sweep's folder whoever wrote them.
     """
-    trial, result = ledger.trial(number), ledger.results()[number]
-    done = Exported(described(ledger, number))
-    kept = ledger.latest(number) if latest else result.checkpoint
+    trial, result = study_store.trial(number), study_store.results()[number]
+    done = Exported(described(study_store, number))
+    kept = study_store.latest(number) if latest else result.checkpoint
     if refitted is not None:
         source, step = refitted.checkpoint, refitted.steps
     elif kept is None:
         return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
     else:
-        step, value = kept.best_step, ledger.value_at(number, kept.best_step)
-        if step != result.best_step and value == value and value != ledger.value_at(number, result.best_step or 0):
+        step, value = kept.best_step, study_store.value_at(number, kept.best_step)
+        if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
             why = "" if latest else f": the loop saved none at its best step {result.best_step}"
             done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
         source = folder / "trials" / trial.id / Path(kept.path).name  # the folder may have been moved
@@ -113,8 +113,8 @@ def export_trial(
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    told = done.best if step == result.best_step else described(ledger, number, step)
-    shelf = Shelf(refitted.folder if refitted else folder, trust)
+    told = done.best if step == result.best_step else described(study_store, number, step)
+    shelf = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
         return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, shelf)
     except Unreadable as e:
@@ -140,7 +140,7 @@ def _bundle(
     target: Path,
     roots: tuple[Path, ...],
     refitted: Refitted | None,
-    shelf: Shelf,
+    shelf: PreparedStore,
 ) -> Exported:
     load = space.trainer.load
     assert load is not None
@@ -199,7 +199,7 @@ def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any
         raise BundleError(said) from e
 
 
-def described(ledger: Ledger, number: int, step: int | None = None) -> dict[str, Any]:
+def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
     """A trial on record as `--json` shows the best one: with the values of several objectives, whether it keeps the constraints, and what
     its repeats came to, where there are such things. Of repeats `value` is what they came to together.
 
@@ -207,35 +207,35 @@ def described(ledger: Ledger, number: int, step: int | None = None) -> dict[str,
         step: by which it is told, its best by default. Repeats are told by their best steps in any case: only together are they worth
             something.
     """
-    trial, configurations = ledger.trial(number), ledger.configurations()
-    first, repeats = number if trial.origin is None else trial.origin, ledger.space.repeats
+    trial, configurations = study_store.trial(number), study_store.configurations()
+    first, repeats = number if trial.origin is None else trial.origin, study_store.space.repeats
     own, together = dict(configurations.trials[first]), configurations.results()[first]
     result = own[number]
     if step is not None and step != result.best_step and repeats.count == 1:
-        result = together = _at_step(ledger, number, result, step)
+        result = together = _at_step(study_store, number, result, step)
     told = describe(trial, result)
     if repeats.count > 1:
         values = {f"{n:04d}": r.value for n, r in own.items()}
         told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
-    if len(ledger.judge.objectives) > 1:
-        told["values"] = dict(zip((o.metric for o in ledger.judge.objectives), together.values, strict=True))
-    if ledger.judge.constraints:
+    if len(study_store.judge.objectives) > 1:
+        told["values"] = dict(zip((o.metric for o in study_store.judge.objectives), together.values, strict=True))
+    if study_store.judge.constraints:
         told["feasible"] = together.feasible
     return told
 
 
-def worth(ledger: Ledger, number: int, step: int) -> float | None:
+def worth(study_store: StudyStore, number: int, step: int) -> float | None:
     """What the model of a trial's step is worth, which a bundle says and an alias moves by: what the trial reported there of the objective.
 
     At its best step that is the trial's own value. Of repeats, and where the objective is a cost, it is that at any step: a configuration's
     repeats are worth something together, and a cost is a whole trial's.
     """
-    return described(ledger, number, step)["value"]
+    return described(study_store, number, step)["value"]
 
 
-def _at_step(ledger: Ledger, number: int, result: Result, step: int) -> Result:
+def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
     """A trial as if it stood for this step; what it cost stays the whole trial's."""
-    t, judge = ledger.study.get_trials(deepcopy=False)[number], ledger.judge
+    t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.judge
     curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
     cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
     judged = judge.judge(result.state, step, curve, others, cost)
@@ -256,19 +256,19 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
     return told | ({"data": trial.data} if trial.data else {})
 
 
-def number_of(ledger: Ledger, trial_id: str | None) -> int:
+def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     """The number of the trial a user names, or of the best.
 
     Raises:
         InputError: no such trial, or no trial with a value.
     """
-    results = ledger.results()
+    results = study_store.results()
     known = {f"{n:04d}": n for n in results}
-    if trial_id is None and len(ledger.judge.objectives) > 1:
-        front = ", ".join(f"{n:04d}" for n in ledger.front()) or "nothing"
+    if trial_id is None and len(study_store.judge.objectives) > 1:
+        front = ", ".join(f"{n:04d}" for n in study_store.front()) or "nothing"
         raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
     if trial_id is None:
-        best = ledger.winner()
+        best = study_store.winner()
         if best is None:
             saved = [f"{n:04d}" for n, r in results.items() if r.checkpoint is not None]
             more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
@@ -280,7 +280,7 @@ def number_of(ledger: Ledger, trial_id: str | None) -> int:
     return known[name]
 
 
-def best_numbers(ledger: Ledger, count: int, latest: bool = False) -> list[int]:
+def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> list[int]:
     """The numbers of the best trials whose checkpoint is there, the best first.
 
     Args:
@@ -289,15 +289,15 @@ def best_numbers(ledger: Ledger, count: int, latest: bool = False) -> list[int]:
     Raises:
         InputError: there is none.
     """
-    results = ledger.results()
-    found = [n for n in ledger.ranked() if _saved(ledger, n, results[n], latest)]
+    results = study_store.results()
+    found = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
     if not found:
         what = "its latest checkpoint" if latest else "a checkpoint"
         raise InputError(Problem("--top", f"no trial of this sweep came to its end with a value and {what}"))
     return found[:count]
 
 
-def front_numbers(ledger: Ledger, latest: bool = False) -> list[int]:
+def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     """The numbers of the trials on the front of several objectives, all of which left a checkpoint.
 
     Args:
@@ -306,19 +306,19 @@ def front_numbers(ledger: Ledger, latest: bool = False) -> list[int]:
     Raises:
         InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
     """
-    if len(ledger.judge.objectives) == 1:
-        one = ledger.judge.objectives[0].metric
+    if len(study_store.judge.objectives) == 1:
+        one = study_store.judge.objectives[0].metric
         raise InputError(Problem("--pareto", f"is for several objectives, and there is one, {one}; give --top K"))
-    front, results = ledger.front(), ledger.results()
+    front, results = study_store.front(), study_store.results()
     if not front:
         raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
-    if short := [f"{n:04d}" for n in front if not _saved(ledger, n, results[n], latest)]:
+    if short := [f"{n:04d}" for n in front if not _saved(study_store, n, results[n], latest)]:
         what, trials = "latest checkpoint" if latest else "checkpoint", f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
         raise InputError(Problem("--pareto", f"no {what} is there of {trials}; --trial exports one of the others"))
     return front
 
 
-def _saved(ledger: Ledger, number: int, result: Result, latest: bool) -> bool:
+def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
     """Whether the checkpoint of a trial that would be exported is on record and there; the sweep's folder may have been moved."""
-    kept = ledger.latest(number) if latest else result.checkpoint
-    return kept is not None and (ledger.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()
+    kept = study_store.latest(number) if latest else result.checkpoint
+    return kept is not None and (study_store.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()

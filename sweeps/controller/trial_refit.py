@@ -13,16 +13,16 @@ from sweeps.controller.session import job_of
 from sweeps.controller.trial_export import Refitted
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.core.trial import Checkpoint, Result, State
-from sweeps.data.prepared_store import Shelf
+from sweeps.data.prepared_store import PreparedStore
 
 if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
-    from sweeps.search.study_store import Ledger
+    from sweeps.search.study_store import StudyStore
     from sweeps.space import Space
 
 
 @contextlib.contextmanager
-def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tuple[Path, ...]) -> Iterator[Refitted]:
+def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...]) -> Iterator[Refitted]:
     """Train a trial once more, with its parameters, its seed, its workers and its part of the rows, and those of valid.
 
     It is trained for the steps of the model that is exported of it otherwise: its loop left a checkpoint of that one. To the loop this is
@@ -43,7 +43,7 @@ def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tup
     """
     if space.scheduler.name == "pbt":
         raise InputError(Problem("--refit", "is not for pbt: what its trials learnt came from several, with parameters that changed"))
-    trial, steps = ledger.trial(number), steps_of(ledger.results()[number])
+    trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))
     with scratch_of(folder, space, roots, None) as (scratch, joined):
@@ -51,10 +51,10 @@ def refitted(folder: Path, space: Space, ledger: Ledger, number: int, roots: tup
         job = dataclasses.replace(
             job_of(space, joined.roots), rungs=frozenset(), max_t=steps, trial_timeout=None, report_timeout=None, keep_last=True
         )
-        known = ledger.study.user_attrs.get("data")
+        known = study_store.study.user_attrs.get("data")
         _, last = trained(space, joined, scratch, trial, job, known, together=True)
         kept = left_of(trial.id, last, steps)
-        rows = Shelf(scratch).facts(trial.data).rows
+        rows = PreparedStore(scratch).facts(trial.data).rows
         yield Refitted(scratch, Path(kept.path), steps, rows["train"] + rows["valid"])
 
 

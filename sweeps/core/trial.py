@@ -1,4 +1,4 @@
-"""The nouns that travel: Trial, Report, Verdict, Result; and what a training loop may ask of the trial it runs in.
+"""The nouns that travel: Trial, Report, Decision, Result; and what a training loop may ask of the trial it runs in.
 
 A loop needs none of this: it is an ordinary Ray Train loop. One that wants to know the label, the task or what a warm
 worker still holds calls `current()`.
@@ -30,7 +30,7 @@ FILES = "files"
 LOST = "lost"
 
 
-class Verdict(enum.Enum):
+class Decision(enum.Enum):
     """What a scheduler says of a trial at a milestone."""
 
     CONTINUE = "CONTINUE"

@@ -1,6 +1,6 @@
-"""The keeper: one actor that owns a sweep's data, fits each chain of preprocessing once a variant and cuts shards for gangs.
+"""The data actor: one actor that owns a sweep's data, fits each chain of preprocessing once a variant and cuts shards for gangs.
 
-Everything lies in the object store, owned by the keeper, so that trials on one machine read it without a copy. The pool calls
+Everything lies in the object store, owned by the data actor, so that trials on one machine read it without a copy. The pool calls
 `prepare` only while it holds a CPU for it: Ray Data runs tasks, which would hang while gangs hold every CPU.
 """
 
@@ -25,7 +25,7 @@ from sweeps.data.columns import check_numbers
 from sweeps.data.label_checks import lacking
 from sweeps.data.load import Splits, joined
 from sweeps.data.preflight import placed
-from sweeps.data.prepared_store import Facts, Shelf
+from sweeps.data.prepared_store import Facts, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
 from sweeps.data.sources import as_tensors
 from sweeps.data.tables import equal_parts
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 # Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
 CHECK_ROWS = 32
-# What is said when the keeper's process is lost, and with it the data.
+# What is said when the data actor's process is lost, and with it the data.
 LOST = "the process that holds the data was lost"
 DEAD_WITHIN = 10.0  # seconds, until Ray knows that it is dead
-_kills = 0  # for memory, before the keeper was started
+_kills = 0  # for memory, before the data actor was started
 
 
 def _import_all(modules: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ def _import_all(modules: Iterable[str]) -> None:
             importlib.import_module(module)
 
 
-class _Keeper:
+class _DataActor:
     """See the module.
 
     Args:
@@ -72,7 +72,7 @@ class _Keeper:
         modules: Sequence[str] = (),
     ):
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
-        self.shelf, self.workers, self.numbers, self.together = Shelf(Path(folder)), workers, numbers, together
+        self.shelf, self.workers, self.numbers, self.together = PreparedStore(Path(folder)), workers, numbers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -216,7 +216,7 @@ class _Keeper:
         return os.getpid()
 
 
-Keeper = ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
+Keeper = ray.remote(num_cpus=0, max_restarts=0)(_DataActor)
 
 
 def start(
@@ -229,30 +229,30 @@ def start(
     together: bool = False,
     modules: Sequence[str] = (),
 ) -> Any:
-    """Start the keeper's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
+    """Start the data actor's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
     global _kills
     _kills = exit_causes.kills_for_memory()
     return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
 
 
-def process(keeper: Any) -> int | None:
-    """The keeper's process, to be asked for before it has anything else to do; None if it is not to be seen from here.
+def process(actor: Any) -> int | None:
+    """The data actor's process, to be asked for before it has anything else to do; None if it is not to be seen from here.
 
     Raises:
         SweepsError: it was lost.
     """
     try:
-        pid = ray.get(keeper.pid.remote())
+        pid = ray.get(actor.pid.remote())
     except ray.exceptions.RayActorError:
-        raise SweepsError(lost(keeper)) from None
+        raise SweepsError(lost(actor)) from None
     return pid if lives(pid) else None
 
 
-def load(keeper: Any, space: Space, before: str | None) -> Facts:
-    """Have the keeper read the data of a space.
+def load(actor: Any, space: Space, before: str | None) -> Facts:
+    """Have the data actor read the data of a space.
 
     Args:
-        keeper: see `start`.
+        actor: see `start`.
         space: whose data it is.
         before: see `_Keeper.load`.
 
@@ -261,25 +261,25 @@ def load(keeper: Any, space: Space, before: str | None) -> Facts:
         SweepsError: its process was lost.
     """
     try:
-        return ray.get(keeper.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
+        return ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
     except ray.exceptions.RayTaskError as e:
         if isinstance(e.cause, InputError):
             raise placed(space, e.cause.problems) from None
         raise
     except ray.exceptions.RayActorError:
-        raise SweepsError(f"{lost(keeper)}, as it read {space.data.source}") from None
+        raise SweepsError(f"{lost(actor)}, as it read {space.data.source}") from None
 
 
-def lost(keeper: Any, pid: int | None = None) -> str:
-    """Say what the keeper's process died of.
+def lost(actor: Any, pid: int | None = None) -> str:
+    """Say what the data actor's process died of.
 
     Args:
-        keeper: see `start`.
+        actor: see `start`.
         pid: of its process, if it was seen on this machine.
     """
     error, log = None, ""
     try:
-        ray.get(keeper.pid.remote(), timeout=DEAD_WITHIN)
+        ray.get(actor.pid.remote(), timeout=DEAD_WITHIN)
     except ray.exceptions.RayError as e:
         error = e
     node = ray._private.worker._global_node

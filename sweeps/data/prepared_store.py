@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core import old_pickles
 from sweeps.core import trust as trusting
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import refuse_special
@@ -63,7 +64,7 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
-class Shelf:
+class PreparedStore:
     """The folder `prepared` of a sweep.
 
     Args:
@@ -194,7 +195,7 @@ class Shelf:
             raise damaged(self.folder / f"{facts.test}.parquet", e) from None
 
     def _unpickled(self, name: str) -> Any:
-        return pickle.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
+        return old_pickles.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
 
     def _table(self, name: str) -> pa.Table | None:
         """A table that `put_table` wrote.

@@ -14,18 +14,18 @@ from sweeps.execution.messages import Ended
 
 # What Ray raises in a loop that reads what a lost process owned.
 DATA_LOST = ("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError")
-# So long after what may have come of the keeper's death it is seen whether it is dead, in seconds.
+# So long after what may have come of the data actor's death it is seen whether it is dead, in seconds.
 LOST_WITHIN = 2.0
 
 
-async def _seen(keeper: Any) -> int | None:
-    """The keeper's process; None if it is not to be seen from here."""
-    pid = await keeper.pid.remote()
+async def _seen(data_actor: Any) -> int | None:
+    """The data actor's process; None if it is not to be seen from here."""
+    pid = await data_actor.pid.remote()
     return pid if lives(pid) else None
 
 
 class Fits:
-    """What the keeper has prepared, and what it is still to prepare. Lives on the pool's event loop.
+    """What the data actor has prepared, and what it is still to prepare. Lives on the pool's event loop.
 
     Args:
         leases: where a fit stands in line.
@@ -34,19 +34,19 @@ class Fits:
 
     def __init__(self, leases: Leases, spawn: Background):
         self.leases, self.spawn = leases, spawn
-        self.keeper: Any = None
+        self.data_actor: Any = None
         self._pid: Any = None
-        self._known = asyncio.Event()  # the keeper: calls to an asyncio actor may overtake each other
+        self._known = asyncio.Event()  # the data actor: calls to an asyncio actor may overtake each other
         self._made: dict[tuple[str, str], asyncio.Future] = {}  # by variant and chain
-        self._fitting = asyncio.Lock()  # the keeper makes one at a time, and who waits for it holds no CPU
+        self._fitting = asyncio.Lock()  # the data actor makes one at a time, and who waits for it holds no CPU
 
-    def configure(self, keeper: Any) -> None:
+    def configure(self, data_actor: Any) -> None:
         """Who prepares; until it is known everything waits."""
-        self.keeper, self._pid = keeper, asyncio.ensure_future(_seen(keeper))
+        self.data_actor, self._pid = data_actor, asyncio.ensure_future(_seen(data_actor))
         self._known.set()
 
     async def lost(self, within: float = LOST_WITHIN) -> bool:
-        """Whether the keeper's process is lost, and with it all that it had prepared; it may just be dying."""
+        """Whether the data actor's process is lost, and with it all that it had prepared; it may just be dying."""
         await self._known.wait()
         pid, give_up = await self._pid, time.monotonic() + within
         while pid is not None and lives(pid) and time.monotonic() < give_up:
@@ -54,13 +54,13 @@ class Fits:
         return pid is not None and not lives(pid)
 
     async def caused(self, failed: Sequence[Ended]) -> bool:
-        """Whether a trial ended so for the loss of the keeper: of ranks that could not start, or not read their shard, it is no fault."""
+        """Whether a trial ended so for the loss of the data actor: ranks that could not start or read their shard are not at fault."""
         return (not failed or any(name in (e.error or "") for e in failed for name in DATA_LOST)) and await self.lost()
 
     async def ahead(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
         """See `Pool.prefit`."""
         await self._known.wait()
-        if warm and not any([await self.keeper.runs_tasks.remote(chain) for _, chain in fits]):
+        if warm and not any([await self.data_actor.runs_tasks.remote(chain) for _, chain in fits]):
             self.leases.warm(warm)
         for future in [self.of(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
@@ -80,6 +80,6 @@ class Fits:
     async def _prepare(self, data: dict, chain: tuple) -> dict[str, Any]:
         await self._known.wait()
         async with self._fitting:
-            tasks = await self.keeper.runs_tasks.remote(chain)
+            tasks = await self.data_actor.runs_tasks.remote(chain)
             async with self.leases.resources({"CPU": min(1.0, self.leases.cluster.get("CPU", 1.0))}, tasks):
-                return await self.keeper.prepare.remote(chain, data)
+                return await self.data_actor.prepare.remote(chain, data)

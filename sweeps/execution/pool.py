@@ -33,7 +33,7 @@ from sweeps.execution.leases import Background, Gang, Leases, said
 from sweeps.execution.memory_guard import MONITOR, Guard
 from sweeps.execution.messages import Data, Ended, Job, Labels, News, Order, Past, Progress, Silence, Stage, Usage
 from sweeps.execution.trial_logs import log_of
-from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_run import STACKS_WITHIN, Run
 from sweeps.execution.tune_runners import Runners
 
@@ -82,10 +82,10 @@ class _Pool:
         """Start gangs that will be wanted, while the data is being read."""
         self.leases.warm(shapes)
 
-    async def configure(self, keeper: Any, labels: Labels) -> None:
+    async def configure(self, data_actor: Any, labels: Labels) -> None:
         """Tell the pool of the data, once it is known."""
         self.labels = labels
-        self.fits.configure(keeper)
+        self.fits.configure(data_actor)
         if os.environ.get(MONITOR) == "0":
             self.spawn(self.guard.watch())
 
@@ -110,7 +110,7 @@ class _Pool:
     async def start(self, trial: Trial, folder: str, past: Past | None = None) -> None:
         """Set a trial going, or going on; its checkpoints go to `folder`."""
         metric = None if self.job.keep_last else self.job.metric
-        book = Book(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
+        book = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
         run = self.runs[trial.id] = Run(trial, folder, book)
         if past is not None:
             book.recall(past)
@@ -360,7 +360,7 @@ class _Pool:
             run.finish(State.PRUNED)  # stopped, and its gang lost before it heard of it
         except asyncio.CancelledError:
             raise
-        except RayActorError:  # the keeper's: no trial's fault; the driver watches it, and ends the sweep so that it can be resumed
+        except RayActorError:  # the data actor's: no trial's fault; the driver watches it, and ends the sweep so that it can be resumed
             await asyncio.Event().wait()
         except RayTaskError as e:
             run.finish(State.FAIL, str(e.cause) if e.cause is not None else str(e))

@@ -19,7 +19,7 @@ ENDED = 10**12
 
 
 @dataclass
-class Book:
+class TrialProgress:
     """What is known of a trial over all its attempts.
 
     Attributes:
@@ -90,7 +90,7 @@ class Book:
         return [path for path in paths.values() if path not in self.kept]
 
     def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
-        """Book a rank's news; False if they are of an attempt or a trial that is over.
+        """TrialProgress a rank's news; False if they are of an attempt or a trial that is over.
 
         Args:
             attempt: that the news are of.

@@ -7,7 +7,7 @@ import time
 
 from sweeps.core.trial import State, Trial
 from sweeps.execution.messages import Silence, Stage
-from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_progress import TrialProgress
 
 # A rank that is silent or too late has so long to say where it stands, in seconds.
 STACKS_WITHIN = 2.0
@@ -16,7 +16,7 @@ STACKS_WITHIN = 2.0
 class Run:
     """A trial on its way, over all its attempts."""
 
-    def __init__(self, trial: Trial, folder: str, book: Book):
+    def __init__(self, trial: Trial, folder: str, book: TrialProgress):
         self.trial, self.folder, self.book = trial, folder, book
         self.stage = Stage.PREPARING
         self.runner = 0  # counts the runners that have taken it up

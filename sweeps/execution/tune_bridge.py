@@ -1,6 +1,6 @@
 """What Ray Tune sees of the search: a Searcher that begins trials and a TrialScheduler that gives verdicts, both thin.
 
-Tune's trials are light runners; the `Conductor` behind both adapters is where a sweep's driver decides.
+Tune's trials are light runners; the `SweepController` behind both adapters is where a sweep's driver decides.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 
 
-class Conductor(Protocol):
+class SweepController(Protocol):
     """The driver's side of a sweep."""
 
     def begin(self) -> str | None:
@@ -23,7 +23,7 @@ class Conductor(Protocol):
             StopIteration: no trial is to be begun any more.
         """
 
-    def hear(self, trial: str, progress: Any) -> Verdict:
+    def hear(self, trial: str, progress: Any) -> Decision:
         """Take a trial's news and say whether it goes on."""
 
     def lost(self, trial: str) -> None:
@@ -36,7 +36,7 @@ class Conductor(Protocol):
 class StudySearcher(Searcher):
     """Begins the conductor's next trial when Tune has room for one."""
 
-    def __init__(self, conductor: Conductor):
+    def __init__(self, conductor: SweepController):
         super().__init__()
         self._conductor = conductor
         self._begun: dict[str, str] = {}  # Tune's name of a trial and ours
@@ -67,7 +67,7 @@ class StudySearcher(Searcher):
 class VerdictScheduler(FIFOScheduler):
     """Passes news and the time to the conductor, in the driver's own thread, and its verdict to Tune."""
 
-    def __init__(self, conductor: Conductor):
+    def __init__(self, conductor: SweepController):
         super().__init__()
         self._conductor = conductor
 
@@ -79,7 +79,7 @@ class VerdictScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
         verdict = self._conductor.hear(trial.config["trial"], result["progress"])
-        return TrialScheduler.STOP if verdict is Verdict.STOP else TrialScheduler.CONTINUE
+        return TrialScheduler.STOP if verdict is Decision.STOP else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
         if result and result.get("progress") is not None:

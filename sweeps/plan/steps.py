@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 from sweeps.search.schedulers.rules import Asha, Hyperband, Median, Scheduler
 
 # Trials that are simulated at most; of those after them as many pass a rung as should, within a tenth.
@@ -132,7 +132,7 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
             others = known[bracket[number], i]
             verdict = scheduler.verdict(others, quality(number), True, ends[i], bracket[number])
             others.append(quality(number))
-            if verdict is Verdict.CONTINUE:
+            if verdict is Decision.CONTINUE:
                 heapq.heappush(coming, (now + ends[i + 1] - ends[i], number, i + 1))
                 continue
         if begun < trials:

@@ -15,7 +15,7 @@ from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
 from sweeps.report.figures import Drawing, Drawn, Figure, best_first, short_names
 from sweeps.space import Space
-from sweeps.study.record import Record, Recorded, read
+from sweeps.study.record import Record, TrialRecord, read
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ def _notes(notes: Sequence[str]) -> str:
     return "\n".join(f"- {cell(note)}" for note in notes)
 
 
-def _top(ranked: Sequence[Recorded], names: dict[str, str], metric: str, best: str | None) -> str:
+def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None) -> str:
     if not ranked:
         return ""
     columns = [name for name in names if any(name in t.labels for t in ranked)]
@@ -180,7 +180,7 @@ def _mattered(drawn: Drawn) -> str:
     return f"## What mattered\n\n{said}; Optuna's PED-ANOVA, from {drawn.basis}."
 
 
-def _failures(trials: Iterable[Recorded]) -> str:
+def _failures(trials: Iterable[TrialRecord]) -> str:
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""

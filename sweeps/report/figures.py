@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweeps.study.record import Recorded
+    from sweeps.study.record import TrialRecord
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     return {name: short if shorts.count(short) == 1 else name for name, short in cut.items()}
 
 
-def basis_of(trials: Sequence[Recorded], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
+def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
     """Values that can be compared: of equal steps, from as many trials as there can be.
 
     A trial that was stopped early is no worse for its configuration alone. So the values are those at the highest rung that enough
@@ -148,7 +148,7 @@ def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, floa
     return [kept[round(i * (len(kept) - 1) / (most - 1))] for i in range(most)]
 
 
-def best_first(trials: Sequence[Recorded], minimize: bool) -> list[Recorded]:
+def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecord]:
     """Those that have a finite value, the best first."""
     valued = [(t.result.value, t) for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
     return [t for _, t in sorted(valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number))]

@@ -20,7 +20,7 @@ from sweeps.space.section_models import Objective
 if TYPE_CHECKING:
     import optuna
 
-    from sweeps.study.record import Recorded
+    from sweeps.study.record import TrialRecord
 
 # With fewer than this, importances are noise.
 FEWEST = 10
@@ -45,7 +45,7 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
 
 
 def study_of(
-    dimensions: Sequence[Dimension], goal: str, trials: Sequence[Recorded], values: dict[int, float], curves: bool = False
+    dimensions: Sequence[Dimension], goal: str, trials: Sequence[TrialRecord], values: dict[int, float], curves: bool = False
 ) -> optuna.Study:
     """A study in memory of the trials that have a value in `values`, all COMPLETE, as Optuna's plots leave out the rest."""
     import optuna
@@ -74,7 +74,7 @@ def draw(
     goal: str,
     metric: str,
     rungs: Sequence[int],
-    trials: Sequence[Recorded],
+    trials: Sequence[TrialRecord],
     objectives: Sequence[Objective] = (),
 ) -> Drawn:
     """Every figure that these trials allow.
@@ -163,7 +163,7 @@ def _tidy(figure: Any, metric: str) -> None:
             axes.get_legend().remove()
 
 
-def _pareto(objectives: Sequence[Objective], trials: Sequence[Recorded]) -> Figure:
+def _pareto(objectives: Sequence[Objective], trials: Sequence[TrialRecord]) -> Figure:
     """Optuna's plot of the front: of trials that came to their end and keep the constraints."""
     import optuna
     from optuna.visualization import matplotlib as plots

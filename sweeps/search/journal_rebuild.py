@@ -43,7 +43,7 @@ from sweeps.study.journal_rules import (
     parsed,
     told_of,
 )
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from sweeps.study.record import ORIGIN, TOLD
 
 # The worker that Optuna's records name, of those that are put in.
@@ -165,7 +165,7 @@ class _Parts:
 class _Salvage:
     def __init__(self, lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known):
         self.raw, self.result, self.known, self.space = lines, result, known, known.space
-        self.judge = Judge.of(known.space)
+        self.judge = Objectives.of(known.space)
         self.dimensions = {d.name: d for d in known.space.dimensions}
         self.distributions = {d.name: distribution_of(d) for d in known.space.dimensions}
         self.scheduler = scheduler_of(known.space.scheduler)
@@ -517,7 +517,7 @@ class _Salvage:
         return found
 
     def _header(self) -> list[dict[str, Any]]:
-        """The records with which a driver begins a study; see `study.Ledger`."""
+        """The records with which a driver begins a study; see `study.StudyStore`."""
         goals = [1 if o.goal == "minimize" else 2 for o in self.judge.objectives]
         attributes: dict[str, Any] = {"judged": json.loads(json.dumps(self.judge.to_json()))}
         attributes |= {"repeats": dataclasses.asdict(self.space.repeats), "stops": bool(self.scheduler.rungs)}

@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.search.samplers.cell_sampler import suggest
-from sweeps.search.trial_queue import Turn
+from sweeps.search.trial_queue import QueueItem
 from sweeps.space import Dimension
 from sweeps.study.record import ORIGIN
 
@@ -31,7 +31,7 @@ class _Anew:
             self._storage.set_trial_param(trial_id, name, value, distribution)
 
 
-class Asker:
+class OptunaTrials:
     """See the module.
 
     Args:
@@ -50,7 +50,7 @@ class Asker:
             self._left.append(t)
         return left
 
-    def ask(self, turn: Turn) -> optuna.Trial:
+    def ask(self, turn: QueueItem) -> optuna.Trial:
         """Optuna's next trial; one whose sampling was cut short is sampled again, from the same study to the same values."""
         left, self._kept = self._left.popleft() if turn.promised else None, {}
         if left is not None and left.state is TrialState.RUNNING:

@@ -24,23 +24,23 @@ from optuna.trial import TrialState
 from sweeps.core.checkpoint_files import newest
 from sweeps.core.errors import shortened
 from sweeps.core.resources import costs
-from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, Verdict
+from sweeps.core.trial import Checkpoint, Decision, Report, Result, State, Trial
 from sweeps.search import trial_building
-from sweeps.search.optuna_trials import Asker
+from sweeps.search.optuna_trials import OptunaTrials
 from sweeps.search.samplers.cell_sampler import CellSampler, distribution_of
 from sweeps.search.schedulers import exploit_explore
 from sweeps.search.schedulers.rules import Median, Pbt, scheduler_of
-from sweeps.search.trial_queue import Agenda
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space
 from sweeps.study import ranking, record, storage
-from sweeps.study.budgets import Course
-from sweeps.study.live_trial import Row
-from sweeps.study.objectives import Judge
+from sweeps.study.budgets import BudgetState
+from sweeps.study.live_trial import LiveTrial
+from sweeps.study.objectives import Objectives
 from sweeps.study.record import Taken
 from sweeps.study.repeats import Configurations, merged, settled
 
 
-class Ledger:
+class StudyStore:
     """Begins trials, records what they report and how they end, and answers what is on record.
 
     Args:
@@ -65,7 +65,7 @@ class Ledger:
         self._rungs = rungs if isinstance(rungs := self.scheduler.rungs, range) else frozenset(rungs)
         # the steps whose values a trial is compared by: the median rule knows the reports before its first decision, too
         self._compared = range(1, sys.maxsize) if isinstance(self.scheduler, Median) else self._rungs
-        self.judge = Judge.of(space)
+        self.judge = Objectives.of(space)
         self.minimize = self.judge.minimize
         # Optuna takes values of steps for one objective alone
         self.comparable = len(space.objectives) == 1 and self.judge.metric == space.objective.metric
@@ -85,13 +85,13 @@ class Ledger:
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
             self.study.set_user_attr("stops", bool(self.scheduler.rungs))
         self.sampler = sampler
-        self.agenda = Agenda(space, stops=bool(self.scheduler.rungs))
-        self.course = Course(self.judge.goals)
+        self.queue = TrialQueue(space, stops=bool(self.scheduler.rungs))
+        self.course = BudgetState(self.judge.goals)
         self.interrupted: deque[int] = deque()
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0
-        self._asker = Asker(self.study)
-        self._rows: dict[int, Row] = {}
+        self._asker = OptunaTrials(self.study)
+        self._rows: dict[int, LiveTrial] = {}
         self._open: dict[int, optuna.Trial] = {}
         self._shown: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)  # at each rung of a bracket, by trial
         self._give()
@@ -122,11 +122,11 @@ class Ledger:
         ended = []
         for t in self.study.get_trials(deepcopy=False):
             if self._asker.found(t):
-                self.agenda.promise(record.origin_of(t))
+                self.queue.promise(record.origin_of(t))
                 continue
             if record.is_given(t):
                 continue
-            self.agenda.count(t.params, record.origin_of(t))
+            self.queue.count(t.params, record.origin_of(t))
             values: list[float] = []
             known = dict(t.intermediate_values)  # of a repeat none
             if isinstance(self.scheduler, Median) and record.origin_of(t) is None:
@@ -139,7 +139,7 @@ class Ledger:
             if t.state.is_finished():
                 ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
             else:
-                self._rows[t.number] = Row.recalled(trial_building.rebuilt(self.space, t), t, self.folder, self.judge)
+                self._rows[t.number] = LiveTrial.recalled(trial_building.rebuilt(self.space, t), t, self.folder, self.judge)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 self.interrupted.append(t.number)
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
@@ -148,11 +148,11 @@ class Ledger:
     @property
     def to_run(self) -> int:
         """Trials that are still to run: those interrupted, and those not begun, repeats too; at most so many."""
-        return len(self.interrupted) * self.space.repeats.count + self.agenda.left
+        return len(self.interrupted) * self.space.repeats.count + self.queue.left
 
     def _ended(self, number: int, origin: int | None, result: Result) -> None:
         """Take note that a trial has ended, and with its last one a configuration."""
-        results, repeats = self.agenda.ended(number, origin, result), self.space.repeats
+        results, repeats = self.queue.ended(number, origin, result), self.space.repeats
         self.course.run(result)
         if settled(results, repeats):
             self.course.judge(number if origin is None else origin, merged(results, repeats))
@@ -160,9 +160,9 @@ class Ledger:
     def next(self) -> Trial | None:
         """Begin a trial: a repeat that is due, else an initial point, else what is sampled in the cell whose turn it is.
 
-        None when `limits.max_trials` configurations are begun; see also `Agenda.more_may_come`.
+        None when `limits.max_trials` configurations are begun; see also `TrialQueue.more_may_come`.
         """
-        turn = self.agenda.next(lambda number: self.study.get_trials(deepcopy=False)[number].params)
+        turn = self.queue.next(lambda number: self.study.get_trials(deepcopy=False)[number].params)
         if turn is None:
             return None
         self.sampler.begin(turn.cell, turn.number, turn.index)
@@ -170,10 +170,10 @@ class Ledger:
             warnings.simplefilter("ignore")
             asked = self._asker.ask(turn)
             trial = trial_building.assembled(self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), turn.origin)
-        self.agenda.count(asked.params, turn.origin, turn.promised)
+        self.queue.count(asked.params, turn.origin, turn.promised)
         bracket = {"bracket": self.bracket(trial.number)} if self.space.scheduler.brackets else {}
         asked.set_user_attr("begun", record.begun(trial) | bracket)
-        self._rows[asked.number] = Row(trial, dict(asked.params))
+        self._rows[asked.number] = LiveTrial(trial, dict(asked.params))
         self._open[asked.number] = asked
         return trial
 
@@ -216,7 +216,7 @@ class Ledger:
         self._open[number].set_user_attr(f"{record.TOLD}{row.told}", told)
         row.told += 1
 
-    def standing(self, number: int) -> Row:
+    def standing(self, number: int) -> LiveTrial:
         """What is known of a trial that this driver runs or ran."""
         return self._rows[number]
 
@@ -230,7 +230,7 @@ class Ledger:
         """The bracket of a trial; see `Scheduler.bracket`."""
         return self.scheduler.bracket(self.space.search.seed, number)
 
-    def verdict(self, number: int, step: int) -> Verdict:
+    def verdict(self, number: int, step: int) -> Decision:
         """Whether a trial goes on from a rung; NaN is what it has there if it reported nothing."""
         bracket, curve = self.bracket(number), self._rows[number].curve
         values = [v for s, v in sorted(curve.items()) if s in self._compared and s <= step]
@@ -338,7 +338,7 @@ class Ledger:
         ended = self.study._storage.get_trial(self._open[number]._trial_id).datetime_complete
         return ended.timestamp() if ended else time.time()
 
-    def _no_value(self, row: Row, metric: str) -> str:
+    def _no_value(self, row: LiveTrial, metric: str) -> str:
         what = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
         there = any(value == value for _, value in row.others.get(metric, ()))
         if not row.curve or (metric != self.judge.metric and metric not in row.others):

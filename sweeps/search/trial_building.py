@@ -15,7 +15,7 @@ from sweeps.core.trial import Report, Result, Trial
 from sweeps.search.samplers.cell_sampler import seed_of
 from sweeps.space import Space
 from sweeps.study import record, storage
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
@@ -74,7 +74,7 @@ class OnRecord:
         """
         if self.url is not None:
             storage.remember(self.url)
-        judge = Judge.of(self.space)
+        judge = Objectives.of(self.space)
         for t in record.trials_of(self.folder):
             if t.number not in whole:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))

@@ -17,7 +17,7 @@ from sweeps.study import repeats
 
 
 @dataclass(frozen=True)
-class Turn:
+class QueueItem:
     """What the next trial is to be.
 
     Attributes:
@@ -26,7 +26,7 @@ class Turn:
         index: of these the ones in its cell.
         origin: the number of the trial whose configuration it repeats; None for a configuration's first.
         fixed: the keys that are not sampled: of the trial that it repeats, or of an initial point; None where all are.
-        promised: the trial is on record already; see `Agenda.promise`.
+        promised: the trial is on record already; see `TrialQueue.promise`.
     """
 
     cell: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Turn:
     promised: bool = False
 
 
-class Agenda:
+class TrialQueue:
     """See the module.
 
     Args:
@@ -57,7 +57,7 @@ class Agenda:
         self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
         self._going = 0  # first trials of configurations that are begun and have not ended
         self._firsts: Counter[bool] = Counter()  # those that have ended: whether by coming to their end
-        self._promised: deque[Turn | int] = deque()  # a configuration's first, whose place is kept; the origin of a repeat
+        self._promised: deque[QueueItem | int] = deque()  # a configuration's first, whose place is kept; the origin of a repeat
         self.begun = 0
         self.configurations: dict[int, list[tuple[int, Result]]] = {}
 
@@ -75,27 +75,27 @@ class Agenda:
         self._counts[self._space.cells.index(dict(turn.cell))] += 1
         self.begun += 1
 
-    def _first(self) -> Turn:
+    def _first(self) -> QueueItem:
         """The turn of the next configuration's first trial."""
         fixed = self._points[self.begun] if self.begun < len(self._points) else None
         index = cells.next_cell(self._space.cells, self._counts, fixed)
-        return Turn(self._space.cells[index], self.begun, self._counts[index], None, fixed)
+        return QueueItem(self._space.cells[index], self.begun, self._counts[index], None, fixed)
 
-    def next(self, keys_of: Callable[[int], Mapping[str, Any]]) -> Turn | None:
+    def next(self, keys_of: Callable[[int], Mapping[str, Any]]) -> QueueItem | None:
         """The next trial; None when `limits.max_trials` configurations are begun, see also `more_may_come`.
 
         Args:
             keys_of: gives the keys of a trial on record, by number.
         """
         promised = self._promised[0] if self._promised else None
-        if isinstance(promised, Turn):
+        if isinstance(promised, QueueItem):
             return promised if promised.number < self._space.limits.max_trials else None
         origin = promised if promised is not None else self._due[0] if self._due else None
         if origin is None:
             return self._first() if self.begun < self._space.limits.max_trials else None
         fixed = keys_of(origin)
         index = cells.next_cell(self._space.cells, self._counts, fixed)
-        return Turn(self._space.cells[index], self.begun, self._counts[index], origin, fixed, promised is not None)
+        return QueueItem(self._space.cells[index], self.begun, self._counts[index], origin, fixed, promised is not None)
 
     def count(self, keys: Mapping[str, Any], origin: int | None, promised: bool = False) -> None:
         """A trial was begun; whether it was promised."""
@@ -131,7 +131,7 @@ class Agenda:
     @property
     def left(self) -> int:
         """Trials that are not begun, repeats too; at most so many."""
-        limit, kept = self._space.limits.max_trials, [turn for turn in self._promised if isinstance(turn, Turn)]
+        limit, kept = self._space.limits.max_trials, [turn for turn in self._promised if isinstance(turn, QueueItem)]
         firsts = max(0, limit - self.begun) + sum(turn.number < limit for turn in kept)
         return firsts * self._space.repeats.count + len(self._due)
 

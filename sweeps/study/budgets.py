@@ -15,7 +15,7 @@ from sweeps.study import ranking
 
 
 @dataclass
-class Course:
+class BudgetState:
     """How a sweep has gone, kept up with each trial that ends; the same as if it were made anew from all of them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Course:
             self.idle += 1
 
 
-def reason(limits: Limits, course: Course, gpu_seconds: float = 0.0) -> str | None:
+def reason(limits: Limits, course: BudgetState, gpu_seconds: float = 0.0) -> str | None:
     """Which of the limits ends the sweep, and why; None if none does. Trials and wall time are counted elsewhere.
 
     Args:

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 
 from sweeps.core.json_files import is_deep
 from sweeps.space.conditions import COMPARISONS
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from sweeps.study.record import ORIGIN, PASSED, TAKEN, TOLD, Taken
 from sweeps.study.repeats import AGGREGATES
 
@@ -122,7 +122,7 @@ class Rules:
             _need(value is None or type(value) is str, "`data` is no text")
 
     def _judge(self, value: Any) -> None:
-        judge = Judge.read(value)
+        judge = Objectives.read(value)
         _need(len(judge.objectives) == self._values, f"has {len(judge.objectives)} objectives, and the study {self._values}")
         for o in judge.objectives:
             _need(type(o.metric) is str and o.goal in ("minimize", "maximize"), f"has an objective {_shown(o)}")

@@ -11,11 +11,11 @@ from optuna.trial import FrozenTrial
 
 from sweeps.core.trial import Checkpoint, Report, Trial
 from sweeps.study import record
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from sweeps.study.record import Taken
 
 
-class Row:
+class LiveTrial:
     """A trial that was begun or taken up.
 
     Attributes:
@@ -44,7 +44,7 @@ class Row:
         self.over = False
 
     @classmethod
-    def recalled(cls, trial: Trial, t: FrozenTrial, folder: Path, judge: Judge) -> Row:
+    def recalled(cls, trial: Trial, t: FrozenTrial, folder: Path, judge: Objectives) -> LiveTrial:
         """As it is on record. The sweep's folder may have been moved, which its checkpoints' paths do not know."""
         row, so_far = cls(trial, record.keys_of(t)), record.so_far(t)
 
@@ -61,7 +61,7 @@ class Row:
         row.lineage, row.decided, row.passed = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
         return row
 
-    def take(self, report: Report, judge: Judge) -> float:
+    def take(self, report: Report, judge: Objectives) -> float:
         """Take up a report; its value of the metric that leads, NaN if none does."""
         value = math.nan if judge.metric is None else report.metrics[judge.metric]
         self.steps, self.curve[report.step] = report.step, value

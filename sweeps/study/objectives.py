@@ -22,7 +22,7 @@ Curve = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
-class Judged:
+class TrialScore:
     """What a trial comes to.
 
     Attributes:
@@ -41,19 +41,19 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Objectives:
     """Judges the trials of a sweep by what its space file asks for."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
-    def of(cls, space: Space) -> Judge:
+    def of(cls, space: Space) -> Objectives:
         """The judge of a space's trials."""
         return cls(space.objectives, space.constraints)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Judge:
+    def read(cls, told: Mapping[str, Any]) -> Objectives:
         """What `to_json` wrote."""
         return cls(tuple(Objective(*o) for o in told["objectives"]), tuple(Constraint(*c) for c in told["constraints"]))
 
@@ -91,7 +91,7 @@ class Judge:
         """One objective that is reported, and no constraint: a report alone says what it is worth."""
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
-    def judge(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> Judged:
+    def judge(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
         """What a trial comes to.
 
         Args:
@@ -114,9 +114,9 @@ class Judge:
             values.append(None if there is None or math.isnan(there) else there)
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
         missing = next((name for name in self.asked if name not in known or math.isnan(known[name])), None)
-        return Judged(step, tuple(values), known, feasible, missing)
+        return TrialScore(step, tuple(values), known, feasible, missing)
 
-    def violations(self, judged: Judged) -> dict[str, float]:
+    def violations(self, judged: TrialScore) -> dict[str, float]:
         """For each constraint by how much it is broken, see `Constraint.violation`; a metric that is not there breaks it."""
         return {c.metric: c.violation(judged.metrics.get(c.metric, math.nan)) for c in self.constraints}
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from sweeps.core.trial import Result, State
 
 # So many failures from the start, with nothing else in between, are no accident.
-FAILING_FROM_THE_START = 5
+ABORT_AFTER_FAILURES = 5
 
 
-def hopeless(ended: Sequence[State]) -> bool:
+def should_abort(ended: Sequence[State]) -> bool:
     """Whether the first trials to end have all failed, so that the sweep had better stop and say why.
 
     Args:
         ended: final states in the order in which the trials ended.
     """
-    return len(ended) >= FAILING_FROM_THE_START and all(s is State.FAIL for s in ended[:FAILING_FROM_THE_START])
+    return len(ended) >= ABORT_AFTER_FAILURES and all(s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES])
 
 
 def beats(a: float | None, b: float | None, minimize: bool) -> bool:

@@ -17,7 +17,7 @@ from sweeps.core.result import plain
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, total
 
 # The attributes that hold what was told of a trial, each with a number behind this.
@@ -68,7 +68,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class TrialRecord:
     """A trial on record.
 
     Attributes:
@@ -137,8 +137,8 @@ class Record:
         stops: the scheduler may stop trials.
     """
 
-    judge: Judge
-    trials: tuple[Recorded, ...] = field(default=())
+    judge: Objectives
+    trials: tuple[TrialRecord, ...] = field(default=())
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
     stops: bool = True
@@ -154,7 +154,7 @@ class Record:
         return self.judge.objectives[0].metric
 
     @property
-    def ran(self) -> tuple[Recorded, ...]:
+    def ran(self) -> tuple[TrialRecord, ...]:
         """Those that were run."""
         return tuple(t for t in self.trials if not t.result.given)
 
@@ -170,13 +170,13 @@ class Record:
         return total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
 
     @property
-    def front(self) -> list[Recorded]:
+    def front(self) -> list[TrialRecord]:
         """With several objectives the trials that no other dominates, see `rules.front`; else none."""
         known = {t.number: t for t in self.trials}
         return [known[number] for number in self.configurations.front(self.judge.goals)]
 
     @property
-    def best(self) -> Recorded | None:
+    def best(self) -> TrialRecord | None:
         """The trial that `rules.winner` names, of repeats the best; None if none has a value, or there are several objectives."""
         number = self.configurations.winner(self.judge.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
@@ -285,7 +285,7 @@ def checkpoints_of(t: FrozenTrial) -> set[str]:
     return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
-def result_of(t: FrozenTrial, judge: Judge) -> Result:
+def result_of(t: FrozenTrial, judge: Objectives) -> Result:
     """How a trial on record stands."""
     if is_given(t):
         values = tuple(t.values or ())
@@ -322,7 +322,7 @@ def read(folder: Path) -> Record | None:
     known = study.user_attrs
     if "judged" not in known:  # its driver has not come further yet
         return None
-    judge, repeats = Judge.read(known["judged"]), Repeats(**known.get("repeats", {}))
+    judge, repeats = Objectives.read(known["judged"]), Repeats(**known.get("repeats", {}))
     trials = tuple(_recorded(t, judge, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
     return Record(judge, trials, known.get("data"), repeats, known.get("stops", True))
 
@@ -369,12 +369,12 @@ def _study(folder: Path) -> Any:
     return study
 
 
-def _recorded(t: FrozenTrial, judge: Judge, folder: Path) -> Recorded:
+def _recorded(t: FrozenTrial, judge: Objectives, folder: Path) -> TrialRecord:
     first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
     if result.checkpoint is not None:  # the folder may have been moved, and the checkpoint deleted
         path = folder / "trials" / first["id"] / Path(result.checkpoint.path).name
         result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
-    return Recorded(
+    return TrialRecord(
         number=t.number,
         id=first["id"],
         seed=first["seed"],

@@ -304,7 +304,7 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
 
 
 def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
-    """A trial's whole configuration, its curve and its error, of a `search.record.Recorded`; `state` is the word for its state."""
+    """A trial's whole configuration, its curve and its error, of a `search.record.TrialRecord`; `state` is the word for its state."""
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""

@@ -17,7 +17,7 @@ from sweeps.data import fit_chain
 from sweeps.data.preprocessing import fit as preprocessing
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.portable_steps import Encode, Fill, Plain, Scale, same
-from sweeps.data.preprocessing.to_portable import plainly
+from sweeps.data.preprocessing.to_portable import to_portable
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table
 
 SKLEARN = {
@@ -82,7 +82,7 @@ def chains(local_ray):
 
         def noted(stage, frame, stages=stages):
             stages.append(stage)
-            return plainly(stage, frame)
+            return to_portable(stage, frame)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(preprocessing, "plainly", noted)

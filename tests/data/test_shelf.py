@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core import trust
-from sweeps.data.prepared_store import FACTS, Facts, Shelf, refuse_untrusted
+from sweeps.data.prepared_store import FACTS, Facts, PreparedStore, refuse_untrusted
 from sweeps.data.preprocessing.fit import data_key, fit_chain
 from sweeps.space import Step
 
@@ -48,7 +48,7 @@ def facts(**changed) -> Facts:
 @pytest.fixture
 def shelf(tmp_path):
     """A shelf with facts, a test split and a chain whose step is a pickle."""
-    shelf = Shelf(tmp_path / "sweep")
+    shelf = PreparedStore(tmp_path / "sweep")
     shelf.folder.parent.mkdir()
     shelf.put_facts(facts(), ROWS)
     shelf.put_table("test", ROWS.append_column("y", pa.array([0, 1, 0])))
@@ -59,7 +59,7 @@ def shelf(tmp_path):
 @pytest.mark.parametrize("classes", [(False, True), ("a", "b"), (1, 2, 3), (0.5, 1.5), None])
 @pytest.mark.parametrize("data", [None, {"train": "a.csv"}])
 def test_facts_come_back_as_they_were(tmp_path, classes, data):
-    shelf, told = Shelf(tmp_path), facts(classes=classes)
+    shelf, told = PreparedStore(tmp_path), facts(classes=classes)
     shelf.put_facts(told, ROWS, data)
     back = shelf.facts(data)
     assert [type(c) for c in back.classes or ()] == [type(c) for c in classes or ()]
@@ -68,7 +68,7 @@ def test_facts_come_back_as_they_were(tmp_path, classes, data):
 
 
 def test_facts_without_data_have_no_rows(tmp_path):
-    shelf = Shelf(tmp_path)
+    shelf = PreparedStore(tmp_path)
     shelf.put_facts(facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None)
     assert shelf.facts().check.empty and shelf.test() is None
 
@@ -77,7 +77,7 @@ def test_tensors_come_back(tmp_path):
     from ray.data.extensions import TensorArray
 
     images = pa.Table.from_pandas(pd.DataFrame({"image": TensorArray(np.arange(24.0).reshape(2, 3, 4))}))
-    shelf = Shelf(tmp_path)
+    shelf = PreparedStore(tmp_path)
     shelf.put_facts(facts(features=("image",)), images)
     assert np.array_equal(np.asarray(shelf.facts().check["image"].tolist()), np.arange(24.0).reshape(2, 3, 4))
 
@@ -105,7 +105,7 @@ def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(shelf, bomb, tmp_
     with pytest.raises(trust.NotTrusted, match="your key"):
         shelf.chain(STEPS)
     assert not (tmp_path / RAN).exists()
-    Shelf(shelf.folder.parent, trust=True).chain(STEPS)
+    PreparedStore(shelf.folder.parent, trust=True).chain(STEPS)
     assert (tmp_path / RAN).exists()
 
 
@@ -123,7 +123,7 @@ def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(shelf, bo
     assert not (tmp_path / RAN).exists()
     (shelf.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
     (shelf.folder / "test.pkl").write_bytes(pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0]))))
-    assert Shelf(folder, trust=True).facts().classes == (False, True) and len(Shelf(folder, trust=True).test()[0]) == 3
+    assert PreparedStore(folder, trust=True).facts().classes == (False, True) and len(PreparedStore(folder, trust=True).test()[0]) == 3
 
 
 def test_r2_a_column_that_would_be_unpickled_is_refused(shelf, bomb, tmp_path):

@@ -126,23 +126,23 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs(local_ray, tmp_path):
-    from sweeps.data.data_actor import _Keeper
-    from sweeps.data.prepared_store import Shelf
+    from sweeps.data.data_actor import _DataActor
+    from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
     rows = pd.DataFrame({"x": np.arange(40.0), "z": np.arange(40) % 7, "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows, b=rows.assign(x=rows.x * 100))
     base = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
     variants = [spec(f"{n}.csv", tmp_path, label="y", valid=base.valid, test=base.test, drop=d) for n in "ab" for d in ((), ("z",))]
-    keeper, scaled = _Keeper((), str(tmp_path), (1,)), (Step("StandardScaler"),)
-    facts = keeper.load(base, 0, variants, ("train", "drop", "rows"))
+    data_actor, scaled = _DataActor((), str(tmp_path), (1,)), (Step("StandardScaler"),)
+    facts = data_actor.load(base, 0, variants, ("train", "drop", "rows"))
     assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
     datas = [{"train": f"{n}.csv", "drop": d, "rows": r} for n in "ab" for d in ((), ("z",)) for r in (0.5, 1.0)]
-    made = [keeper.prepare(scaled, data) for data in datas + datas]
-    assert keeper.shelf.fits() == len({one["key"] for one in made}) == len(datas)
-    keeper.prepare((), datas[0])
-    assert keeper.shelf.fits() == len(datas), "without a step nothing is fitted"
-    shelf = Shelf(tmp_path)
+    made = [data_actor.prepare(scaled, data) for data in datas + datas]
+    assert data_actor.shelf.fits() == len({one["key"] for one in made}) == len(datas)
+    data_actor.prepare((), datas[0])
+    assert data_actor.shelf.fits() == len(datas), "without a step nothing is fitted"
+    shelf = PreparedStore(tmp_path)
     for data in datas:
         own = shelf.facts(data)
         assert own.features == (("x",) if data["drop"] else ("x", "z")) and own.rows["train"] == 20 * data["rows"]
@@ -155,33 +155,33 @@ def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
-    from sweeps.data.data_actor import _Keeper
+    from sweeps.data.data_actor import _DataActor
 
     rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows)
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
-    before = _Keeper((), str(tmp_path), (1,)).load(asked, 0).fingerprint
+    before = _DataActor((), str(tmp_path), (1,)).load(asked, 0).fingerprint
     shelf = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
     files(tmp_path, a=rows.assign(x=rows.x + 1))
     with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began \(its fingerprint was {before[:12]}"):
-        _Keeper((), str(tmp_path), (1,)).load(asked, 0, before=before)
+        _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
     assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == shelf
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
-    from sweeps.data.data_actor import _Keeper
+    from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}))
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
-    keeper = _Keeper((), str(tmp_path), (1,), numbers=True)
-    keeper.load(asked, 0)
+    data_actor = _DataActor((), str(tmp_path), (1,), numbers=True)
+    data_actor.load(asked, 0)
     with pytest.raises(InputError, match=r"space.preprocessor: column `plan` does not come to numbers, .*; name it in .*, or leave it out"):
-        keeper.prepare((Step("StandardScaler"),))
-    assert keeper.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
-    any_loop = _Keeper((), str(tmp_path), (1,))
+        data_actor.prepare((Step("StandardScaler"),))
+    assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
+    any_loop = _DataActor((), str(tmp_path), (1,))
     any_loop.load(asked, 0)
     assert any_loop.prepare((Step("StandardScaler"),))["key"], "a loop of the user's own may read text"
 
@@ -203,19 +203,19 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     import ray
 
     from sweeps.bundle.columns import describe
-    from sweeps.data.data_actor import _Keeper
-    from sweeps.data.prepared_store import Shelf
+    from sweeps.data.data_actor import _DataActor
+    from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
-    keeper, third = _Keeper((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
+    data_actor, third = _DataActor((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
     asked = spec("tests.user_loops:images", args={"kind": kind}, label="bright", valid=third, test=third, drop=())
-    facts = keeper.load(asked, 0)
+    facts = data_actor.load(asked, 0)
     assert [(c.name, c.type, c.shape) for c in describe(facts.check)] == [("image", "tensor", [4, 5]), ("width", "integer", None)]
     for chain in ((), (Step("StandardScaler"),)):
-        made = keeper.prepare(chain)
+        made = data_actor.prepare(chain)
         for shard in (*made["shards"][2]["train"], *made["shards"][2]["valid"]):
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
-        fitted = Shelf(tmp_path).chain(chain)
-        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(Shelf(tmp_path).test()[0]))
+        fitted = PreparedStore(tmp_path).chain(chain)
+        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(PreparedStore(tmp_path).test()[0]))
         assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for frame in rows for cell in frame["image"])

@@ -115,9 +115,9 @@ def test_a_killed_keeper_ends_the_sweep_in_a_line_and_fails_no_trial(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    keeper = actor_of(psutil.Process(process.pid), "_Keeper")
-    assert keeper is not None
-    os.kill(keeper.pid, signal.SIGKILL)
+    data_actor = actor_of(psutil.Process(process.pid), "_Keeper")
+    assert data_actor is not None
+    os.kill(data_actor.pid, signal.SIGKILL)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 1 and "Traceback" not in err and not out, err
     assert "the process that holds the data was lost" in err and "sweeps resume" in err
@@ -139,7 +139,7 @@ def test_a_loop_that_cannot_read_is_failed_only_if_the_keeper_lives(clean_ray, t
         runner = ray.get(driving.pool.attach.remote(one.id))
         wait_until((tmp_path / "begun").exists, 60, "the loop to begin")
         if dead:
-            os.kill(ray.get(driving.keeper.pid.remote()), signal.SIGKILL)
+            os.kill(ray.get(driving.data_actor.pid.remote()), signal.SIGKILL)
         (tmp_path / "go").touch()
         news = driving.pool.advance.remote(one.id, runner)
         wait_until((tmp_path / "raised").exists, 60, "the loop to raise")

@@ -54,9 +54,9 @@ def test_r12_what_the_process_that_holds_the_data_died_of_is_said(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    keeper = actor_of(psutil.Process(process.pid), "_Keeper")
-    assert keeper is not None
-    os.kill(keeper.pid, signal.SIGSEGV)
+    data_actor = actor_of(psutil.Process(process.pid), "_Keeper")
+    assert data_actor is not None
+    os.kill(data_actor.pid, signal.SIGSEGV)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 1 and "Traceback" not in err and not out, err
     assert "the process that holds the data was lost" in err and "SIGSEGV" in err and "sweeps resume" in err

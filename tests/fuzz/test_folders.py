@@ -25,7 +25,7 @@ from sweeps.core.errors import SweepsError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import RESULT, SweepResult, here, refuse_faulty, result_in
 from sweeps.core.sweep_folder import ORIGIN, STAGES, saved_origin
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import bundle_of, saved_space, taken_up
 from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
@@ -76,8 +76,8 @@ def taken_over(folder: Path) -> None:
     origin = saved_origin(folder)
     refuse_faulty(folder)
     space, _ = taken_up(folder, None, (), 1)
-    ledger = Ledger(folder, space)
-    assert ledger.to_run >= 0 and (origin.get("began") or 1.0) > 0 and ledger.checkpoints() is not None
+    study_store = StudyStore(folder, space)
+    assert study_store.to_run >= 0 and (origin.get("began") or 1.0) > 0 and study_store.checkpoints() is not None
     if (said := result_in(folder)) is not None:
         terminal.summary(SweepResult.from_json(here(said, folder)))
 
@@ -115,8 +115,8 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     shown = json.loads(command("show", sweep, "--json"))
     known = {t["trial"]: t for t in json.loads(command("show", folder, "--json"))["all"]}
     assert len({t["trial"] for t in shown["all"]}) == len(shown["all"]) and {t["trial"] for t in shown["all"]} <= known.keys()
-    ledger = Ledger(sweep, space)
-    assert sorted(ledger.results()) == [int(t["trial"]) for t in shown["all"]] and ledger.to_run >= 4 - len(known)
+    study_store = StudyStore(sweep, space)
+    assert sorted(study_store.results()) == [int(t["trial"]) for t in shown["all"]] and study_store.to_run >= 4 - len(known)
 
 
 FILES = [ORIGIN, RESULT, provenance.KEPT, crash_cleanup.RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]

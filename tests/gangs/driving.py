@@ -65,8 +65,8 @@ class Driving:
     def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
         self.folder = folder
         self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, str(folder / "gangs"), max_failures, {})
-        self.keeper = TinyKeeper.remote()
-        ray.get(self.pool.configure.remote(self.keeper, Labels()))
+        self.data_actor = TinyKeeper.remote()
+        ray.get(self.pool.configure.remote(self.data_actor, Labels()))
 
     def start(self, trial: Trial) -> None:
         folder = self.folder / trial.id
@@ -105,4 +105,4 @@ class Driving:
     def close(self) -> None:
         ray.get(self.pool.shutdown.remote(), timeout=60)
         ray.kill(self.pool)
-        ray.kill(self.keeper)
+        ray.kill(self.data_actor)

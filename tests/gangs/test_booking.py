@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import News, Past
-from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_progress import TrialProgress
 
 
 def report(step: int, loss: float = 0.0) -> Report:
@@ -28,7 +28,7 @@ def test_each_report_is_heard_once_and_in_order(steps, chance):
             messages.append(News(0, step, tuple(report(s) for s in range(known + 1, step + 1))))
             if chance.random() < 0.5:
                 known = step  # acknowledged: later messages do not repeat it, so it has arrived
-    book, heard = Book(1, "loss", True), []
+    book, heard = TrialProgress(1, "loss", True), []
     attempt = book.begin()
     arrived = 0
     for message in messages:
@@ -44,7 +44,7 @@ def test_each_report_is_heard_once_and_in_order(steps, chance):
 
 
 def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
-    book = Book(3, "loss", True)
+    book = TrialProgress(3, "loss", True)
     attempt = book.begin()
     book.take(attempt, News(0, 2, (report(1), report(2)), (saved(2),)))
     assert book.checkpoint is None
@@ -59,7 +59,7 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
 
 
 def test_what_an_attempt_left_half_done_does_not_count():
-    book = Book(2, "loss", True)
+    book = TrialProgress(2, "loss", True)
     first = book.begin()
     book.take(first, News(0, 1, (report(1),), (saved(1),)))
     second = book.begin()
@@ -69,7 +69,7 @@ def test_what_an_attempt_left_half_done_does_not_count():
 
 
 def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
-    book = Book(2, "loss", True)
+    book = TrialProgress(2, "loss", True)
     first = book.begin()
     reports = tuple(report(step) for step in (1, 2, 3))
     book.take(first, News(0, 3, reports, (saved(2), saved(3))), ended=True)
@@ -78,7 +78,7 @@ def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
 
 
 def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
-    book = Book(1, "loss", True)
+    book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
@@ -88,7 +88,7 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
 
 
 def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
-    book = Book(1, "loss", False)
+    book = TrialProgress(1, "loss", False)
     attempt = book.begin()
     book.take(attempt, News(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)))
     book.take(attempt, News(0, 4, (report(4, 0.5),), (saved(4),)))
@@ -96,7 +96,7 @@ def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
 
 
 def test_nan_never_becomes_the_best():
-    book = Book(1, "loss", True)
+    book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     book.take(attempt, News(0, 1, (report(1, 0.5),), (saved(1),)))
     book.take(attempt, News(0, 2, (report(2, float("nan")),), (saved(2),)))
@@ -104,7 +104,7 @@ def test_nan_never_becomes_the_best():
 
 
 def test_a_rung_is_told_once_and_again_to_a_new_runner():
-    book = Book(1, "loss", True)
+    book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     book.take(attempt, News(0, 1, (report(1),)))
     book.waits_at(1)
@@ -117,7 +117,7 @@ def test_a_rung_is_told_once_and_again_to_a_new_runner():
 
 
 def test_the_first_end_counts_and_nothing_after_it():
-    book = Book(1, "loss", True)
+    book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     book.finish(State.PRUNED)
     book.finish(State.FAIL, "late")
@@ -125,21 +125,21 @@ def test_the_first_end_counts_and_nothing_after_it():
     assert not book.take(attempt, News(0, 1, (report(1),)))
 
 
-def reported(book: Book, attempt: int, losses: dict[int, float]) -> None:
+def reported(book: TrialProgress, attempt: int, losses: dict[int, float]) -> None:
     """Rank 0 of one reports these losses by step, each with a checkpoint."""
     for step, loss in losses.items():
         book.take(attempt, News(0, step, (report(step, loss),), (saved(step),)))
 
 
 def test_the_newest_checkpoints_are_kept_beside_the_best():
-    book = Book(1, "loss", True, keep_latest=2)
+    book = TrialProgress(1, "loss", True, keep_latest=2)
     reported(book, book.begin(), {1: 0.5, 2: 0.1, 3: 0.4, 4: 0.3, 5: 0.2})
     assert book.kept == {saved(step).path for step in (2, 4, 5)}
     assert set(book.drop()) == {saved(1).path, saved(3).path}
 
 
 def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
-    book = Book(2, "loss", True, keep_latest=3)
+    book = TrialProgress(2, "loss", True, keep_latest=3)
     first = book.begin()
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
         book.take(first, News(0, step, (report(step, loss),), (saved(step),)))
@@ -156,7 +156,7 @@ def test_a_resume_takes_up_the_newest_whole_checkpoints_of_an_earlier_driver(kee
     """The record names two checkpoints, the folder may hold more; what is newer than the record's may be half written."""
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"
-    book = Book(1, "loss", True, keep_latest=keep)
+    book = TrialProgress(1, "loss", True, keep_latest=keep)
     book.recall(Past(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
     attempt = book.begin()
     gone = set(book.take_stock([*there, half_deleted]))

@@ -495,7 +495,9 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
 
 def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
     mine, other = (
-        subprocess.Popen(SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.child_processes.MARK: f"{tmp_path}/{name}/trials/0000/0"})
+        subprocess.Popen(
+            SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.child_processes.MARK: f"{tmp_path}/{name}/trials/0000/0"}
+        )
         for name in ("one", "one-more")
     )
     try:

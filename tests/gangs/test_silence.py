@@ -12,7 +12,7 @@ import pytest
 from sweeps.execution import rank
 from sweeps.execution.messages import Silence
 from sweeps.execution.rank import SILENT_AFTER, TrialSession, stack_of
-from sweeps.execution.trial_progress import Book
+from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_run import STACKS_WITHIN, Run
 from tests.gangs.driving import job, trial
 
@@ -73,7 +73,7 @@ def test_a_stack_begins_in_the_users_code_and_a_thread_that_has_ended_has_none()
 
 def test_r13_who_is_overdue():
     async def look() -> None:
-        run = Run(trial(0, {}, 2, "none"), "", Book(2, "loss", True, 1))
+        run = Run(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
         run.book.begin()
         assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
         run.began = 100.0

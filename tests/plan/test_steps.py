@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 from sweeps.plan.steps import SIMULATED, lengths, simulate, steps, whole
 from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
 
@@ -43,7 +43,7 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
             recorded = tuple(n + (j == i) for j, n in enumerate(on_record))
             verdicts = {asha.verdict(others, value, True) for value in (*(v - 0.5 for v in others), *others, len(others) + 0.5)}
             for verdict in verdicts:
-                if verdict is Verdict.STOP:
+                if verdict is Decision.STOP:
                     low, high = spent(left, recorded)
                     found.append((low + ends[i], high + ends[i]))
                 else:

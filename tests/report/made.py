@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.space import Dimension, Space, load
-from sweeps.study.record import Recorded
+from sweeps.study.record import TrialRecord
 
 SPACE = """\
 name: made
@@ -52,7 +52,9 @@ def key_of(dimension: Dimension, rng: random.Random) -> Any:
     return math.exp(rng.uniform(math.log(dimension.lower), math.log(dimension.highest)))
 
 
-def trial(space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None) -> Recorded:
+def trial(
+    space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None
+) -> TrialRecord:
     """A trial of this space, the same whenever it is made, with these values at its steps."""
     rng, labels = random.Random(number), {}
 
@@ -65,7 +67,7 @@ def trial(space: Space, number: int, state: State = State.COMPLETE, curve: Seque
     reports = tuple(enumerate(curve, 1))
     finite = [(value, step) for step, value in reports if not math.isnan(value)]
     value, step = max(finite, key=lambda v: v[0]) if finite else (None, None)
-    return Recorded(
+    return TrialRecord(
         number=number,
         id=f"{number:04d}",
         seed=number,
@@ -82,7 +84,7 @@ def trial(space: Space, number: int, state: State = State.COMPLETE, curve: Seque
     )
 
 
-def trials(space: Space, count: int) -> list[Recorded]:
+def trials(space: Space, count: int) -> list[TrialRecord]:
     """As ASHA leaves them: most stopped at the first rung, few at the end."""
     made = []
     for number in range(count):

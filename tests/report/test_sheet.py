@@ -18,7 +18,7 @@ from sweeps.report import content as reports
 from sweeps.report.content import cell, duration, number, report
 from sweeps.report.figures import Drawn, Figure
 from sweeps.space.section_models import Objective
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from tests.report.made import space_in, trial, trials
 
@@ -44,7 +44,9 @@ def result(best=None, **changed):
 
 def test_it_says_what_won_and_how_to_use_it(space):
     winner, stopped = trial(space, 0, curve=(0.5, 0.75)), trial(space, 1, State.PRUNED, (0.9,))
-    text, page = vars(report(Record(Judge((Objective("acc@5", "maximize"),)), (winner, stopped)), space, result(winner), DRAWN)).values()
+    text, page = vars(
+        report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner, stopped)), space, result(winner), DRAWN)
+    ).values()
     head, rest = text.split("\n## ", 1)
     assert "**acc@5 0.75**, on the test rows **0.25**: trial 0000 with" in head and "eta" in head
     assert "2 trials in 1 min 2 s: 1 completed, 1 pruned; 3 preprocessors fitted." in head
@@ -64,14 +66,14 @@ def test_what_is_tuned_of_the_data_is_said_of_the_winner(space):
     winner = trial(space, 0, curve=(0.5, 0.75))
     told = result(winner)
     told = dataclasses.replace(told, best={**told.best, "data": {"drop": ["hue"], "rows": 0.5}})
-    text, _ = vars(report(Record(Judge((Objective("acc@5", "maximize"),)), (winner,)), space, told, DRAWN)).values()
+    text, _ = vars(report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner,)), space, told, DRAWN)).values()
     assert "| data.drop | \\['hue'\\] |\n| data.rows | 0.5 |\n| preprocessor |" in text
 
 
 def test_a_sweep_of_many_trials_shows_the_best_ten(space):
     made = trials(space, 40)
     best = max(made, key=lambda t: t.result.value)
-    text = report(Record(Judge((Objective("acc@5", "maximize"),)), tuple(made)), space, result(best), Drawn()).markdown
+    text = report(Record(Objectives((Objective("acc@5", "maximize"),)), tuple(made)), space, result(best), Drawn()).markdown
     assert "## The best 10 of 40 trials" in text
     assert len(re.findall(r"^\| \d{4} \|", text, re.M)) == 10
 
@@ -79,7 +81,7 @@ def test_a_sweep_of_many_trials_shows_the_best_ten(space):
 def test_it_says_what_failed(space):
     failed = tuple(trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}") for n in range(5))
     text, page = vars(
-        report(Record(Judge((Objective("acc@5", "maximize"),)), failed), space, result(notes=("five | failed",)), Drawn())
+        report(Record(Objectives((Objective("acc@5", "maximize"),)), failed), space, result(notes=("five | failed",)), Drawn())
     ).values()
     assert "**No trial came to a value.**" in text and "five \\| failed" in text
     assert "- trial 0000: ValueError: bad &lt;thing\\> 0" in text and "- and 2 more" in text
@@ -90,7 +92,7 @@ def test_it_says_what_failed(space):
 def test_a_winner_that_was_stopped_and_a_sweep_that_ended_early_are_called_so(space):
     stopped = trial(space, 0, State.PRUNED, (0.5,))
     text = report(
-        Record(Judge((Objective("acc@5", "maximize"),)), (stopped,)), space, result(stopped, reason="limits.timeout"), Drawn()
+        Record(Objectives((Objective("acc@5", "maximize"),)), (stopped,)), space, result(stopped, reason="limits.timeout"), Drawn()
     ).markdown
     assert "1 of 1, where it was stopped (asha at step 5)" in text
     assert "Ended early: limits.timeout." in text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Limits
 from sweeps.study import ranking
-from sweeps.study.budgets import Course, reason
+from sweeps.study.budgets import BudgetState, reason
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))
@@ -21,8 +21,8 @@ def made(state: State, value: float | None = None, gpu: float = 0.0, feasible: b
     return Result(state, value, values=(value,), metrics={"gpu_seconds": gpu}, feasible=feasible)
 
 
-def course(results, minimize: bool = True) -> Course:
-    ran = Course((minimize,))
+def course(results, minimize: bool = True) -> BudgetState:
+    ran = BudgetState((minimize,))
     for number, result in enumerate(results):
         ran.run(result)
         ran.judge(number, result)
@@ -85,7 +85,7 @@ def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, g
     dominated = {i for i, a in enumerate(points) for b in points if ranking.dominates(b, a, goals)}
     found = ranking.front(enumerate(results), goals)
     assert found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
-    ran = Course(goals)
+    ran = BudgetState(goals)
     for number, result in enumerate(results):
         ran.judge(number, result)
     assert list(ran.front) == found

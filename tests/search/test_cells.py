@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.search.cells import cell_of, next_cell, scaling_key
-from sweeps.search.trial_queue import Agenda
+from sweeps.search.trial_queue import TrialQueue
 
 CELLS = [{"preprocessor": p, "scaling.num_workers": w} for p, w in itertools.product(["a", "b", "c"], [1, 2])]
 
@@ -36,13 +36,13 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
     """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which is liked, none."""
     cells = [{"p": p, "d": d} for p, d in itertools.product("ab", (1, 2))]
     limits, search = SimpleNamespace(max_trials=100), SimpleNamespace(initial_points=())
-    agenda = Agenda(SimpleNamespace(cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)), False)  # type: ignore[arg-type]
+    queue = TrialQueue(SimpleNamespace(cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)), False)  # type: ignore[arg-type]
     begun, indices = Counter(), []
     for number in range(40):
-        turn = agenda.next(dict)
+        turn = queue.next(dict)
         indices.append(turn.index)
         keys = turn.cell if number % 10 == 0 else {"p": turn.cell["p"]}
-        agenda.count(keys, None)
+        queue.count(keys, None)
         begun[keys["p"]] += 1
     assert begun == {"a": 20, "b": 20} and max(indices) == 9
 

@@ -13,13 +13,13 @@ from sweeps.checkpoints import cleaner
 from sweeps.checkpoints.cleaner import Cleaner
 from sweeps.checkpoints.garbage_collection import clean
 from sweeps.checkpoints.retention import Rule
-from sweeps.controller.controller import Conductor
+from sweeps.controller.controller import SweepController
 from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.crash_cleanup import tidy
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Progress
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import save_space
 from sweeps.space.section_models import Repeats
 from tests.search.deaths import Deaf
@@ -35,15 +35,15 @@ def save(folder: Path, number: int, step: int, size: int = 1000) -> Checkpoint:
     return Checkpoint(str(path), step, step)
 
 
-def driver(space: Any, folder: Path) -> Conductor:
+def driver(space: Any, folder: Path) -> SweepController:
     deaf = Deaf()
-    ledger = Ledger(folder, space)
+    study_store = StudyStore(folder, space)
     pool: Any = deaf
     tracker: Any = deaf
-    return Conductor(ledger, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
+    return SweepController(study_store, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
 
 
-def train(going: Conductor, loss: float, end: bool = True) -> str:
+def train(going: SweepController, loss: float, end: bool = True) -> str:
     """A trial that is best at its first step, with a checkpoint of each of its two."""
     name = going.begin()
     assert name is not None
@@ -78,12 +78,12 @@ def test_what_runs_and_the_best_keep_theirs_and_the_next_driver_goes_on(make_spa
     assert going.cleaner is not None
     assert going.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
-    assert again.ledger.standing(3).checkpoint.step == 2
+    assert again.study_store.standing(3).checkpoint.step == 2
     name = again.begin()
     assert name == "0003"
     again.hear(name, Progress(state=State.COMPLETE))
     again.close()
-    assert there(tmp_path) == {"0003": [1]} and again.ledger.winner() == 3
+    assert there(tmp_path) == {"0003": [1]} and again.study_store.winner() == 3
     assert again.cleaner is not None and again.cleaner.freed.to_json() == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
 
 
@@ -107,7 +107,7 @@ def test_repeats_that_are_to_come_keep_the_trials_of_their_configuration(make_sp
     for loss in (0.9, 0.4, 0.3):  # its repeat; another configuration and the repeat of that
         train(going, loss)
     going.close()
-    assert going.ledger.winner() == 3 and there(tmp_path) == {"0003": [1]}
+    assert going.study_store.winner() == 3 and there(tmp_path) == {"0003": [1]}
 
 
 def test_nobody_waits_for_a_slow_disk(make_space, tmp_path, monkeypatch):
@@ -151,7 +151,7 @@ def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     assert remove(path), "somebody else was quicker"
 
 
-def saves(going: Conductor, losses: list[float], end: bool = True) -> str:
+def saves(going: SweepController, losses: list[float], end: bool = True) -> str:
     """A trial with a checkpoint of each of its steps."""
     name = going.begin()
     assert name is not None
@@ -174,7 +174,7 @@ def test_a_trial_that_ended_keeps_its_best_checkpoint_and_its_latest(make_space,
     going.close()
     assert there(tmp_path) == {"0000": left}
     save(tmp_path, 0, 7)
-    tidy(tmp_path, Ledger(tmp_path, space).checkpoints())
+    tidy(tmp_path, StudyStore(tmp_path, space).checkpoints())
     assert there(tmp_path) == {"0000": left}
 
 

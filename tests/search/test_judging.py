@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sweeps.core.resources import COSTS, costs
 from sweeps.core.trial import State
 from sweeps.space.section_models import Constraint, Objective
-from sweeps.study.objectives import Judge
+from sweeps.study.objectives import Objectives
 
 LOSS, AUC, SECONDS = Objective("loss", "minimize"), Objective("auc", "maximize"), Objective("seconds", "minimize")
 CURVE = ((1, 0.5), (2, 0.3), (3, 0.4))
@@ -20,13 +20,13 @@ C, P = State.COMPLETE, State.PRUNED
 
 
 def test_one_objective_is_its_best_report():
-    judged = Judge((LOSS,)).judge(C, 3, CURVE, {}, COST)
+    judged = Objectives((LOSS,)).judge(C, 3, CURVE, {}, COST)
     assert (judged.step, judged.values, judged.feasible, judged.missing) == (2, (0.3,), True, None)
     assert judged.metrics == {"seconds": 10.0, "cpu_seconds": 40.0, "gpu_seconds": 10.0, "loss": 0.3}
 
 
 def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
-    judge = Judge((LOSS, AUC), (Constraint("latency", "<=", 5),))
+    judge = Objectives((LOSS, AUC), (Constraint("latency", "<=", 5),))
     others = {"auc": [(1, 0.6), (2, 0.7), (3, 0.9)], "latency": [(3, 4.0)]}
     judged = judge.judge(C, 3, CURVE, others, COST)
     assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, "a metric that is not at that step: its latest"
@@ -34,26 +34,26 @@ def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
 
 
 def test_a_cost_is_a_value_only_of_what_came_to_its_end():
-    judge = Judge((SECONDS, LOSS))
+    judge = Objectives((SECONDS, LOSS))
     assert judge.metric == "loss" and judge.minimize
     assert judge.judge(C, 3, CURVE, {}, COST).values == (10.0, 0.3)
     assert judge.judge(P, 3, CURVE, {}, COST).values == (None, 0.3)
 
 
 def test_costs_alone_stand_for_the_last_step_or_the_best_by_a_constraint():
-    assert Judge((SECONDS,)).judge(C, 3, (), {}, COST).step == 3
-    judge = Judge((SECONDS,), (Constraint("auc", ">", 0.5),))
+    assert Objectives((SECONDS,)).judge(C, 3, (), {}, COST).step == 3
+    judge = Objectives((SECONDS,), (Constraint("auc", ">", 0.5),))
     assert (judge.metric, judge.minimize) == ("auc", False)
     judged = judge.judge(C, 3, ((1, 0.4), (2, 0.8), (3, 0.6)), {}, COST)
     assert (judged.step, judged.values, judged.feasible) == (2, (10.0,), True)
 
 
 def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
-    judge = Judge((LOSS,), (Constraint("latency", "<", 5),))
+    judge = Objectives((LOSS,), (Constraint("latency", "<", 5),))
     judged = judge.judge(C, 3, CURVE, {}, COST)
     assert judged.missing == "latency" and not judged.feasible and judge.violations(judged)["latency"] > 0
-    assert Judge((LOSS,)).judge(C, 0, (), {}, COST).missing == "loss"
-    assert Judge((LOSS, AUC)).judge(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
+    assert Objectives((LOSS,)).judge(C, 0, (), {}, COST).missing == "loss"
+    assert Objectives((LOSS, AUC)).judge(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
 
 
 @pytest.mark.parametrize("sign", ["<=", "<", ">=", ">"])
@@ -65,6 +65,6 @@ def test_a_violation_is_above_zero_where_the_constraint_is_broken_and_nowhere_el
 
 
 def test_a_judge_is_read_back():
-    judge = Judge((LOSS, SECONDS), (Constraint("auc", ">=", 0.5),))
-    assert Judge.read(judge.to_json()) == judge
+    judge = Objectives((LOSS, SECONDS), (Constraint("auc", ">=", 0.5),))
+    assert Objectives.read(judge.to_json()) == judge
     assert set(costs(1.0, 1, {})) == set(COSTS)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.controller import Conductor
-from sweeps.core.trial import Checkpoint, Report, State, Trial, Verdict
+from sweeps.controller.controller import SweepController
+from sweeps.core.trial import Checkpoint, Decision, Report, State, Trial
 from sweeps.execution.messages import Past, Progress
 from sweeps.search.schedulers import exploit_explore
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.search.trial_building import OnRecord
 from sweeps.study import record
 from sweeps.study.record import Taken
@@ -77,12 +77,12 @@ class Told(Deaf):
         self.told.setdefault(number, []).extend(reports)
 
 
-def conduct(space: Any, folder: Path, pool: Any, told: Any) -> Conductor:
-    ledger, deaf = Ledger(folder, space), lambda *more: None
-    return Conductor(ledger, pool, told, time.time() - ledger.spent, lambda: False, deaf, lambda: None)
+def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
+    study_store, deaf = StudyStore(folder, space), lambda *more: None
+    return SweepController(study_store, pool, told, time.time() - study_store.spent, lambda: False, deaf, lambda: None)
 
 
-def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Conductor:
+def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> SweepController:
     """One driver, to the end of the sweep. A loop's state is a number that each step makes smaller by what its parameters are worth."""
     pool = Pool()
     going = conduct(space, folder, pool, told or Told())
@@ -110,17 +110,17 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Con
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = trial, Past(attempts, (), kept)
             verdict = going.hear(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
-            if rung is not None or verdict is Verdict.STOP:
+            if rung is not None or verdict is Decision.STOP:
                 break
         else:
             going.hear(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
     return going
 
 
-def outcome(ledger: Ledger) -> list[Any]:
+def outcome(study_store: StudyStore) -> list[Any]:
     """What a sweep came to, without times."""
-    found: list[Any] = [ledger.winner(), [(r.state, r.value, r.best_step, r.steps) for r in ledger.results().values()]]
-    for t in ledger.study.get_trials(deepcopy=False):
+    found: list[Any] = [study_store.winner(), [(r.state, r.value, r.best_step, r.steps) for r in study_store.results().values()]]
+    for t in study_store.study.get_trials(deepcopy=False):
         lineage = [(x.step, x.donor, x.origin, x.keys, x.params) for x in record.lineage_of(t)]
         found.append((t.number, t.params, t.intermediate_values, record.curve_of(t), lineage, record.decided_of(t)))
     return found
@@ -140,13 +140,13 @@ def undisturbed(space, tmp_path):
 
 def test_the_worst_take_over_and_only_params_change(space, undisturbed):
     going, told = undisturbed
-    ledger = going.ledger
-    assert {r.state for r in ledger.results().values()} == {State.COMPLETE}
-    recorded = record.read(ledger.folder)
+    study_store = going.study_store
+    assert {r.state for r in study_store.results().values()} == {State.COMPLETE}
+    recorded = record.read(study_store.folder)
     perturbed = [t for t in recorded.trials if t.lineage]
     assert perturbed and len({t.preprocessor for t in recorded.trials}) == 2
     for t in recorded.trials:
-        began, now = told.began[t.number], ledger.trial(t.number)
+        began, now = told.began[t.number], study_store.trial(t.number)
         assert (now.preprocessor, now.data, now.shape, now.seed) == (began.preprocessor, began.data, began.shape, began.seed)
         assert now.params == t.params and t.preprocessor == began.chain
         assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (now.params["kind"] == "b")
@@ -164,7 +164,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
 
 def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
     going, told = undisturbed
-    for trial, _, reports, _, _ in OnRecord(going.ledger.folder, space)():
+    for trial, _, reports, _, _ in OnRecord(going.study_store.folder, space)():
         assert trial.params == told.began[trial.number].params
         assert trial.lineage == told.tags.get(trial.number, {}).get("sweeps.pbt", "")
         by_time = lambda r: (r.time, r.step, len(r.metrics))  # noqa: E731
@@ -173,10 +173,10 @@ def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
 
 def test_the_copy_is_the_members_own(undisturbed):
     """What the donor does with its checkpoint later does not matter."""
-    ledger = undisturbed[0].ledger
-    for t in record.read(ledger.folder).trials:
+    study_store = undisturbed[0].study_store
+    for t in record.read(study_store.folder).trials:
         for taken in t.lineage:
-            copy = ledger.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
+            copy = study_store.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
             assert (copy / "state").is_file() and not copy.is_symlink()
 
 
@@ -204,13 +204,13 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
 def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, undisturbed, tmp_path, data):
     folder = tmp_path / "cut"
     going = with_deaths(lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole"))
-    assert outcome(going.ledger) == outcome(undisturbed[0].ledger)
+    assert outcome(going.study_store) == outcome(undisturbed[0].study_store)
 
 
 def test_a_loop_without_checkpoints_is_refused_at_the_first_milestone(space, tmp_path):
     going = drive(space, tmp_path, saves=False)
     said = "scheduler.name: pbt needs a checkpoint with the report of every milestone; trial 0000 reported none at step 3"
-    assert str(going.refused) == said and not going.ledger.course.ended
+    assert str(going.refused) == said and not going.study_store.course.ended
 
 
 def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
@@ -221,22 +221,22 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     going.hear("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert going.hear("0001", Progress(reports, rung=3)) is Verdict.STOP
-    assert going.refused is None and "reported none at step 3" in going.ledger.results()[1].error
+    assert going.hear("0001", Progress(reports, rung=3)) is Decision.STOP
+    assert going.refused is None and "reported none at step 3" in going.study_store.results()[1].error
 
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
-    member = going.ledger.standing(1)
+    member = going.study_store.standing(1)
     going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
     going.pool.now = member.trial, Past()
-    assert going._milestone("0001", EVERY) is Verdict.CONTINUE
+    assert going._milestone("0001", EVERY) is Decision.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 
 def test_the_record_is_json(undisturbed):
-    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].ledger.folder).trials)
+    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].study_store.folder).trials)
 
 
 def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():

@@ -12,11 +12,11 @@ F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 
 
 def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not():
-    assert not ranking.hopeless([F] * 4)
-    assert ranking.hopeless([F] * 5)
-    assert ranking.hopeless([F] * 5 + [C])
-    assert not ranking.hopeless([F, F, P, F, F, F, F, F, F])
-    assert not ranking.hopeless([])
+    assert not ranking.should_abort([F] * 4)
+    assert ranking.should_abort([F] * 5)
+    assert ranking.should_abort([F] * 5 + [C])
+    assert not ranking.should_abort([F, F, P, F, F, F, F, F, F])
+    assert not ranking.should_abort([])
 
 
 def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():

@@ -7,7 +7,7 @@ from optuna.distributions import CategoricalDistribution
 
 from sweeps.core.trial import State
 from sweeps.search.samplers.cell_sampler import distribution_of, seed_of, suggest
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from tests.search.test_study import reports
 
 ALL_DOMAINS = """
@@ -46,13 +46,13 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     space = make_space(
         "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}", 80, scheduler="{name: none}"
     )
-    ledger = Ledger(tmp_path, space)
+    study_store = StudyStore(tmp_path, space)
     late = {"StandardScaler": [], "MinMaxScaler": []}
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
-    while trial := ledger.next():
+    while trial := study_store.next():
         x = trial.params["x"]
-        ledger.record(trial.number, reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
-        ledger.finish(trial.number, State.COMPLETE)
+        study_store.record(trial.number, reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
+        study_store.finish(trial.number, State.COMPLETE)
         if trial.number >= 50:
             late[trial.chain].append(abs(x - best[trial.chain]))
     for chain, distances in late.items():

@@ -16,7 +16,7 @@ import sqlalchemy.exc
 from sweeps import InputError
 from sweeps.core.sweep_folder import without_password
 from sweeps.search import optuna_trials
-from sweeps.search.study_store import Ledger
+from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import save_space
 from sweeps.study import record, storage
 from sweeps.study.journal import Journal
@@ -60,7 +60,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)
-    for owner, name, nth in ((optuna_trials, "suggest", 5), (Ledger, "finish", 2)):
+    for owner, name, nth in ((optuna_trials, "suggest", 5), (StudyStore, "finish", 2)):
         whole, count = getattr(owner, name), 0
 
         def dying(*args, whole=whole, nth=nth, **kwargs):
@@ -78,7 +78,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     shown = record.read(folder)
     assert shown is not None and len(shown.trials) == 6
     other = folder_in(space, tmp_path / "other", told)
-    assert record.read(other) is None and Ledger(other, space).to_run == 6, "a sweep has a study of its own"
+    assert record.read(other) is None and StudyStore(other, space).to_run == 6, "a sweep has a study of its own"
 
 
 @pytest.mark.integration

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
 
 values = st.lists(st.floats(-1e6, 1e6), max_size=40)
@@ -29,15 +29,15 @@ def test_rungs_grow_by_the_factor_and_stay_below_max_t(asha, rungs):
 @given(values, st.booleans(), st.integers(2, 5))
 def test_the_best_so_far_always_goes_on(others, minimize, factor):
     value = (min if minimize else max)(others, default=0.0)
-    assert Asha(81, 1, factor).verdict(others, value, minimize) is Verdict.CONTINUE
+    assert Asha(81, 1, factor).verdict(others, value, minimize) is Decision.CONTINUE
 
 
 @given(values, st.booleans())
 def test_nan_never_goes_on_and_never_counts_as_better(others, minimize):
     asha = Asha(81, 1, 3)
-    assert asha.verdict(others, math.nan, minimize) is Verdict.STOP
+    assert asha.verdict(others, math.nan, minimize) is Decision.STOP
     spoiled = [*others, math.nan, math.nan]
-    assert asha.verdict(spoiled, (min if minimize else max)(others, default=0.0), minimize) is Verdict.CONTINUE
+    assert asha.verdict(spoiled, (min if minimize else max)(others, default=0.0), minimize) is Decision.CONTINUE
 
 
 @given(values, st.floats(-1e6, 1e6), st.integers(2, 5))
@@ -49,7 +49,7 @@ def test_minimising_and_maximising_mirror_each_other(others, value, factor):
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60, unique=True), st.integers(2, 4))
 def test_of_those_that_all_arrived_one_in_factor_would_pass(everyone, factor):
     asha = Asha(81, 1, factor)
-    passed = [v for i, v in enumerate(everyone) if asha.verdict(everyone[:i] + everyone[i + 1 :], v, True) is Verdict.CONTINUE]
+    passed = [v for i, v in enumerate(everyone) if asha.verdict(everyone[:i] + everyone[i + 1 :], v, True) is Decision.CONTINUE]
     assert len(passed) == math.ceil(len(everyone) / factor)
     assert sorted(everyone)[: len(passed)] == sorted(passed)
 
@@ -62,7 +62,7 @@ def test_the_order_on_record_does_not_matter(others, order):
 
 def test_without_a_scheduler_everything_goes_on():
     assert NoScheduler().rungs == ()
-    assert NoScheduler(7).verdict([1.0], math.nan, True) is Verdict.CONTINUE
+    assert NoScheduler(7).verdict([1.0], math.nan, True) is Decision.CONTINUE
 
 
 @pytest.mark.parametrize("brackets, begin", [(1, (1,)), (3, (1, 3, 9)), (9, (1, 3, 9, 27))])
@@ -77,7 +77,7 @@ def test_in_its_bracket_hyperband_is_asha_and_below_it_everything_goes_on(others
     for step in hyperband.rungs:
         verdict = hyperband.verdict(others, value, minimize, step, bracket)
         if step < 3**bracket:
-            assert verdict is Verdict.CONTINUE
+            assert verdict is Decision.CONTINUE
         else:
             assert verdict is asha.verdict(others, value, minimize, step)
 
@@ -101,22 +101,22 @@ def test_the_median_rule_stops_what_at_its_best_is_worse_than_the_median_mean(cu
     shown = [rule.shown(other) for other in others]
     verdict = rule.verdict(shown, rule.own(curve, minimize), minimize, 9)
     if len(others) < least:
-        assert verdict is Verdict.CONTINUE
+        assert verdict is Decision.CONTINUE
     else:
         best = min(curve) if minimize else max(curve)
         worse = sum(mean < best if minimize else mean > best for mean in shown)
-        assert worse * 2 >= len(shown) or verdict is Verdict.CONTINUE
-        assert worse * 2 <= len(shown) or verdict is Verdict.STOP
+        assert worse * 2 >= len(shown) or verdict is Decision.CONTINUE
+        assert worse * 2 <= len(shown) or verdict is Decision.STOP
 
 
 @given(st.lists(curves, min_size=5, max_size=12), st.booleans())
 def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     rule = Median(50, 2, 5)
     shown = [rule.shown(other) for other in others]
-    assert rule.verdict(shown, rule.own([math.nan, math.nan], minimize), minimize, 9) is Verdict.STOP
+    assert rule.verdict(shown, rule.own([math.nan, math.nan], minimize), minimize, 9) is Decision.STOP
     assert math.isnan(rule.shown([1.0, math.nan])) and rule.own([2.0, math.nan], minimize) == 2.0
     value = rule.own([(min if minimize else max)(shown)], minimize)
-    assert rule.verdict([*shown, math.nan], value, minimize, 9) is Verdict.CONTINUE
+    assert rule.verdict([*shown, math.nan], value, minimize, 9) is Decision.CONTINUE
 
 
 def test_under_the_median_rule_every_report_from_the_grace_period_on_is_decided_on():

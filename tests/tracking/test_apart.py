@@ -11,15 +11,15 @@ import sys
 import pytest
 
 from sweeps.core.trial import Result, State
-from sweeps.tracking import TrackerApart, default_uri
+from sweeps.tracking import TrackerProcess, default_uri
 from tests.tracking.test_tracker import check, play, reports, trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
 
 
-def started(tmp_path) -> TrackerApart:
-    return TrackerApart(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
+def started(tmp_path) -> TrackerProcess:
+    return TrackerProcess(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
 
 
 def test_what_is_said_is_written_in_another_process(tmp_path):
@@ -76,7 +76,7 @@ def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(
 
 
 def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
-    tracker = TrackerApart("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
+    tracker = TrackerProcess("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
     play(tracker)
     assert not tracker.close(1.0)
     tracker._process.wait(10)

@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.data.columns import PLACE, column_of, is_categorical, is_number, select
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
 from sweeps.data.preprocessing.fitted_chain import Applied, Fitted, entered, in_a_line, settled
-from sweeps.data.preprocessing.to_portable import plainly
+from sweeps.data.preprocessing.to_portable import to_portable
 
 if TYPE_CHECKING:
     from sweeps.space import Step
@@ -60,7 +60,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
     for step in todo:
         stage = _fit_step(step, frame, label, target)
         if stage is not None:
-            stage = plainly(stage, frame)
+            stage = to_portable(stage, frame)
             frame = _tried(step, functools.partial(_applied, stage, frame))
             done.append(stage)
     rows = train.to_pandas()

@@ -15,7 +15,7 @@ import ray
 from ray.data.block import BlockAccessor
 
 
-class AtHand:
+class InMemoryDataset:
     """Rows that Ray's own preprocessors can be fitted on.
 
     Args:
@@ -29,7 +29,7 @@ class AtHand:
         """The result of each of Ray's aggregations over all rows, by its name."""
         return self._aggregated(functions).to_pylist()[0]
 
-    def groupby(self, key: None) -> AtHand:
+    def groupby(self, key: None) -> InMemoryDataset:
         """All rows as one group, for `_Group.aggregate`."""
         return _Group(self._blocks)
 
@@ -46,7 +46,7 @@ class AtHand:
         return pa.Table.from_pylist([row])
 
 
-class _Group(AtHand):
+class _Group(InMemoryDataset):
     def aggregate(self, *functions: Any) -> Any:
         return _Stored(self._aggregated(functions))
 

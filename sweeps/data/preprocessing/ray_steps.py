@@ -165,9 +165,9 @@ def ray_dataset(part: pd.DataFrame) -> Any:
 
 
 def _rows(part: pd.DataFrame) -> Any:
-    from sweeps.data.preprocessing.in_memory_dataset import AtHand
+    from sweeps.data.preprocessing.in_memory_dataset import InMemoryDataset
 
-    return AtHand(_blocks(part))
+    return InMemoryDataset(_blocks(part))
 
 
 def _blocks(part: pd.DataFrame) -> list[pa.Table]:

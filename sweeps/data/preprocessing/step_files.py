@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps.core import references
+from sweeps.core import old_pickles, references
 from sweeps.data.columns import Column
 from sweeps.data.preprocessing import portable_steps
 from sweeps.data.preprocessing.fitted_chain import Applied, Fitted
@@ -107,7 +107,7 @@ def _names(reference: str, function: Any) -> bool:
 
 def _restored(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> Stage:
     if stored["kind"] == "pickle":
-        return pickle.loads(read(folder / Path(stored["file"]).name))
+        return old_pickles.loads(read(folder / Path(stored["file"]).name))
     if stored["kind"] == "function":
         return FunctionStage(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
     return portable_steps.from_json(stored)

@@ -21,7 +21,7 @@ TINY = 1e-8
 PROOF_ROWS = 4096
 
 
-def plainly(stage: Stage, frame: pd.DataFrame) -> Stage:
+def to_portable(stage: Stage, frame: pd.DataFrame) -> Stage:
     """The step as plain data if it can be, and makes the same bits of rows of `frame`; else the step itself.
 
     Args:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
-from sweeps.core.trial import Verdict
+from sweeps.core.trial import Decision
 
 
 class Scheduler(Protocol):
@@ -36,7 +36,7 @@ class Scheduler(Protocol):
     def shown(self, curve: Sequence[float]) -> float:
         """What of the same values others are compared with."""
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
         """Whether a trial goes on.
 
         Args:
@@ -71,8 +71,8 @@ class NoScheduler(_Latest):
     def rungs(self) -> tuple[int, ...]:
         return ()
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
-        return Verdict.CONTINUE
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
+        return Decision.CONTINUE
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ class Asha(_Latest):
             step *= self.reduction_factor
         return tuple(rungs)
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
         """Go on if `value` is among the best 1/reduction_factor of all values at this rung, itself included. NaN stops it."""
         if math.isnan(value):
-            return Verdict.STOP
+            return Decision.STOP
         worst = math.inf if minimize else -math.inf
         known = [worst if math.isnan(v) else v for v in others]
         better = sum(v < value if minimize else v > value for v in known)
         passing = max(1, math.ceil((len(known) + 1) / self.reduction_factor))
-        return Verdict.CONTINUE if better < passing else Verdict.STOP
+        return Decision.CONTINUE if better < passing else Decision.STOP
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class Hyperband(Asha):
         odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(len(self.grace_periods))]
         return random.Random(f"{seed}/{number}/bracket").choices(range(len(odds)), odds)[0]
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
         if step < self.grace_periods[bracket]:
-            return Verdict.CONTINUE
+            return Decision.CONTINUE
         return super().verdict(others, value, minimize, step, bracket)
 
 
@@ -168,15 +168,15 @@ class Median:
         """The mean; NaN if one of them is."""
         return sum(curve) / len(curve)
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
         """Go on if `value` is no worse than the median. A mean that is NaN counts as the worst; a value that is NaN stops the trial."""
         if len(others) < self.min_trials:
-            return Verdict.CONTINUE
+            return Decision.CONTINUE
         if math.isnan(value):
-            return Verdict.STOP
+            return Decision.STOP
         worst = math.inf if minimize else -math.inf
         middle = median(worst if math.isnan(v) else v for v in others)
-        return Verdict.STOP if (value > middle if minimize else value < middle) else Verdict.CONTINUE
+        return Decision.STOP if (value > middle if minimize else value < middle) else Decision.CONTINUE
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ class Pbt(_Latest):
         """The milestones."""
         return range(self.interval, self.max_t or sys.maxsize, self.interval)
 
-    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Verdict:
-        return Verdict.CONTINUE
+    def verdict(self, others: Sequence[float], value: float, minimize: bool, step: int = 0, bracket: int = 0) -> Decision:
+        return Decision.CONTINUE
 
 
 def scheduler_of(spec: Any) -> Scheduler:

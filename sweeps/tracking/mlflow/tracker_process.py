@@ -31,7 +31,7 @@ NICE = 19  # whoever trains goes first
 LOST = ("lost", ())
 
 
-class TrackerApart(Tracker):
+class TrackerProcess(Tracker):
     """A `Tracker` whose work another process does.
 
     Args:
