@@ -6,7 +6,7 @@ trial, the trial's run is looked up and the variable set. A loop that never asks
 The tracker makes the run, and leaves its id in the trial's folder (`RUN`). A server that does not answer is waited for; then the loop logs
 to a file in the trial's folder. The run's status, end and name are the sweep's alone: what a loop says of these is dropped.
 
-All that this needs of MLflow's insides is in this file, with tests/gangs/test_loop_mlflow.py to say what broke when MLflow changes.
+All that this needs of MLflow's insides is in this file, with tests/execution/test_loop_mlflow.py to say what broke when MLflow changes.
 """
 
 from __future__ import annotations

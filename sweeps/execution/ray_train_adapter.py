@@ -5,7 +5,7 @@
 place. `ray.tune.report` and the rest of Tune's functions, and the older `ray.air.session`, all go through another object, the
 session of Ray Train's first version; each trial has one of those too. Both are private all the same
 (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py), hence in this file alone, with
-tests/gangs/test_seam.py to say what broke when Ray changes. So are the network parameters of Ray's LightGBM backend, and the
+tests/execution/test_seam.py to say what broke when Ray changes. So are the network parameters of Ray's LightGBM backend, and the
 executor of Ray Data, which is asked to refuse what would hang, and its statistics.
 """
 

@@ -14,7 +14,7 @@ import ray
 from sweeps.core.trial import State
 from sweeps.execution.messages import Stage
 from tests.commands import command, space_of
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
@@ -132,7 +132,7 @@ def test_a_killed_keeper_ends_the_sweep_in_a_line_and_fails_no_trial(tmp_path):
 @pytest.mark.parametrize("dead", [True, False])
 def test_a_loop_that_cannot_read_is_failed_only_if_the_keeper_lives(clean_ray, tmp_path, dead):
     """Its driver sees the death as well, a moment later, and ends the sweep; a failure on record would be final."""
-    driving = Driving(job("tests.gangs.loops:reads_late", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:reads_late", "none"), tmp_path)
     try:
         one = trial(0, {"folder": str(tmp_path)}, 1, "none")
         driving.start(one)

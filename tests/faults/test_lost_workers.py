@@ -14,7 +14,7 @@ import ray
 
 from sweeps.core.trial import Checkpoint, State
 from sweeps.execution.messages import Past
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]

@@ -18,9 +18,9 @@ import sweeps
 from sweeps.core.trial import State
 from sweeps.study import record
 from tests.commands import command, space_of
+from tests.execution.driving import Driving, job, trial
 from tests.faults.test_crash import runs_of
 from tests.faults.test_hangs_and_the_pool import actor_of
-from tests.gangs.driving import Driving, job, trial
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]

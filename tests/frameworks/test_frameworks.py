@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.trial import Report, State
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
 

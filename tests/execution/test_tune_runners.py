@@ -13,7 +13,7 @@ from sweeps.core.trial import State
 from sweeps.execution import tune_runners
 from sweeps.execution.tune_runners import Runners
 from tests.commands import space_of
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 
 
 async def waits(up: Runners, coming=lambda: True) -> asyncio.Task:
@@ -95,7 +95,7 @@ def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, 
 @pytest.mark.timeout(120)
 def test_a_trial_does_not_pay_for_the_time_that_its_verdict_takes(clean_ray, tmp_path):
     """At a sweep's beginning the driver hears of a rung when a runner is up."""
-    driving = Driving(job("tests.gangs.loops:three_steps", "none", rungs=(2,)), tmp_path)
+    driving = Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path)
     try:
         one = trial(0, {}, 1, "none")
         driving.start(one)

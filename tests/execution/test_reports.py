@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.core.trial import Report, State
 from sweeps.execution.rank import flattened, numeric
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 from tests.waiting import wait_until
 
 
@@ -21,7 +21,7 @@ def test_nested_metrics_are_flattened():
 
 def reported(folder, loop: str, params: dict[str, Any], workers: int = 1, backend: str = "none", **more: Any) -> tuple[State, list[Report]]:
     """Run one trial of a loop; how it ended, and its reports."""
-    driving = Driving(job(f"tests.gangs.loops:{loop}", backend, **more), folder)
+    driving = Driving(job(f"tests.execution.loops:{loop}", backend, **more), folder)
     try:
         t = trial(0, params, workers, backend)
         driving.start(t)
@@ -71,7 +71,7 @@ def test_after_reports_a_returned_dict_with_the_metric_is_the_last_one(clean_ray
 @pytest.mark.parametrize("workers", [1, 2])
 def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(clean_ray, tmp_path, workers):
     params = {"x": 1.0, "folder": str(tmp_path)}
-    driving = Driving(job("tests.gangs.loops:yields_metrics", "none", rungs=(2,)), tmp_path)
+    driving = Driving(job("tests.execution.loops:yields_metrics", "none", rungs=(2,)), tmp_path)
     try:
         assert driving.run(trial(0, params, workers, "none")) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
         assert (tmp_path / "closed").read_text() == "4"
@@ -93,7 +93,7 @@ def test_a_ray_tune_function_reports_and_knows_its_trial(clean_ray, tmp_path, wo
 @pytest.mark.faults
 @pytest.mark.timeout(120)
 def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
-    driving = Driving(job("tests.gangs.loops:tune_function", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:tune_function", "none"), tmp_path)
     latch = tmp_path / "latch"
     try:
         t = trial(0, {"x": 3.0, "latch": str(latch)}, 1, "none")
@@ -111,7 +111,7 @@ def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("stop_at", [None, 2])
 def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path, stop_at):
-    driving = Driving(job("tests.gangs.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
+    driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
     try:
         t = trial(0, {"lr": 0.3}, 1, "xgboost")
         driving.start(t)
@@ -138,7 +138,7 @@ def test_the_older_ray_air_session_works(clean_ray, tmp_path, workers):
 @pytest.mark.parametrize("workers, first", [(1, 0), (2, 0), (2, 1)])
 def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers, first):
     """The loop keeps its worker from telling news every half second: what is known then was sent with the report."""
-    driving = Driving(job("tests.gangs.loops:saves_and_holds", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:saves_and_holds", "none"), tmp_path)
     try:
         t = trial(0, {"folder": str(tmp_path), "first": first}, workers, "none")
         driving.start(t)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import State
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 
 RUNGS = (1, 2, 3, 4)
 
@@ -133,7 +133,7 @@ def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(clean_ray, tmp_path):
-    driving = Driving(job("tests.gangs.loops:reads", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:reads", "none"), tmp_path)
     try:
         driving.run(trial(0, {}, 1, "none"))
     finally:
@@ -144,7 +144,7 @@ def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_i
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(clean_ray, tmp_path, workers):
-    driving = Driving(job("tests.gangs.loops:loads_and_stores", "torch"), tmp_path)
+    driving = Driving(job("tests.execution.loops:loads_and_stores", "torch"), tmp_path)
     try:
         t = trial(0, {}, workers, "torch")
         driving.start(t)
@@ -162,7 +162,7 @@ def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(clean_
 @pytest.mark.parametrize("loop, backend, metric", [("torch_loop", "torch", "loss"), ("xgboost_loop", "xgboost", "valid-rmse")])
 @pytest.mark.parametrize("stops", [pytest.param(30, marks=pytest.mark.integration), pytest.param(200, marks=pytest.mark.long)])
 def test_documented_loops_stop_anywhere_and_leave_nothing(clean_ray, tmp_path, stops, workers, loop, backend, metric):
-    driving = Driving(job(f"tests.gangs.loops:{loop}", backend, metric, rungs=RUNGS), tmp_path)
+    driving = Driving(job(f"tests.execution.loops:{loop}", backend, metric, rungs=RUNGS), tmp_path)
     try:
         first = driving.run(trial(0, {"lr": 0.05}, workers, backend, seed=7))
         assert first[0] is State.COMPLETE

@@ -8,14 +8,14 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.space import Step
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_trial_is_the_same_as_the_first_and_as_the_fiftieth(clean_ray, tmp_path, workers):
-    driving = Driving(job("tests.gangs.loops:careless", "torch"), tmp_path)
+    driving = Driving(job("tests.execution.loops:careless", "torch"), tmp_path)
     params = {"folder": str(tmp_path)}
     try:
         seen = []
@@ -34,7 +34,7 @@ def test_a_trial_is_the_same_as_the_first_and_as_the_fiftieth(clean_ray, tmp_pat
 
 @pytest.mark.parametrize("reuse, gangs", [("auto", ["001", "001"]), ("never", ["001", "002"])])
 def test_a_gang_is_closed_after_each_trial_where_it_is_not_to_be_reused(clean_ray, tmp_path, reuse, gangs):
-    driving = Driving(replace(job("tests.gangs.loops:three_steps", "none"), reuse=reuse), tmp_path)
+    driving = Driving(replace(job("tests.execution.loops:three_steps", "none"), reuse=reuse), tmp_path)
     try:
         for number in range(2):
             driving.run(trial(number, {}, 1, "none"))
@@ -45,7 +45,7 @@ def test_a_gang_is_closed_after_each_trial_where_it_is_not_to_be_reused(clean_ra
 
 
 def test_a_transformation_of_the_data_inside_a_loop_is_refused_in_one_line(clean_ray, tmp_path):
-    driving = Driving(job("tests.gangs.loops:transforms_lazily", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:transforms_lazily", "none"), tmp_path)
     try:
         t = trial(0, {}, 1, "none")
         driving.start(t)
@@ -58,7 +58,7 @@ def test_a_transformation_of_the_data_inside_a_loop_is_refused_in_one_line(clean
 
 
 def test_a_gang_that_leaks_is_closed_and_another_takes_over(clean_ray, tmp_path):
-    driving = Driving(job("tests.gangs.loops:leaks", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:leaks", "none"), tmp_path)
     try:
         losses = []
         for number, files in enumerate((0, 200, 200, 0)):
@@ -71,7 +71,7 @@ def test_a_gang_that_leaks_is_closed_and_another_takes_over(clean_ray, tmp_path)
 
 
 def test_caches_of_several_data_keys_are_kept_and_the_warm_gang_is_chosen(clean_ray, tmp_path):
-    driving = Driving(job("tests.gangs.loops:keeps", "none"), tmp_path)
+    driving = Driving(job("tests.execution.loops:keeps", "none"), tmp_path)
     try:
         built = []
         for number, steps in enumerate(((), (Step("a"),), (), (Step("a"),), ())):

@@ -7,7 +7,7 @@ import ray
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Trial
-from tests.gangs.driving import Driving, job
+from tests.execution.driving import Driving, job
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
@@ -31,7 +31,7 @@ def ray_with_gpus():
 
 
 def test_workers_get_what_their_shape_asks_for(ray_with_gpus, tmp_path):
-    driving = Driving(job("tests.gangs.loops:what_it_was_given", "none"), tmp_path, cluster={"CPU": 4.0, "GPU": 2.0})
+    driving = Driving(job("tests.execution.loops:what_it_was_given", "none"), tmp_path, cluster={"CPU": 4.0, "GPU": 2.0})
     try:
         solo = given(driving, 0, Shape(1, (("CPU", 2.0),)))
         assert (solo["threads"], solo["omp"], solo["cpu"], solo["gpu"]) == (2, 2, 2, 0)

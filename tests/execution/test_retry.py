@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.execution.rank import worth_a_retry
-from tests.gangs.driving import Driving, job, trial
+from tests.execution.driving import Driving, job, trial
 
 
 class Own(ConnectionError):
@@ -32,7 +32,7 @@ def test_a_name_is_that_of_the_class_or_of_a_base_with_or_without_its_module(nam
     assert worth_a_retry(Own("gone"), names) is worth
 
 
-def attempted(tmp_path, retry_on, *, max_failures=2, workers=1, loop="tests.gangs.loops:fails_once", rungs=(), **params):
+def attempted(tmp_path, retry_on, *, max_failures=2, workers=1, loop="tests.execution.loops:fails_once", rungs=(), **params):
     """How a trial ends whose loop fails in its third step: its last progress, the steps it reported, and its logs."""
     told = replace(job(loop, "none", rungs=rungs), retry_on=retry_on)
     driving = Driving(told, tmp_path, max_failures=max_failures)

@@ -14,7 +14,7 @@ from sweeps.execution.messages import Silence
 from sweeps.execution.rank import SILENT_AFTER, TrialSession, stack_of
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.execution.trial_run import STACKS_WITHIN, Run
-from tests.gangs.driving import job, trial
+from tests.execution.driving import job, trial
 
 
 class Pool:
