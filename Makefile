@@ -11,7 +11,7 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
 UNIT := not integration and not faults and not browser and not long and not frameworks
-FIRST := tests/test_run.py tests/test_quickstart.py tests/execution/test_ray_train_adapter.py  # the longest
+FIRST := tests/controller/test_run.py tests/test_quickstart.py tests/execution/test_ray_train_adapter.py  # the longest
 
 test: $(READY)  ## half an hour; what starts processes waits much, so two files at a time
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2

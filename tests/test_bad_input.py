@@ -106,7 +106,7 @@ def test_a_metric_that_is_never_reported_is_said_at_the_first_report():
     with pytest.raises(ValueError) as e:
         TrialSession(None, "g", 0, job, order, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
     assert str(e.value) == METRIC
-    assert f"def {METRIC_TEST}(" in (REPO / "tests" / "test_run.py").read_text()
+    assert f"def {METRIC_TEST}(" in (REPO / "tests" / "controller" / "test_run.py").read_text()
 
 
 # ---- with a stop-watch, as a user types it

@@ -66,7 +66,7 @@ def page() -> str:
         parts += [f"\n## {title}\n\n| case | input | answer |\n|---|---|---|\n", *(f"{row(case)}\n" for case in cases)]
     parts.append(
         "\n## A metric that the loop never reports\n\nOnly the loop knows what it reports, so this is said at its first report, "
-        f"with what it does report: {code(METRIC)}.\n`{METRIC_TEST}` in tests/test_run.py tries it.\n"
+        f"with what it does report: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py tries it.\n"
     )
     return "".join(parts)
 

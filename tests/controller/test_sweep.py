@@ -21,7 +21,7 @@ from sweeps.search.study_store import StudyStore
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from sweeps.study.storage import JOURNAL
-from tests.test_listing import ended, made
+from tests.controller.test_sweep_lookup import ended, made
 
 CONDITIONAL = """\
 name: branches
@@ -216,7 +216,7 @@ WITHOUT_A_BUNDLE = [
 
 @pytest.mark.parametrize(("result", "trainer", "there", "said"), WITHOUT_A_BUNDLE)
 def test_a_sweep_without_a_bundle_says_what_to_do(tmp_path, monkeypatch, result, trainer, there, said):
-    monkeypatch.setattr("tests.test_listing.SPACE", made.__globals__["SPACE"].replace("trainer: xgboost", trainer))
+    monkeypatch.setattr("tests.controller.test_sweep_lookup.SPACE", made.__globals__["SPACE"].replace("trainer: xgboost", trainer))
     folder = made(tmp_path)
     if result:
         ended(folder, **result)

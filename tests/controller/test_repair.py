@@ -20,7 +20,7 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.study import record, storage
 from sweeps.study.storage import JOURNAL
 from tests.commands import command
-from tests.test_listing import made
+from tests.controller.test_sweep_lookup import made
 
 BAD = 17  # the line that is damaged, from 1 on
 
