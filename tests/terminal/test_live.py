@@ -24,7 +24,7 @@ from sweeps.controller.snapshot import Best, Snapshot
 from sweeps.terminal import live
 from sweeps.terminal.live import STOPPING, Progress, line
 from tests.commands import REPO, space_of
-from tests.terminal.test_view import STANDING
+from tests.terminal.test_live_layout import STANDING
 from tests.waiting import wait_until
 
 
