@@ -24,6 +24,7 @@ from sweeps.core.command_hints import DEFAULT_ROOT, resume_of
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.resources import parked_cpus
 from sweeps.core.sweep_folder import ORIGIN
+from sweeps.execution import ray_version
 from sweeps.space import Space
 from sweeps.space.model import user_references
 
@@ -97,6 +98,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
     """
     import ray
 
+    ray_version.warn_once(ray.__version__)
     if ray.is_initialized():
         yield _joined(False, roots)
         return

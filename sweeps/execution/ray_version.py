@@ -1,0 +1,33 @@
+"""Which versions of Ray the contract test has passed.
+
+`ray_train_adapter` and `cluster` use private parts of Ray. The contract test, tests/execution/test_ray_train_adapter.py, says what
+broke when Ray changes. After it passes on a new version, raise `TESTED` here and the bounds of `ray` in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+TESTED = ("2.60",)
+
+
+def warning_for(version: str) -> str | None:
+    """Return the warning for a Ray version that the contract test has not passed; None for a tested version.
+
+    >>> warning_for("2.60.1") is None
+    True
+    """
+    if ".".join(version.split(".")[:2]) in TESTED:
+        return None
+    return (
+        f"warning: this is Ray {version}, and sweeps was tested with {', '.join(f'{minor}.*' for minor in TESTED)}; "
+        f"trials may fail. To install a tested version: pip install 'ray[default,tune,train,data]=={TESTED[-1]}.*'"
+    )
+
+
+@functools.cache
+def warn_once(version: str) -> None:
+    """Print the warning for a Ray version on stderr, once in this process."""
+    if (text := warning_for(version)) is not None:
+        print(text, file=sys.stderr)
