@@ -60,7 +60,7 @@ def timed(command: list[str], mark: Path) -> dict[str, Any]:
 def ours(task: Task, space: str) -> dict[str, Any]:
     mark, file = task.folder / "mark", task.folder / "cold.yaml"
     file.write_text(space.format(mark=mark))
-    command = [sys.executable, "-m", "sweeps.cli.commands"] if shutil.which("sweeps") is None else ["sweeps"]
+    command = [sys.executable, "-m", "sweeps.cli"] if shutil.which("sweeps") is None else ["sweeps"]
     return timed([*command, "run", str(file), "--dir", str(task.folder / "runs"), "--quiet"], mark)
 
 

@@ -146,7 +146,7 @@ def serving(bundle: Path, repeats: int, seconds: float) -> dict[tuple[str, int],
     """(server, rows a request) -> what each repeat measured."""
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     ours, theirs = free_port(), free_port()
-    ours_command = [sys.executable, "-m", "sweeps.cli.commands", "serve", str(bundle), "--port", str(ours)]
+    ours_command = [sys.executable, "-m", "sweeps.cli", "serve", str(bundle), "--port", str(ours)]
     theirs_command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(bundle), "--env-manager", "local", "-p", str(theirs)]
     with server(ours_command, ours, "/health"), server(theirs_command, theirs, "/ping"):
         for _ in range(repeats):

@@ -43,7 +43,7 @@ def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dic
     command = [
         sys.executable,
         "-c",
-        "from sweeps.cli.commands import main; main()",
+        "from sweeps.cli import main; main()",
         "run",
         SPACES[space],
         "--json",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.cli.commands import main
+from sweeps.cli import main
 
 if __name__ == "__main__":
     main()

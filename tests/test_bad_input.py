@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.controller import api
 from tests.bad_input import Case, furnish, parquet, top
 from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page

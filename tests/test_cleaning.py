@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from sweeps import cli
 from sweeps import space as space_file
 from sweeps.checkpoints.garbage_collection import bytes_of
-from sweeps.cli import commands as cli
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.study_store import StudyStore

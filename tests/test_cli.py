@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.core.result import SweepResult
 from sweeps.search.study_store import StudyStore
 from sweeps.space import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import masked, without_password
 from sweeps.space import load

@@ -1,6 +1,6 @@
-"""`python -m sweeps.cli`."""
+"""Run the command line with `python -m sweeps.cli`."""
 
-from sweeps.cli.commands import main
+from sweeps.cli import main
 
 if __name__ == "__main__":
     main()

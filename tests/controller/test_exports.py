@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from sweeps import cli
 from sweeps import space as space_file
-from sweeps.cli import commands as cli
 from sweeps.controller import exports, trial_export
 from sweeps.controller.trial_refit import left_of, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import sweeps
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
 from sweeps.core.folder_lock import FolderLock

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.controller import sweep_lookup
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock

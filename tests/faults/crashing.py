@@ -127,7 +127,7 @@ def main() -> None:
         tracker_process.subprocess = latched
     else:
         arm(POINTS[name])
-    from sweeps.cli import commands as cli
+    from sweeps import cli
 
     sys.argv = ["sweeps", *sys.argv[2:]]
     cli.main()

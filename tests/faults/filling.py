@@ -42,7 +42,7 @@ def main() -> None:
 
     logging_setup.set_environment()
     arm(sys.argv[1], Path(sys.argv[2]))
-    from sweeps.cli import commands as cli
+    from sweeps import cli
 
     sys.argv = ["sweeps", *sys.argv[3:]]
     cli.main()

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
+from sweeps import cli
 from sweeps.checkpoints.garbage_collection import clean
 from sweeps.checkpoints.retention import Rule
-from sweeps.cli import commands as cli
 from sweeps.controller.repair import repair
 from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError

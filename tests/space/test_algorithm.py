@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli import commands as cli
+from sweeps import cli
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.plan import plan

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from sweeps import InputError
-from sweeps.cli import commands as cli
+from sweeps import InputError, cli
 from sweeps.tracking.mlflow.uris import check
 from tests.commands import space_of
 

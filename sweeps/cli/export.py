@@ -1,0 +1,71 @@
+"""The verb `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+
+
+@main.command()
+@click.argument("sweep")
+@click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
+@click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials.")
+@click.option("--pareto", is_flag=True, help="Export every trial of the Pareto front, for several objectives.")
+@click.option("--refit", is_flag=True, help="Train the trial again on train and valid together, for as many steps as its model had.")
+@click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
+@click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
+@click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle as a version of this model in MLflow.")
+@click.option(
+    "--alias",
+    default=None,
+    metavar="ALIAS",
+    help="Move this alias to the new version if the version is better and violates no constraint that the current one satisfies.",
+)
+@click.option("--force", is_flag=True, help="Move the alias in any case.")
+@options.trust
+@options.root
+def export(
+    sweep: str,
+    trial: str | None,
+    top: int | None,
+    pareto: bool,
+    refit: bool,
+    latest: bool,
+    output: Path | None,
+    name: str | None,
+    alias: str | None,
+    force: bool,
+    trust: bool,
+    root: Path,
+) -> None:
+    """Write the bundle of a trial of SWEEP: a folder, a name in the root (or its beginning), or `latest`."""
+    from sweeps.controller import exports
+    from sweeps.controller.sweep_lookup import find
+    from sweeps.tracking.mlflow import registry
+
+    if (alias is not None or force) and name is None:
+        raise click.UsageError("--alias and --force need --register NAME")
+    if alias is not None and pareto:
+        raise click.UsageError("--alias names one model, but --pareto exports several and none of them is the best; give --trial ID")
+    if name is not None:
+        registry.check_names(name, alias)
+    folder = find(sweep, root)
+    reuse = name is not None  # An earlier export of the same model can be registered as it is.
+    written = exports.export(
+        folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=reuse, trust=trust
+    )
+    for exported in written:
+        click.echo(exported.path)
+        for note in exported.notes:
+            click.echo(note, err=True)
+        if (digest := exports.digest_of(exported.path)) is not None:
+            click.echo(f"SHA-256 of its manifest: {digest}", err=True)
+        for line in exports.register(folder, exported.path, name, alias, force) if name is not None else ():
+            click.echo(line, err=True)
+    if top is not None and len(written) < top:
+        why = "no other trial has ended with a value and still has its checkpoint"
+        click.echo(f"note: {len(written)} of --top {top}: {why}", err=True)

@@ -1,0 +1,66 @@
+"""The command `sweeps`, to which every verb is added, and how it reports errors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+import click
+
+import sweeps
+from sweeps import __version__
+from sweeps.core import installed_package
+from sweeps.core.command_hints import printable
+from sweeps.core.errors import Interrupted, SweepsError
+
+if not hasattr(sweeps, "SweepsError"):
+    sys.exit(f"sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: {installed_package.WAY_OUT}")
+
+
+class ErrorReportingGroup(click.Group):
+    """A group that prints each error as text without a traceback, and exits with the code of the error."""
+
+    def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run the command that `args` name (by default the arguments of the process) and exit."""
+        run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            sys.exit(run())
+        except click.exceptions.NoArgsIsHelpError as e:
+            e.show()
+            sys.exit(e.exit_code)
+        except click.UsageError as e:
+            command = e.ctx.command_path if e.ctx else "sweeps"
+            click.echo(f"{command}: {' '.join(e.format_message().split())}  ({command} --help)", err=True)
+            sys.exit(e.exit_code)
+        except click.ClickException as e:
+            e.show()
+            sys.exit(e.exit_code)
+        except SweepsError as e:
+            click.echo(printable(str(e)), err=True)
+            sys.exit(e.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            sys.exit(Interrupted.exit_code)
+        except BrokenPipeError:  # The reader of a pipe has closed it, as `head` does.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(0)
+
+
+@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="sweeps")
+def main() -> None:
+    """Tune preprocessors, scaling, data and model parameters together, and export the best trial as one bundle.
+
+    \b
+    sweeps validate space.yaml      check the space file
+    sweeps plan space.yaml          show trials, resources and disk space before anything starts
+    sweeps run space.yaml           search the space and export the best trial
+    sweeps resume latest            continue the sweep after Ctrl-C or a crash
+    sweeps show latest              show the trials and the best one
+    sweeps predict BUNDLE in.csv    predict with the exported bundle
+    sweeps serve BUNDLE             predict over HTTP
+    """

@@ -1,0 +1,53 @@
+"""Verbs that change the folder of an earlier sweep: `gc` and `repair`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.core.command_hints import printable
+from sweeps.terminal import text
+
+
+@main.command()
+@click.argument("sweep")
+@click.option(
+    "--per-trial",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Checkpoints that a trial keeps: its best one and the N - 1 latest.",
+)
+@click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Only the K best trials keep checkpoints.  [default: all]")
+@click.option(
+    "--max-disk", default=None, metavar="SIZE", help="Size limit of all checkpoints, as 10GB; the worst go first.  [default: no limit]"
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be freed, and delete nothing.")
+@options.root
+def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
+    """Delete the checkpoints of SWEEP that neither `resume` nor the best trial needs."""
+    from sweeps.checkpoints.garbage_collection import bytes_of, clean
+    from sweeps.checkpoints.retention import Rule
+    from sweeps.controller.sweep_lookup import find
+
+    rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
+    freed = clean(find(sweep, root), rule, dry_run)
+    click.echo(text.freed(freed.to_json(), "would free" if dry_run else "freed"))
+
+
+@main.command()
+@click.argument("sweep")
+@options.as_json
+@options.root
+def repair(sweep: str, as_json: bool, root: Path) -> None:
+    """Rebuild the damaged study of SWEEP from the parts that can still be read. The damaged files are kept."""
+    from sweeps.controller.repair import repair as repair_sweep
+    from sweeps.controller.sweep_lookup import find
+
+    repaired = repair_sweep(find(sweep, root))
+    click.echo(json.dumps(repaired.to_json()) if as_json else printable(text.repaired(repaired)))

@@ -1,0 +1,99 @@
+"""Verbs that use a bundle: `predict` and `serve`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.core.errors import InputError, Problem
+
+
+@main.command()
+@click.argument("bundle", type=options.PATH)
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Ray processes that predict a Parquet file.")
+@options.root
+def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
+    """Predict with BUNDLE from the raw rows of INPUT, a CSV or Parquet file or its URI.
+
+    BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
+    its beginning), or `latest`. One worker needs no Ray.
+    """
+    from sweeps.bundle import predict_file
+    from sweeps.controller.sweep_lookup import bundle_of
+    from sweeps.terminal.progress_line import counting
+
+    with counting(sys.stderr if output else None) as on_rows:
+        predict_file(bundle_of(bundle, root), source, output or sys.stdout.buffer, on_rows, workers)
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
+
+
+@main.command()
+@click.argument("bundle", type=options.PATH)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option(
+    "--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Size limit of a request; a larger one gets 413."
+)
+@click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request, likewise.")
+@click.option(
+    "--receive-timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds in which a request must arrive, else 408."
+)
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=None, help="Connections that are open at once; others wait.  [default: 500]"
+)
+@click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: any]")
+@click.option("--token", default=None, help="Token that requests must bear. `ps` shows it, so prefer one of the next two ways.")
+@click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
+@click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this process]")
+@click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
+@options.root
+def serve(
+    bundle: Path,
+    host: str,
+    port: int,
+    max_bytes: int,
+    max_rows: int,
+    receive_timeout: int,
+    max_connections: int | None,
+    allowed_hosts: str | None,
+    token: str | None,
+    token_file: Path | None,
+    replicas: int | None,
+    address: str | None,
+    root: Path,
+) -> None:
+    """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
+
+    BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
+    its beginning), or `latest`. Ray is needed only for --replicas and --address.
+    """
+    from sweeps.controller.sweep_lookup import bundle_of
+    from sweeps.serving.access import Access, token_of
+    from sweeps.serving.limits import MAX_CONNECTIONS, Limits
+
+    under_ray = replicas is not None or address is not None
+    if under_ray and max_connections is not None:
+        text = "does not hold with --replicas and --address, where Ray Serve's proxy listens; put a proxy before it that has the limit"
+        raise InputError(Problem("--max-connections", text))
+    access = Access.of(allowed_hosts, token_of(token, token_file))
+    limits = Limits(max_bytes, max_rows, receive_timeout, max_connections or MAX_CONNECTIONS)
+    bundle = bundle_of(bundle, root)
+
+    def print_line(line: str) -> None:
+        click.echo(line, err=True)
+
+    if under_ray:
+        from sweeps.serving.replicas import serve as serve_by_replicas
+
+        serve_by_replicas(bundle, host, port, print_line, limits, access, replicas or 1, address)
+    else:
+        from sweeps.serving.server import serve as serve_alone
+
+        serve_alone(bundle, host, port, print_line, limits, access)

@@ -1,0 +1,98 @@
+"""Verbs that run trials: `run`, `resume` and `rerun`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.core.command_hints import printable
+from sweeps.core.errors import BundleError, Interrupted, SweepsError
+from sweeps.terminal import text
+from sweeps.terminal.live import Progress
+
+if TYPE_CHECKING:
+    from sweeps.core.result import SweepResult
+
+
+@main.command()
+@click.argument("file", type=options.PATH)
+@click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: --set limits.max_trials=8")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: start Ray on this machine]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option(
+    "--storage", default=None, metavar="URL", help="Database for the study, postgresql://...  [default: a journal in the sweep's folder]"
+)
+@options.only_json
+@options.quiet
+def run(file: Path, root: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
+    """Search the space in FILE, log every trial to MLflow, and export the best trial."""
+    from sweeps.controller.api import run as run_sweep
+
+    _run_with_progress(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)
+
+
+@main.command()
+@click.argument("sweep")
+@click.argument("file", type=options.PATH, required=False)
+@click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit: --set limits.timeout=2h")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: as the sweep started]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: as the sweep started]")
+@click.option("--storage", default=None, metavar="URL", help="The study's database, with its password.")
+@options.trust
+@options.only_json
+@options.quiet
+@options.root
+def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path, as_json: bool, quiet: bool, **how: Any) -> None:
+    """Continue SWEEP after an interruption or a crash. Give its space FILE only to change limits."""
+    from sweeps.controller.api import resume as resume_sweep
+    from sweeps.controller.sweep_lookup import find
+
+    _run_with_progress(functools.partial(resume_sweep, find(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
+
+
+@main.command()
+@click.argument("sweep")
+@click.argument("trial")
+@click.option("--address", default=None, help="Address of a Ray cluster.  [default: as the sweep started]")
+@options.as_json
+@options.root
+def rerun(sweep: str, trial: str, address: str | None, as_json: bool, root: Path) -> None:
+    """Run TRIAL of SWEEP again and compare its reports. The exit code is 1 if they differ. Nothing is recorded."""
+    from sweeps.controller.rerun import rerun as rerun_trial
+    from sweeps.controller.sweep_lookup import find
+
+    comparison = rerun_trial(find(sweep, root), trial, address=address)
+    click.echo(json.dumps(comparison.to_json()) if as_json else printable(str(comparison)))
+    sys.exit(0 if comparison.equal else 1)
+
+
+def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, quiet: bool) -> None:
+    """Run a sweep, show its progress on standard error, and print its result."""
+    progress = Progress(silent=quiet or as_json)
+    try:
+        result = run_sweep(on_progress=progress)
+    except SweepsError as e:
+        if e.result is not None and as_json:
+            click.echo(json.dumps(e.result.to_json(), default=str))
+        elif isinstance(e, BundleError) and e.result is not None:  # The search has succeeded; only the export has failed.
+            progress.close()
+            click.echo(printable(text.summary(e.result, unexported=True) + "\n"))
+        raise
+    finally:
+        progress.close()
+    if as_json:
+        click.echo(json.dumps(result.to_json(), default=str))
+    else:
+        click.echo(printable(text.summary(result)))
+    if result.reason == "interrupted":
+        sys.exit(Interrupted.exit_code)

@@ -1,0 +1,91 @@
+"""Verbs that look at sweeps and change nothing: `ls`, `show`, `logs` and `ui`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.core.command_hints import printable
+from sweeps.terminal import text
+
+# How many of the best trials `show` prints without `--all`.
+SHOWN_TRIALS = 20
+
+
+@main.command("ls")
+@options.root
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def list_sweeps(root: Path, as_json: bool) -> None:
+    """List the sweeps of a root folder with state, trials, best value and age; the newest come first."""
+    from sweeps.controller.sweep_lookup import sweeps_in
+
+    sweeps = sweeps_in(root)
+    for problem in (problem for sweep in sweeps for problem in sweep.problems):
+        click.echo(printable(str(problem)), err=True)
+    if as_json:
+        click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
+    else:
+        click.echo(printable(text.listing(sweeps, text.width_of(sys.stdout))) if sweeps else f"no sweeps in {root}")
+
+
+@main.command()
+@click.argument("sweep")
+@click.option("--trial", default=None, metavar="ID", help="Show this trial (or `best`): its configuration, curve and error.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
+@options.as_json
+@options.root
+def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path) -> None:
+    """Show SWEEP and its trials, or one trial. SWEEP is a folder, a name (the newest of it), its beginning, or `latest`."""
+    from sweeps.controller import sweep_lookup
+    from sweeps.study import record
+
+    overview = sweep_lookup.look_at(sweep_lookup.find(sweep, root))
+    study = record.read(overview.folder)
+    for problem in overview.problems:
+        click.echo(printable(str(problem)), err=True)
+    if trial is not None:
+        recorded = sweep_lookup.trial_of(study, trial)
+        assert study is not None
+        if as_json:
+            click.echo(json.dumps(recorded.to_json()))
+            return
+        click.echo(printable(text.one_trial(recorded, study.metric, study.goal, overview.state_of(recorded))))
+        if (stage := overview.stages.get(recorded.id, "")).startswith("silent: "):
+            click.echo(printable("\n" + stage.removeprefix("silent: ")))
+    elif as_json:
+        click.echo(json.dumps({**overview.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
+    else:
+        click.echo(printable(text.one_sweep(overview, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
+
+
+@main.command()
+@click.argument("sweep")
+@click.argument("trial")
+@click.option("--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
+@options.root
+def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
+    """Print the output of the workers of a TRIAL of SWEEP."""
+    from sweeps.controller import sweep_lookup
+
+    for line in sweep_lookup.log_lines(sweep_lookup.find(sweep, root), trial, rank, follow):
+        click.echo(printable(line, colours=True))
+
+
+@main.command()
+@options.root
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option("--sweep", default=None, metavar="NAME", help="Sweep to link to.  [default: the newest]")
+@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in the root]")
+@click.option("--open", "open_browser", is_flag=True, help="Open the sweep's trials in a browser.")
+def ui(root: Path, host: str, port: int, sweep: str | None, tracking_uri: str | None, open_browser: bool) -> None:
+    """Serve MLflow's UI for the sweeps of a root folder until Ctrl-C."""
+    from sweeps.tracking.mlflow.ui import serve_ui
+
+    sys.exit(serve_ui(root, host, port, open_browser, sweep, tracking_uri))

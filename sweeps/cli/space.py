@@ -1,0 +1,58 @@
+"""Verbs that look at a space file and start nothing: `validate`, `plan` and `schema`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli import options
+from sweeps.cli.group import main
+from sweeps.terminal import text
+
+
+@main.command()
+@click.argument("file", type=options.PATH)
+@options.edited_keys
+def validate(file: Path, overrides: tuple[str, ...]) -> None:
+    """Check the space file FILE without running user code, and print every problem with its line."""
+    from sweeps.space import load
+
+    space = load(file, tuple(overrides))
+    counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
+    only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
+    note = "; the trials differ by their seeds alone" if only_seeds_differ else ""
+    click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()) + note)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of space files, so that an editor can complete and check keys."""
+    from sweeps.space.json_schema import schema as space_file_schema
+
+    click.echo(json.dumps(space_file_schema(), indent=1, ensure_ascii=False))
+
+
+@main.command()
+@click.argument("file", type=options.PATH)
+@options.edited_keys
+@click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine.  [default: this machine's]")
+@options.as_json
+@options.root
+def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
+    """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
+    from sweeps.core import host_resources
+    from sweeps.data.preflight import look_at_root
+    from sweeps.plan import plan as plan_space
+    from sweeps.plan import render
+    from sweeps.plan.disk import free_at
+    from sweeps.space import load
+
+    look_at_root(root)
+    available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
+    memory = host_resources.memory() if resources is None else None
+    planned = plan_space(load(file, tuple(overrides)), available, free=free_at(root), memory=memory)
+    width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
+    click.echo(json.dumps(planned.to_json()) if as_json else render(planned, width, "--resources" if resources else "this machine"))
