@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps import space as space_file
-from sweeps.checkpoints.garbage_collection import bytes_of
+from sweeps.checkpoints.garbage_collection import parse_size
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.study_store import StudyStore
@@ -76,13 +76,13 @@ def test_what_was_deleted_is_not_exported(sweep):
 
 @pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])
 def test_sizes(text, size):
-    assert bytes_of(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
 def test_what_is_no_size(text):
     with pytest.raises(InputError, match="is no size; write it as 500MB or 10GB"):
-        bytes_of(text)
+        parse_size(text)
 
 
 def test_nothing_to_delete_is_said_as_such(sweep):

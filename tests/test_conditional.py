@@ -66,10 +66,10 @@ def test_the_bundle_is_of_the_winners_variant(swept, tmp_path):
 
     from sweeps import load_bundle
 
-    shelf, data = PreparedStore(Path(swept["dir"])), swept["best"]["data"]
-    facts = shelf.facts(data)
-    assert facts.rows["train"] == pytest.approx(data["rows"] * shelf.facts().rows["train"], abs=1)
-    assert facts.rows["valid"] == shelf.facts().rows["valid"] and len(facts.features) == 13 - len(data["drop"])
+    store, data = PreparedStore(Path(swept["dir"])), swept["best"]["data"]
+    facts = store.load_info(data)
+    assert facts.rows["train"] == pytest.approx(data["rows"] * store.load_info().rows["train"], abs=1)
+    assert facts.rows["valid"] == store.load_info().rows["valid"] and len(facts.features) == 13 - len(data["drop"])
     rows = sklearn.datasets.load_wine(as_frame=True)
     raw = rows.data.drop(columns=list(data["drop"]))
     out = load_bundle(swept["bundle"]).predict(pd.DataFrame(raw))

@@ -73,12 +73,12 @@ def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root)
 
 
 def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
-    from sweeps.data.preflight import look_at_root
+    from sweeps.data.preflight import check_root
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ab:").mkdir()
-    look_at_root(tmp_path / "ab:" / "runs")
-    look_at_root(tmp_path / "new:folder" / "runs")
+    check_root(tmp_path / "ab:" / "runs")
+    check_root(tmp_path / "new:folder" / "runs")
 
 
 @pytest.mark.parametrize(

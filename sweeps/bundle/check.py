@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA, Manifest
-from sweeps.bundle.model import answers
+from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manifest
+from sweeps.bundle.model import label_output
 from sweeps.core.errors import BundleError, SweepsError
 
 
@@ -27,22 +27,22 @@ def check(folder: Path) -> None:
         SweepsError: it does not load or predict, or answers differently: by how much, and where first.
     """
     manifest = Manifest.read(folder)
-    pyfunc = mlflow_pyfunc()
+    pyfunc = import_pyfunc()
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     model = pyfunc.load_model(str(folder))
-    if not (folder / DATA / CHECK_ROWS).is_file():
+    if not (folder / DATA_FOLDER / CHECK_ROWS).is_file():
         return
-    rows = pd.read_parquet(folder / DATA / CHECK_ROWS)
+    rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
     got = model.predict(rows)
     if len(got) != len(rows):
         raise BundleError(f"predicts {len(got)} rows for {len(rows)}")
     if manifest.checked:
-        expected = answers(manifest, np.load(folder / DATA / CHECK_OUTPUT, allow_pickle=False), rows.index)
-        if (text := difference(expected, got)) is not None:
+        expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
+        if (text := describe_difference(expected, got)) is not None:
             raise BundleError(f"does not answer as the model did in training: {text}")
 
 
-def difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
+def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
     """How two frames of predictions differ: the largest difference and the first row; None if not by a bit. NaN equals NaN."""
     if list(expected.columns) != list(got.columns):
         return f"columns {', '.join(expected.columns)} became {', '.join(map(str, got.columns))}"
@@ -67,7 +67,7 @@ def difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
     )
 
 
-def mlflow_pyfunc():
+def import_pyfunc():
     """`mlflow.pyfunc`, imported so that it tells no one."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow.pyfunc

@@ -14,34 +14,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle.manifest import Column
+from sweeps.bundle.manifest import ColumnSchema
 from sweeps.core.errors import InputError, Problem, nearest
-from sweeps.data.columns import as_arrays, is_tensor
+from sweeps.data.columns import is_tensor, tensors_to_arrays
 
 # NumPy's letters for the element types that a tensor can have: booleans, integers and floats
-NUMBERS = "biuf"
-TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+NUMERIC_KINDS = "biuf"
+BOOLEAN_WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
-def plain(value: Any) -> Any:
+def json_scalar(value: Any) -> Any:
     """A NumPy scalar as Python's own; what JSON does not know as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def describe(raw: pd.DataFrame) -> list[Column]:
+def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:
     """The columns of a frame of raw features."""
-    return [_describe(str(name), raw.iloc[:, i]) for i, name in enumerate(raw.columns)]
+    return [_infer_column(str(name), raw.iloc[:, i]) for i, name in enumerate(raw.columns)]
 
 
-def _describe(name: str, values: pd.Series) -> Column:
+def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
     dtype = values.dtype
     if is_tensor(values):
         shape = [int(n) for n in dtype.element_shape if n is not None]
         of = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
-        return Column(name=name, type="tensor", dtype=of, shape=shape if len(shape) == len(dtype.element_shape) else None)
+        return ColumnSchema(name=name, type="tensor", dtype=of, shape=shape if len(shape) == len(dtype.element_shape) else None)
     if isinstance(dtype, pd.CategoricalDtype):
-        return Column(name=name, type="category", dtype="category", categories=[plain(c) for c in dtype.categories])
+        return ColumnSchema(name=name, type="category", dtype="category", categories=[json_scalar(c) for c in dtype.categories])
     if pd.api.types.is_bool_dtype(dtype):
         kind = "boolean"
     elif pd.api.types.is_integer_dtype(dtype):
@@ -55,13 +55,13 @@ def _describe(name: str, values: pd.Series) -> Column:
     else:  # of objects, what they are: a column of bool that has a gap is one of them
         there = values.dropna()
         kinds = {type(v) for v in there}
-        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMBERS for v in there):
-            return Column(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in there})))
+        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in there):
+            return ColumnSchema(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in there})))
         kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(frozenset(kinds), "any")
-    return Column.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
+    return ColumnSchema.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
 
 
-class _Described(str):
+class _Summary(str):
     """A short description that a message shows in place of an array, a list or a mapping."""
 
     __repr__ = str.__str__
@@ -79,7 +79,7 @@ class _Described(str):
 
 
 @dataclass(frozen=True)
-class Wrong(Problem):
+class InvalidValue(Problem):
     """A value that its column cannot hold.
 
     Attributes:
@@ -95,21 +95,21 @@ class Wrong(Problem):
     value: Any
 
     @classmethod
-    def at(cls, column: str, rule: str, row: int, value: Any) -> Wrong:
+    def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
         """With a text that says so, in which rows are counted from 1."""
-        value = _Described.of(value)
+        value = _Summary.of(value)
         return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
 
-    def after(self, rows: int) -> Wrong:
+    def shifted(self, rows: int) -> InvalidValue:
         """The same where so many rows came before."""
-        return self.at(self.column, self.rule, self.row + rows, self.value)
+        return self.create(self.column, self.rule, self.row + rows, self.value)
 
 
-def _wrong(column: Column, rule: str, values: pd.Series, row: int) -> InputError:
-    return InputError(Wrong.at(column.name, rule, int(row), values.iloc[row]))
+def _invalid(column: ColumnSchema, rule: str, values: pd.Series, row: int) -> InputError:
+    return InputError(InvalidValue.create(column.name, rule, int(row), values.iloc[row]))
 
 
-def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.DataFrame:
     """The training's columns, order and dtypes out of rows that come from anywhere.
 
     Args:
@@ -123,13 +123,13 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     missing = [c.name for c in columns if c.name not in present]
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
-        names = ", ".join(f"`{name}`{_hint(name, spare)}" for name in missing)
+        names = ", ".join(f"`{name}`{_suggestion(name, spare)}" for name in missing)
         raise InputError(Problem("input", f"column {names} is missing" if len(missing) == 1 else f"columns {names} are missing"))
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}
     for column in columns:
         try:
-            typed[column.name] = _typed(frame.iloc[:, present[column.name]], column)
+            typed[column.name] = _convert(frame.iloc[:, present[column.name]], column)
         except InputError as e:
             problems += e.problems
     if problems:
@@ -137,52 +137,52 @@ def conform(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     return pd.DataFrame(typed, index=frame.index, columns=[c.name for c in columns])
 
 
-def _hint(name: str, names: Iterable[str]) -> str:
+def _suggestion(name: str, names: Iterable[str]) -> str:
     """` (did you mean ...?)` where a spare column is near."""
     tail = nearest(name, names)
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
 
-def _typed(values: pd.Series, column: Column) -> pd.Series:
+def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
     if column.type == "tensor":
-        return _tensors(as_arrays(values), column)
+        return _to_tensors(tensors_to_arrays(values), column)
     if str(values.dtype) == column.dtype and column.type != "category":
         return values
     if column.type in ("integer", "double"):
-        return _numbers(values, column)
+        return _to_numbers(values, column)
     if column.type == "boolean":
-        known = values.map(lambda v: TRUTH.get(str(v).lower(), v), na_action="ignore")
+        known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
         return known.astype(bool) if known.map(lambda v: isinstance(v, bool)).all() else known.astype(object)
     if column.type == "string":
-        text = values.astype(object).map(_text, na_action="ignore")
+        text = values.astype(object).map(_to_string, na_action="ignore")
         return text.astype(object if column.dtype == "object" else "str")
     if column.type == "category":
         known = values.astype(object).where(values.isin(column.categories or []), None)
         return known.astype(pd.CategoricalDtype(column.categories))
     if column.type == "datetime":
-        return _dates(values, column)
+        return _to_dates(values, column)
     return values
 
 
-def _tensors(values: pd.Series, column: Column) -> pd.Series:
+def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
     """Cells as NumPy arrays of the training's type. Only a column whose cells have no common shape may have missing cells."""
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if column.shape is None and (value is None or value is np.nan):
             continue
         try:
-            cells[row] = tensor(value, column)
+            cells[row] = to_tensor(value, column)
         except (ValueError, TypeError, KeyError, OverflowError):
-            raise _wrong(column, f"must hold {tensor_rule(column)}", values, row) from None
+            raise _invalid(column, f"must hold {tensor_rule(column)}", values, row) from None
     return pd.Series(cells, index=values.index)
 
 
-def tensor_rule(column: Column) -> str:
+def tensor_rule(column: ColumnSchema) -> str:
     """Return a description of the array that each cell of a tensor column must hold."""
     return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
 
 
-def tensor(value: Any, column: Column) -> np.ndarray:
+def to_tensor(value: Any, column: ColumnSchema) -> np.ndarray:
     """A cell of a tensor column as an array.
 
     Args:
@@ -194,7 +194,7 @@ def tensor(value: Any, column: Column) -> np.ndarray:
         ValueError, TypeError, KeyError, OverflowError: the value is no array of the column's type and shape.
     """
     array = _array(value["data"]).reshape([int(n) for n in value["shape"]]) if isinstance(value, Mapping) else _array(value)
-    if array.dtype.kind not in NUMBERS or not array.ndim:
+    if array.dtype.kind not in NUMERIC_KINDS or not array.ndim:
         raise ValueError("no numbers")
     if column.shape is not None and array.shape != tuple(column.shape):
         if array.ndim > 1:
@@ -213,7 +213,7 @@ def _array(value: Any) -> np.ndarray:
     return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array
 
 
-def arrow_tensors(values: pd.Series) -> Any:
+def tensors_to_arrow(values: pd.Series) -> Any:
     """A column of arrays as an Arrow array of nested lists, which any reader of Parquet understands."""
     import pyarrow as pa
 
@@ -227,20 +227,20 @@ def arrow_tensors(values: pd.Series) -> Any:
     return nested
 
 
-def _dates(values: pd.Series, column: Column) -> pd.Series:
+def _to_dates(values: pd.Series, column: ColumnSchema) -> pd.Series:
     """Dates as in training; of text ISO 8601, with `T` or a space."""
-    dates = _read_dates(values, column)
+    dates = _parse_dates(values, column)
     if dates is None:  # with a time zone where there was none, the other way round, or with another: whose value was the first?
-        row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _read_dates(values.iloc[:n], column) is None)
+        row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], column) is None)
         zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in column.dtype else "without a time zone, as 2026-01-31T12:00:00"
-        raise _wrong(column, f"must hold dates as in training, {zone}", values, row)
+        raise _invalid(column, f"must hold dates as in training, {zone}", values, row)
     bad = np.flatnonzero(dates.isna() & values.notna() & (values.astype(str).str.strip() != ""))
     if len(bad):
-        raise _wrong(column, "must hold dates, as 2026-01-31T12:00:00", values, bad[0])
+        raise _invalid(column, "must hold dates, as 2026-01-31T12:00:00", values, bad[0])
     return dates
 
 
-def _read_dates(values: pd.Series, column: Column) -> pd.Series | None:
+def _parse_dates(values: pd.Series, column: ColumnSchema) -> pd.Series | None:
     """Dates of the training's type, NaT for what is none; None if together they cannot be of that type."""
     aware = "," in column.dtype  # `datetime64[us, UTC]`: then rows may have offsets of their own, as in summer and winter
     try:
@@ -249,7 +249,7 @@ def _read_dates(values: pd.Series, column: Column) -> pd.Series | None:
         return None
 
 
-def _numbers(values: pd.Series, column: Column) -> pd.Series:
+def _to_numbers(values: pd.Series, column: ColumnSchema) -> pd.Series:
     """Numbers as in training; whole ones as integers again, unless one is missing. Blank text counts as missing."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype) or pd.api.types.is_timedelta64_dtype(values.dtype):
         values = values.astype(object).where(values.notna(), None)  # pandas would count nanoseconds
@@ -257,7 +257,7 @@ def _numbers(values: pd.Series, column: Column) -> pd.Series:
     if not pd.api.types.is_numeric_dtype(values.dtype):
         bad = np.flatnonzero(numbers.isna() & values.notna() & (values.astype(str).str.strip() != ""))
         if len(bad):
-            raise _wrong(column, "must hold numbers", values, bad[0])
+            raise _invalid(column, "must hold numbers", values, bad[0])
     if column.type == "double":
         return pd.Series(numbers.to_numpy(column.dtype if column.dtype[:5] == "float" else "float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
@@ -270,6 +270,6 @@ def _numbers(values: pd.Series, column: Column) -> pd.Series:
     return pd.Series(whole if (whole == exact).all() else exact, index=values.index)
 
 
-def _text(value: Any) -> str:
+def _to_string(value: Any) -> str:
     """A value as the text that a file held: 12.0 out of an integer column with gaps is `12`."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -17,19 +17,19 @@ from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError, Problem
 
 FILE = integrity.MANIFEST
-DATA = "data/sweep"  # where MLflow puts the data folder that `export` hands it
-MODEL = "model"
-WHOLE = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
+DATA_FOLDER = "data/sweep"  # where MLflow puts the data folder that `export` hands it
+MODEL_FOLDER = "model"
+CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
-GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 
 OLD_LOADERS = ("trainers.xgboost:load", "trainers.torch_tabular:load")
 
 Scalar = bool | int | float | str | None
 
 
-class Column(BaseModel):
+class ColumnSchema(BaseModel):
     """A raw feature column, as it was in training.
 
     Attributes:
@@ -68,7 +68,7 @@ class Manifest(BaseModel):
     label: str | None
     task: Literal["binary", "multiclass", "regression"] | None
     classes: list[Scalar] | None
-    columns: list[Column]
+    columns: list[ColumnSchema]
     checked: bool
     made: dict[str, Any]
     python: str
@@ -87,7 +87,7 @@ class Manifest(BaseModel):
     def write(self, bundle: Path) -> None:
         """Write it into a bundle whose other files are all there, and seal that."""
         (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        integrity.seal(bundle)
+        integrity.write_hashes(bundle)
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:
@@ -112,7 +112,7 @@ class Manifest(BaseModel):
             raise BundleError(f"{file}: cannot be read: {e}") from None
 
 
-def digests(bundle: Path) -> dict[str, str]:
+def hash_files(bundle: Path) -> dict[str, str]:
     """The SHA-256 of every file of a bundle but its seal's, by POSIX path inside it."""
     return {name: integrity.sha256(bundle / name) for name in integrity.files_of(bundle)}
 
@@ -123,22 +123,22 @@ def is_pickle(file: Path) -> bool:
         return True
     with open(file, "rb") as f:
         head = f.read(4096)
-    if head.startswith(GZIP):  # as joblib compresses
+    if head.startswith(GZIP_MAGIC):  # as joblib compresses
         with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as f:
             head = f.read(4096)
-    if _begins_pickle(head):
+    if _starts_pickle(head):
         return True
     if head[:4] != b"PK\x03\x04" or not zipfile.is_zipfile(file):
         return False
     with zipfile.ZipFile(file) as packed:
         for name in packed.namelist():
             with contextlib.suppress(NotImplementedError, RuntimeError, zipfile.BadZipFile), packed.open(name) as f:
-                if name.endswith("data.pkl") or _begins_pickle(f.read(4096)):
+                if name.endswith("data.pkl") or _starts_pickle(f.read(4096)):
                     return True
     return False
 
 
-def _begins_pickle(head: bytes) -> bool:
+def _starts_pickle(head: bytes) -> bool:
     """Whether a file that begins so is a pickle of protocol 2 or later, or an array of NumPy's that holds one: of objects."""
     if head.startswith(b"\x93NUMPY"):
         return re.search(rb"'\|?O\d*'", head[:4096]) is not None

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle import columns, integrity
-from sweeps.bundle.manifest import DATA, MODEL, WHOLE, Manifest
+from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
-from sweeps.data.columns import Column
+from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fitted_chain import Fitted
+from sweeps.data.preprocessing.fitted_chain import FittedChain
 
 T = TypeVar("T")
 
@@ -48,8 +48,8 @@ class Bundle:
             InputError: naming the missing columns, or the values that their columns cannot hold; or the preprocessor or the model raised.
         """
         if not self.manifest.columns:
-            return _untouched(self._answered(rows), rows.index)
-        return answers(self.manifest, self.model_output(rows), rows.index)
+            return _unlabelled_output(self._model_predict(rows), rows.index)
+        return label_output(self.manifest, self.model_output(rows), rows.index)
 
     def transform(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Prepare raw rows as the model gets them.
@@ -64,8 +64,8 @@ class Bundle:
         Raises:
             InputError: as `predict`.
         """
-        raw = columns.conform(rows, self.manifest.columns) if self.manifest.columns else rows
-        return self._of_rows(raw, self._prepared).set_axis(rows.index, axis=0)
+        raw = columns.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
+        return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
         """The model's own output for raw rows: shape (n,) or (n, k).
@@ -74,23 +74,23 @@ class Bundle:
             InputError: as `predict`.
         """
         if not self.manifest.columns:
-            return np.asarray(self._answered(rows))
-        raw = columns.conform(rows, self.manifest.columns)
+            return np.asarray(self._model_predict(rows))
+        raw = columns.enforce_schema(rows, self.manifest.columns)
         if raw.empty:  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
-        return np.asarray(self._of_rows(raw, self._answered))
+        return np.asarray(self._call_on_rows(raw, self._model_predict))
 
-    def _prepared(self, raw: pd.DataFrame) -> pd.DataFrame:
-        with _refusing("the preprocessor cannot prepare"):
+    def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
+        with _as_input_errors("the preprocessor cannot prepare"):
             return raw if self._fitted is None else self._fitted.transform(raw)
 
-    def _answered(self, raw: pd.DataFrame) -> Any:
-        with _refusing():
+    def _model_predict(self, raw: pd.DataFrame) -> Any:
+        with _as_input_errors():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
-            return _of_each(self._model.predict(prepared), len(raw))
+            return _check_length(self._model.predict(prepared), len(raw))
 
-    def _of_rows(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], T]) -> T:
+    def _call_on_rows(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], T]) -> T:
         """Return what `work` makes of rows; where it refuses them, name the value.
 
         Raises:
@@ -99,11 +99,11 @@ class Bundle:
         try:
             return work(raw)
         except InputError as e:
-            if (found := self._found(raw, work, e)) is None:
+            if (found := self._find_refused_value(raw, work, e)) is None:
                 raise
             raise found from e
 
-    def _found(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
+    def _find_refused_value(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
         """The value that is refused, if one is: of the first row with which `work` fails, the column without which it does not."""
         if raw.empty:
             return None
@@ -119,7 +119,7 @@ class Bundle:
         one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these: ", " it: ", 1)
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
-                return InputError(columns.Wrong.at(column.name, rule, row, one[column.name].iloc[0]))
+                return InputError(columns.InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
@@ -134,21 +134,26 @@ class Bundle:
         """
         kinds = {c.name: c.type for c in self.manifest.columns}
         fitted = self._fitted
-        if count and isinstance(fitted, Fitted) and fitted.stages and all(_direct(c, kinds[c.name]) for c in fitted.inputs):
+        if (
+            count
+            and isinstance(fitted, FittedChain)
+            and fitted.fitted_steps
+            and all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs)
+        ):
             entered = {
                 c.name: pd.array(values[c.name], dtype="str") if c.kind == "text" else np.array(values[c.name], dtype=np.float64)
                 for c in fitted.inputs
             }
             entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
             with contextlib.suppress(InputError):  # which is found below
-                with _refusing():
-                    output = np.asarray(_of_each(self._model.predict(fitted.prepared(entered, count)), count))
-                return answers(self.manifest, output, pd.RangeIndex(count))
+                with _as_input_errors():
+                    output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(entered, count)), count))
+                return label_output(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
 
-def _of_each(output: Any, rows: int) -> Any:
+def _check_length(output: Any, rows: int) -> Any:
     """A model's output, one for each row: a frame as it is, all else as an array."""
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
@@ -157,7 +162,7 @@ def _of_each(output: Any, rows: int) -> Any:
 
 
 @contextlib.contextmanager
-def _refusing(what: str = "the model cannot answer") -> Iterator[None]:
+def _as_input_errors(what: str = "the model cannot answer") -> Iterator[None]:
     """What preprocessor and model, which may be a user's, raise of rows as the rows' fault: a process that serves others goes on."""
     try:
         yield
@@ -168,7 +173,7 @@ def _refusing(what: str = "the model cannot answer") -> Iterator[None]:
         raise InputError(Problem("rows", f"{what} these: {type(e).__name__}: {said}".rstrip(": "))) from e
 
 
-def _untouched(output: Any, index: pd.Index) -> pd.DataFrame:
+def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:
     """The answer of a model whose data nobody knows.
 
     Raises:
@@ -183,7 +188,7 @@ def _untouched(output: Any, index: pd.Index) -> pd.DataFrame:
     return pd.DataFrame({"prediction": list(output) if output.ndim > 2 else output}, index=index)
 
 
-def _direct(column: Column, kind: str) -> bool:
+def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
     """Whether checked values of a column need only to be put into an array."""
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
 
@@ -214,8 +219,8 @@ def load_bundle(path: str | Path) -> Bundle:
     if not (path / integrity.MANIFEST).is_file():
         raise InputError(Problem(str(path), f"not a bundle: it has no {integrity.MANIFEST}"))
     try:
-        integrity.use_code(path, integrity.verify(path))
-    except (integrity.Broken, OSError) as e:
+        integrity.use_bundle_code(path, integrity.verify_hashes(path))
+    except (integrity.IntegrityError, OSError) as e:
         raise BundleError(str(e)) from None
     return load_verified(path)
 
@@ -227,14 +232,14 @@ def load_verified(path: Path) -> Bundle:
         BundleError: it cannot be loaded.
     """
     manifest = Manifest.read(path)
-    data = path / DATA
+    data = path / DATA_FOLDER
     fitted: Any = None
     try:
         if (data / step_files.FILE).is_file():
-            fitted = step_files.load(data)
-        elif (data / WHOLE).is_file():
-            fitted = old_pickles.loads((data / WHOLE).read_bytes())
-        model = references.resolve(manifest.load)(str(data / MODEL))
+            fitted = step_files.load_chain(data)
+        elif (data / CUSTOM_PREPROCESSOR).is_file():
+            fitted = old_pickles.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
+        model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
         said = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
         raise BundleError(f"{path}: cannot be loaded: {said}; it was made with {', '.join(manifest.requirements)}") from e
@@ -243,7 +248,7 @@ def load_verified(path: Path) -> Bundle:
     return Bundle(path, manifest, model, fitted)
 
 
-def answers(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
+def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
     """A model's output in the words of the label.
 
     Args:
@@ -259,31 +264,31 @@ def answers(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataF
     if manifest.task in (None, "regression") or not manifest.classes:
         if output.ndim == 2 and manifest.task is None:
             return pd.DataFrame(output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])])
-        _require(manifest, output.shape == (len(index),), output, f"({len(index)},)")
+        _check_shape(manifest, output.shape == (len(index),), output, f"({len(index)},)")
         return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
 
     k = len(manifest.classes)
     names = np.empty(k, dtype=object)
     names[:] = manifest.classes
     if output.ndim == 1 and output.dtype.kind in "iub":
-        _require(manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"codes 0 to {k - 1}")
-        return pd.DataFrame({"prediction": _values(names, output.astype(np.int64))}, index=index)
+        _check_shape(manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"codes 0 to {k - 1}")
+        return pd.DataFrame({"prediction": _decode_classes(names, output.astype(np.int64))}, index=index)
     if manifest.task == "binary" and output.ndim == 1:
         second = output.astype(np.float64)
         output = np.stack([1.0 - second, second], axis=1)
-    _require(manifest, output.shape == (len(index), k), output, f"({len(index)}, {k})")
+    _check_shape(manifest, output.shape == (len(index), k), output, f"({len(index)}, {k})")
     # argmax would call the first class at 0.5 for two classes too, as XGBoost's `error` does
-    frame = {"prediction": _values(names, output.argmax(axis=1))}
+    frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
     frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
     return pd.DataFrame(frame, index=index)
 
 
-def _values(names: np.ndarray, codes: np.ndarray) -> Any:
+def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
     """Classes by code, as a column of their own type."""
     return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
 
 
-def _require(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
+def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
     if not holds:
         shape = f"shape {output.shape}, {output.dtype}"
         raise BundleError(f"`{manifest.load}`: predict gave {shape}; for a {manifest.task} label it must be {wanted}")

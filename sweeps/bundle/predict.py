@@ -14,16 +14,16 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
-from sweeps.bundle.columns import Wrong
+from sweeps.bundle.columns import InvalidValue
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import first_line
-from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, head, named
+from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, pandas_names, probe_schema
 from sweeps.data.tables import infer_types
 
-CHUNK = 50_000  # rows held at once
-BUFFER = 8 << 20  # bytes of a column of Parquet
+CHUNK_ROWS = 50_000  # rows held at once
+BUFFER_BYTES = 8 << 20  # bytes of a column of Parquet
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 
@@ -50,10 +50,10 @@ def predict_file(
         InputError: a file that is missing, of another format or broken; a column that is missing or of another type; no room to write.
         BundleError: the bundle is broken.
     """
-    kind = _format(source)
+    kind = _file_format(source)
     if isinstance(target, str | Path):
-        _format(target)
-    system, path = _place(source)
+        _file_format(target)
+    system, path = _filesystem(source)
     if isinstance(target, str | Path) and not _is_uri(target):
         target = Path(target)
         if not target.parent.is_dir():
@@ -66,27 +66,27 @@ def predict_file(
         raise InputError(Problem(str(source), f"cannot be looked at: {first_line(e)}")) from None
     if found != fs.FileType.File:
         raise InputError(Problem(str(source), "there is no such file"))
-    if isinstance(target, str | Path) and _same(source, target):
+    if isinstance(target, str | Path) and _is_same_file(source, target):
         raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
     loaded = load_bundle(bundle)
     if workers > 1:
-        parts = _counted(_spread(loaded.path, loaded, source, kind, workers), on_progress)
+        parts = _with_progress(_predict_distributed(loaded.path, loaded, source, kind, workers), on_progress)
     else:
-        pieces = _located(_rows(system, path, kind, loaded.manifest), source)
-        parts = _counted(predicted(loaded, pieces), on_progress)
+        pieces = _with_file_errors(_read_rows(system, path, kind, loaded.manifest), source)
+        parts = _with_progress(predict_chunks(loaded, pieces), on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
-        with _spooled(parts) as spool:
+        with _spool_csv(parts) as spool:
             shutil.copyfileobj(spool, target)
         return target
-    with _replacing(target) as stream:
-        write = _write_parquet if _format(target) == "parquet" else _write_csv
+    with _atomic_output(target) as stream:
+        write = _write_parquet if _file_format(target) == "parquet" else _write_csv
         write(parts, stream, packed=str(target).lower().endswith(".gz"))
     return target
 
 
-def _format(path: str | Path) -> str:
+def _file_format(path: str | Path) -> str:
     """ "csv" or "parquet"."""
     name = str(path).lower()
     if name.endswith(CSV):
@@ -100,7 +100,7 @@ def _is_uri(path: str | Path) -> bool:
     return isinstance(path, str) and "://" in path
 
 
-def _place(path: str | Path) -> tuple[Any, str]:
+def _filesystem(path: str | Path) -> tuple[Any, str]:
     """Arrow's file system, and the path in it."""
     if not _is_uri(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
@@ -110,28 +110,28 @@ def _place(path: str | Path) -> tuple[Any, str]:
         raise InputError(Problem(str(path), f"is no place that Arrow knows: {first_line(e)}")) from None
 
 
-def _same(source: str | Path, target: str | Path) -> bool:
-    one, two = _place(source), _place(target)
+def _is_same_file(source: str | Path, target: str | Path) -> bool:
+    one, two = _filesystem(source), _filesystem(target)
     if isinstance(one[0], fs.LocalFileSystem) and isinstance(two[0], fs.LocalFileSystem):
         return Path(two[1]).exists() and Path(two[1]).samefile(one[1])
     return one == two
 
 
-def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
+def _read_rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
     """The rows of a file in pieces, those columns that the model uses; at least one piece, perhaps without rows."""
     if kind == "parquet":
-        yield from _parquet_rows(system, path, manifest, CHUNK, None)
+        yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
         return
-    written = head(system, path).names
+    written = probe_schema(system, path).names
     wanted = {c.name for c in manifest.columns}
-    names = {name: shown for name, shown in zip(written, named(written), strict=True) if shown in wanted or not wanted}
+    names = {name: shown for name, shown in zip(written, pandas_names(written), strict=True) if shown in wanted or not wanted}
     # `00123` is no number there
     text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
     read = 0
-    for table in _csv_tables(system, path, written, list(names) or list(written)[:1]):
+    for table in _read_csv(system, path, written, list(names) or list(written)[:1]):
         table = table.rename_columns(list(names.values()) or ["-"])
-        for start in range(0, len(table), CHUNK):
-            piece = table.slice(start, CHUNK)
+        for start in range(0, len(table), CHUNK_ROWS):
+            piece = table.slice(start, CHUNK_ROWS)
             typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
             columns = {name: (piece if name in text else typed)[name] for name in piece.column_names}
             yield pa.table(columns).to_pandas()
@@ -140,7 +140,7 @@ def _rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.
         yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
 
 
-def _csv_tables(system: Any, path: str, written: Sequence[str], only: list[str]) -> Iterator[pa.Table]:
+def _read_csv(system: Any, path: str, written: Sequence[str], only: list[str]) -> Iterator[pa.Table]:
     """The rows of a CSV file as text, a block at a time; from a row on that is longer than a block by larger ones."""
     from pyarrow import csv
 
@@ -160,36 +160,36 @@ def _csv_tables(system: Any, path: str, written: Sequence[str], only: list[str])
                 raise
 
 
-def parquet_rows(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
+def read_row_groups(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
     """The rows of some row groups of a Parquet file, in pieces of at most `chunk`.
 
     Raises:
         InputError: they cannot be read.
     """
-    yield from _located(_parquet_rows(*_place(source), manifest, chunk, groups), source)
+    yield from _with_file_errors(_read_parquet(*_filesystem(source), manifest, chunk, groups), source)
 
 
-def _parquet_rows(system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None) -> Iterator[pd.DataFrame]:
+def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
     # with a buffer, and not ahead, of a row group that is larger than the memory no more is read than is wanted next
-    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as file:
+    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
         for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
             empty = False
-            yield _frame(batch)
+            yield _to_pandas(batch)
         if empty:
-            yield _frame(file.schema_arrow.empty_table().select(names))
+            yield _to_pandas(file.schema_arrow.empty_table().select(names))
 
 
-def _frame(rows: Any) -> pd.DataFrame:
+def _to_pandas(rows: Any) -> pd.DataFrame:
     """Arrow's rows as pandas', with every column: the index that pandas wrote was one in training, too, if it had a name."""
     return rows.to_pandas(ignore_metadata=True)
 
 
-def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, workers: int) -> Iterator[pd.DataFrame]:
+def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, workers: int) -> Iterator[pd.DataFrame]:
     """The predictions by several processes, once the file's columns are seen to be there; at least one piece, perhaps without rows."""
     import pyarrow.parquet as pq
 
@@ -199,21 +199,23 @@ def _spread(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, w
         raise InputError(
             Problem("--workers", f"{workers}: only Parquet is read by several; {source} is CSV, which one reads after another")
         )
-    system, path = _place(source)
+    system, path = _filesystem(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     if loaded.manifest.columns:
-        columns.conform(_frame(schema.empty_table()), loaded.manifest.columns)
+        columns.enforce_schema(_to_pandas(schema.empty_table()), loaded.manifest.columns)
     if not sum(groups):  # of which Ray Data makes no piece
-        yield loaded.predict(_frame(schema.empty_table()))
+        yield loaded.predict(_to_pandas(schema.empty_table()))
         return
-    yield from distributed_predict.spread(bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK, workers)
+    yield from distributed_predict.predict_distributed(
+        bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK_ROWS, workers
+    )
 
 
-def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
+def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
     """Reading errors as the user's, with the file's name."""
     try:
         yield from rows
@@ -221,24 +223,24 @@ def _located(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.Da
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
 
 
-def predicted(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
+def predict_chunks(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
     """The predictions of each piece; of a wrong value one is told its row in the file, in which so many came before."""
     for rows in pieces:
         try:
             yield bundle.predict(rows)
         except InputError as e:
-            raise InputError(_in_file(p, before, len(rows)) for p in e.problems) from e
+            raise InputError(_locate_in_file(p, before, len(rows)) for p in e.problems) from e
         before += len(rows)
 
 
-def _in_file(problem: Problem, before: int, rows: int) -> Problem:
+def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     """What is wrong with one of so many rows, before which others were read."""
-    if isinstance(problem, Wrong):
-        return problem.after(before)
+    if isinstance(problem, InvalidValue):
+        return problem.shifted(before)
     return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
 
 
-def _counted(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
+def _with_progress(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
     done = 0
     for part in parts:
         yield part
@@ -255,7 +257,7 @@ def _write_csv(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None
         out.close()
 
 
-def _spooled(parts: Iterator[pd.DataFrame]) -> Any:
+def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
     """What is predicted as CSV in a temporary file, to be read from its beginning.
 
     Raises:
@@ -291,9 +293,9 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> 
 
 
 @contextlib.contextmanager
-def _replacing(target: str | Path) -> Iterator[Any]:
+def _atomic_output(target: str | Path) -> Iterator[Any]:
     """A stream to a temporary file beside `target` that takes its place if all goes well."""
-    system, path = _place(target)
+    system, path = _filesystem(target)
     place = PurePosixPath(path)
     part = str(place.with_name(f".{place.name}-{uuid.uuid4().hex[:8]}"))
     try:

@@ -18,13 +18,13 @@ from typing import Any
 
 from sweeps.core import references
 
-HOUSE = "sweeps"
-ALWAYS = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
+OWN_PACKAGE = "sweeps"
+ALWAYS_REQUIRED = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
 EXTRAS = {"ray": "ray[data]"}
 
 
 @dataclass(frozen=True)
-class Needs:
+class Requirements:
     """What some modules pull in.
 
     Attributes:
@@ -34,13 +34,13 @@ class Needs:
         files: name -> source file of every local module that is imported.
     """
 
-    local: dict[str, Path]
-    ours: dict[str, Path]
+    local_modules: dict[str, Path]
+    sweeps_modules: dict[str, Path]
     packages: frozenset[str]
     files: dict[str, Path] = field(default_factory=dict)
 
 
-def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
+def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Requirements:
     """Follow the imports of modules through everything that is not installed.
 
     Imports inside functions count in a user's module, whose `load` may import its framework there; but not Ray's, which
@@ -65,34 +65,34 @@ def needs(modules: Iterable[str], roots: Iterable[Path] = ()) -> Needs:
         file = references.source_of(module, roots)
         if file is None:
             continue  # an attribute, or an optional import that is not there
-        if _installed(file) and top != HOUSE:
+        if _is_installed(file) and top != OWN_PACKAGE:
             packages.add(top)
             continue
-        if top == HOUSE:
+        if top == OWN_PACKAGE:
             place = module.replace(".", "/")
             ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = file.resolve()
         else:
-            whole = _whole(module, file.resolve(), references.source_of(top, roots))
+            whole = _path_to_ship(module, file.resolve(), references.source_of(top, roots))
             local[whole.name] = whole
             files[module] = file
         if "." in module:
             todo.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            todo += _imports(file, package, lazy=top != HOUSE)
-    return Needs(local, ours, frozenset(packages), files)
+            todo += _imports(file, package, lazy=top != OWN_PACKAGE)
+    return Requirements(local, ours, frozenset(packages), files)
 
 
 def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
     """A SHA-256, in hex, over the source of modules and of the local modules that they import; where these lie does not count."""
     modules, roots, digest = list(modules), list(roots), hashlib.sha256()
     named = {module: file for module in modules if (file := references.source_of(module, roots)) is not None}
-    for name, file in sorted((named | needs(modules, roots).files).items()):
+    for name, file in sorted((named | find_requirements(modules, roots).files).items()):
         digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
     return digest.hexdigest()
 
 
-def _whole(module: str, file: Path, top: Path | None) -> Path:
+def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     """What to ship of a user's module: its file, or the folder of the package at the top, which need not have an `__init__.py`."""
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()
@@ -112,11 +112,11 @@ def pickled_modules(pickle_bytes: bytes) -> set[str]:
     return found
 
 
-def pins(packages: Iterable[str]) -> list[str]:
+def pin_versions(packages: Iterable[str]) -> list[str]:
     """Requirements for packages by import name, pinned to what is installed; unknown ones are left out."""
     owners = importlib.metadata.packages_distributions()
     out = set()
-    for name in {*ALWAYS, *packages}:
+    for name in {*ALWAYS_REQUIRED, *packages}:
         owned = [d for d in owners.get(name, ()) if d]
         if owned:
             owner = name if name in owned else owned[0]
@@ -157,7 +157,7 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
 
 
 @functools.cache
-def _libraries() -> tuple[Path, ...]:
+def _library_folders() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     folders = [
         paths["purelib"],
@@ -171,8 +171,8 @@ def _libraries() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(p).resolve() for p in folders))
 
 
-def _installed(file: Path) -> bool:
+def _is_installed(file: Path) -> bool:
     """Whether a module's file belongs to the interpreter or to an installed package, of whatever environment is on the path."""
     file = file.resolve()
     installed = not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
-    return installed or file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _libraries())
+    return installed or file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _library_folders())

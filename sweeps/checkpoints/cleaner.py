@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.checkpoints.retention import Held, Rule, droppable, standing
+from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.trial import Result
 from sweeps.space.section_models import Repeats
@@ -17,11 +17,11 @@ from sweeps.study.repeats import Configurations
 log = logging.getLogger(__name__)
 
 # (number, number of the trial that it repeats, how it stands, name of its latest checkpoint)
-Known = tuple[int, int | None, Result, str | None]
+EndedTrial = tuple[int, int | None, Result, str | None]
 
 
 @dataclass(frozen=True)
-class Freed:
+class CleanupResult:
     """What was deleted, or would be.
 
     Attributes:
@@ -41,7 +41,7 @@ class Freed:
         return asdict(self)
 
 
-class Cleaner:
+class CheckpointCleaner:
     """Keeps a running sweep to its rule, in a thread of its own: a large checkpoint takes a slow disk seconds.
 
     Args:
@@ -52,15 +52,15 @@ class Cleaner:
         known: trials that ended before this driver began.
     """
 
-    def __init__(self, folder: Path, rule: Rule, repeats: Repeats, goals: tuple[bool, ...], known: list[Known]):
+    def __init__(self, folder: Path, rule: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], known: list[EndedTrial]):
         self.folder, self.rule, self.repeats, self.goals = folder / "trials", rule, repeats, goals
-        self.freed = Freed()
+        self.freed = CleanupResult()
         self._known = {trial[0]: trial for trial in known}
         self._on_disk: dict[int, dict[str, int]] = {}  # what trials that have ended hold, if that was looked at
         self._poorer: set[int] = set()  # trials that something was deleted of
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
-    def ended(self, trial: Known) -> None:
+    def trial_ended(self, trial: EndedTrial) -> None:
         """A trial has ended, and this is on record: delete what need not be kept any more, some time soon."""
         self._thread.submit(self._clean, trial)
 
@@ -69,7 +69,7 @@ class Cleaner:
         self._thread.submit(self._clean, None)
         self._thread.shutdown()
 
-    def _clean(self, trial: Known | None) -> None:
+    def _clean(self, trial: EndedTrial | None) -> None:
         try:
             if trial is None:
                 self._on_disk.clear()
@@ -86,9 +86,9 @@ class Cleaner:
             number = int(folder.name) if folder.name.isdigit() else None
             if number is not None and (number not in self._known or number not in self._on_disk):
                 self._on_disk[number] = sizes(folder)
-        now = standing(Configurations.of((trial[:3] for trial in self._known.values()), self.repeats), self.goals)
-        held = [self._held(number, number in now.over) for number, files in self._on_disk.items() if files]
-        for number, name in droppable(held, now.ranked, now.needed, self.rule):
+        now = rank_trials(Configurations.of((trial[:3] for trial in self._known.values()), self.repeats), self.goals)
+        held = [self._files_of(number, number in now.finished) for number, files in self._on_disk.items() if files]
+        for number, name in select_deletable(held, now.ranked, now.protected, self.rule):
             if not remove(self.folder / f"{number:04d}" / name):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
@@ -99,8 +99,10 @@ class Cleaner:
             )
         self.freed = replace(self.freed, left=sum(sum(files.values()) for files in self._on_disk.values()))
 
-    def _held(self, number: int, over: bool) -> Held:
+    def _files_of(self, number: int, over: bool) -> TrialCheckpoints:
         if number not in self._known:
-            return Held(number, False, self._on_disk[number])
+            return TrialCheckpoints(number, False, self._on_disk[number])
         _, _, result, latest = self._known[number]
-        return Held(number, over, self._on_disk[number], Path(result.checkpoint.path).name if result.checkpoint else None, latest)
+        return TrialCheckpoints(
+            number, over, self._on_disk[number], Path(result.checkpoint.path).name if result.checkpoint else None, latest
+        )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.checkpoints.cleaner import Freed
-from sweeps.checkpoints.retention import Held, Rule, droppable, standing
+from sweeps.checkpoints.cleaner import CleanupResult
+from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import refuse_links
 from sweeps.space import value_types
 
 
-def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
+def collect_garbage(folder: Path, rule: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
     """Delete checkpoints by a rule.
 
     Args:
@@ -33,21 +33,21 @@ def clean(folder: Path, rule: Rule, dry_run: bool = False) -> Freed:
     lock = FolderLock(folder)
     try:
         ledger = StudyStore(folder, space)
-        now = standing(ledger.configurations(), ledger.judge.goals)
+        now = rank_trials(ledger.configurations(), ledger.judge.goals)
         on_disk = {n: sizes(folder / "trials" / f"{n:04d}") for n in ledger.results()}
         saved = ledger.saved()
-        held = [Held(n, n in now.over, files, *saved[n]) for n, files in on_disk.items()]
-        gone = droppable(held, now.ranked, now.needed, rule)
+        held = [TrialCheckpoints(n, n in now.finished, files, *saved[n]) for n, files in on_disk.items()]
+        gone = select_deletable(held, now.ranked, now.protected, rule)
         if not dry_run:
             gone = [(n, name) for n, name in gone if remove(folder / "trials" / f"{n:04d}" / name)]
         size = sum(on_disk[n][name] for n, name in gone)
         total = sum(sum(files.values()) for files in on_disk.values())
-        return Freed(len(gone), len({n for n, _ in gone}), size, total - size)
+        return CleanupResult(len(gone), len({n for n, _ in gone}), size, total - size)
     finally:
         lock.release()
 
 
-def bytes_of(text: str) -> int:
+def parse_size(text: str) -> int:
     """`10GB` as bytes.
 
     Raises:

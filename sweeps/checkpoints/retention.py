@@ -12,7 +12,7 @@ from sweeps.study.repeats import Configurations, settled
 
 
 @dataclass(frozen=True)
-class Held:
+class TrialCheckpoints:
     """What a trial holds on disk.
 
     Attributes:
@@ -31,7 +31,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RetentionPolicy:
     """What is kept.
 
     Attributes:
@@ -46,7 +46,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrialRanking:
     """How the trials of a sweep stand, as far as their checkpoints are concerned.
 
     Attributes:
@@ -55,12 +55,12 @@ class Standing:
         needed: those of them whose best checkpoint is what the sweep is about: the winner's, or the whole front's.
     """
 
-    over: frozenset[int]
+    finished: frozenset[int]
     ranked: tuple[int, ...]
-    needed: frozenset[int]
+    protected: frozenset[int]
 
 
-def standing(trials: Configurations, goals: Sequence[bool]) -> Standing:
+def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     """How trials stand.
 
     Whoever wins in the end is `needed` now, or is not over yet: what is over keeps its value, and what comes can only go before it.
@@ -77,10 +77,12 @@ def standing(trials: Configurations, goals: Sequence[bool]) -> Standing:
     first = done.front(goals) if best is None else [best]
     saved = [n for n in (*first, *ranking.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
     ranked = tuple(dict.fromkeys(saved))
-    return Standing(frozenset(results), ranked, frozenset(ranked[:1]) | set(first))
+    return TrialRanking(frozenset(results), ranked, frozenset(ranked[:1]) | set(first))
 
 
-def droppable(held: Iterable[Held], ranked: Sequence[int], needed: Collection[int], rule: Rule) -> list[tuple[int, str]]:
+def select_deletable(
+    held: Iterable[TrialCheckpoints], ranked: Sequence[int], needed: Collection[int], rule: RetentionPolicy
+) -> list[tuple[int, str]]:
     """The checkpoints that may be deleted, in the order in which they should be.
 
     A trial that is not over keeps all it has: it runs, a resume goes on from it, or its repeats do. What is needed keeps its best, whatever

@@ -31,12 +31,12 @@ from sweeps.terminal import text
 @options.root
 def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path) -> None:
     """Delete the checkpoints of SWEEP that neither `resume` nor the best trial needs."""
-    from sweeps.checkpoints.garbage_collection import bytes_of, clean
-    from sweeps.checkpoints.retention import Rule
+    from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
+    from sweeps.checkpoints.retention import RetentionPolicy
     from sweeps.controller.sweep_lookup import find
 
-    rule = Rule(per_trial, top, None if max_disk is None else bytes_of(max_disk))
-    freed = clean(find(sweep, root), rule, dry_run)
+    policy = RetentionPolicy(per_trial, top, None if max_disk is None else parse_size(max_disk))
+    freed = collect_garbage(find(sweep, root), policy, dry_run)
     click.echo(text.freed(freed.to_json(), "would free" if dry_run else "freed"))
 
 

@@ -44,13 +44,13 @@ def schema() -> None:
 def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json: bool, root: Path) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
     from sweeps.core import host_resources
-    from sweeps.data.preflight import look_at_root
+    from sweeps.data.preflight import check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.plan.disk import free_at
     from sweeps.space import load
 
-    look_at_root(root)
+    check_root(root)
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
     planned = plan_space(load(file, tuple(overrides)), available, free=free_at(root), memory=memory)

@@ -18,7 +18,7 @@ from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.result import SweepResult, refuse_faulty
 from sweeps.core.sweep_folder import ORIGIN, new_folder, refuse_links, saved_origin, without_password
-from sweeps.data.preflight import look, look_at_root, placed
+from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.execution import cluster
 from sweeps.plan import never_fits_here
 from sweeps.search.optional_packages import missing
@@ -57,10 +57,10 @@ def run(
     root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
     if storage is not None:
         storages.check(storage)
-    look_at_root(root)
-    look(space)
+    check_root(root)
+    check_data(space)
     if problems := missing(space.search.algorithm):
-        raise placed(space, problems)
+        raise locate_problems(space, problems)
     if address:
         cluster.reach(address)
         cluster.prepare_authentication(address)

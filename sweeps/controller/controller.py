@@ -18,8 +18,8 @@ from typing import Any
 
 import ray
 
-from sweeps.checkpoints.cleaner import Cleaner
-from sweeps.checkpoints.retention import Rule
+from sweeps.checkpoints.cleaner import CheckpointCleaner
+from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.progress import SweepProgress
 from sweeps.controller.snapshot import Snapshot
 from sweeps.core.crash_cleanup import write
@@ -27,7 +27,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.host_resources import lives
 from sweeps.core.sweep_folder import STAGES, check_room
 from sweeps.core.trial import Decision, Report, State, Trial
-from sweeps.data.data_actor import LOST
+from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
 from sweeps.search.schedulers.rules import Pbt
 from sweeps.search.study_store import StudyStore
@@ -85,7 +85,7 @@ class SweepController:
     refused: InputError | None = None
     asked: Any = None  # resolves to what the pool says next
     life: Any = None  # fails when the pool's process is lost
-    cleaner: Cleaner | None = None  # of the checkpoints, where they are bounded
+    cleaner: CheckpointCleaner | None = None  # of the checkpoints, where they are bounded
     forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
     population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
     attempts: dict[str, int] = field(default_factory=dict)  # those that a trial had before this driver, by id
@@ -104,13 +104,13 @@ class SweepController:
         if not self.space.checkpoints.all_stay:
             self.cleaner = self._cleaner()
 
-    def _cleaner(self) -> Cleaner:
+    def _cleaner(self) -> CheckpointCleaner:
         """Keeps to the bounds of the checkpoints, from what is on record."""
         kept, configurations = self.space.checkpoints, self.study_store.configurations()
         saved, origins = self.study_store.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
         known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.study_store.results().items() if r.state is not State.RUNNING]
-        rule = Rule(kept.per_trial, kept.top, kept.max_disk)
-        return Cleaner(self.folder, rule, self.space.repeats, self.study_store.judge.goals, known)
+        rule = RetentionPolicy(kept.per_trial, kept.top, kept.max_disk)
+        return CheckpointCleaner(self.folder, rule, self.space.repeats, self.study_store.judge.goals, known)
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -271,7 +271,7 @@ class SweepController:
             self.shown = time.monotonic()
             self._look_at_pool()
             if self.data_actor is not None and not lives(self.data_actor):
-                self.stop(LOST, State.RUNNING)
+                self.stop(LOST_MESSAGE, State.RUNNING)
             self.on_progress(self.snapshot())
 
     def _look_at_budgets(self) -> None:
@@ -367,7 +367,7 @@ class SweepController:
         if self.cleaner is not None:
             self.study_store.sync()  # a machine that stops must not go on from a checkpoint that is gone
             latest = self.study_store.standing(begun.number).checkpoint
-            self.cleaner.ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
+            self.cleaner.trial_ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
         if ranking.should_abort(self.study_store.course.ended[self.forgiven :]):
             self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
         else:

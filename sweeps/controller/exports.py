@@ -135,9 +135,9 @@ def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> 
     from sweeps.bundle import Manifest, integrity
 
     try:
-        integrity.verify(target)
+        integrity.verify_hashes(target)
         made = Manifest.read(target).made
-    except (integrity.Broken, OSError):
+    except (integrity.IntegrityError, OSError):
         return False
     return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, plain(value))
 

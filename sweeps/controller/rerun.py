@@ -198,7 +198,7 @@ def trained(
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
     actor = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
     try:
-        facts, holds = facts_of(actor, space, fingerprint), data_actor.process(actor)
+        facts, holds = facts_of(actor, space, fingerprint), data_actor.process_id(actor)
         pool.configure.remote(actor, Labels(facts.label, facts.task, facts.classes))
         (scratch / "trial").mkdir()
         pool.start.remote(trial, str(scratch / "trial"))
@@ -208,7 +208,7 @@ def trained(
             news = pool.advance.remote(trial.id, runner)
             while not ray.wait([news], timeout=1.0)[0]:
                 if holds is not None and not lives(holds):
-                    raise SweepsError(data_actor.lost(actor, holds))
+                    raise SweepsError(data_actor.describe_loss(actor, holds))
             progress = ray.get(news)
             reports += progress.reports
             if progress.state is not None:

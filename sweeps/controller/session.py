@@ -24,8 +24,8 @@ from sweeps.core.result import SweepResult, here
 from sweeps.core.signals import Interrupt
 from sweeps.core.sweep_folder import RESULT, check_room
 from sweeps.core.trial import Trial
-from sweeps.data.metric_checks import metric_problems
-from sweeps.data.preflight import placed
+from sweeps.data.metric_checks import check_metrics
+from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster
 from sweeps.plan import never_fits
 from sweeps.search.schedulers import rules
@@ -37,7 +37,7 @@ from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
 if TYPE_CHECKING:
     from sweeps.core.folder_lock import FolderLock
-    from sweeps.data.prepared_store import Facts
+    from sweeps.data.prepared_store import DatasetInfo
     from sweeps.execution.messages import Job
 
 log = logging.getLogger(__name__)
@@ -246,10 +246,10 @@ class SweepSession:
             if space.data.given:
                 self._say("reading the data")
             facts = facts_of(actor, space, self.study_store.data if taken_up else None)
-            holds = data_actor.process(actor)
+            holds = data_actor.process_id(actor)
             labels = Labels(facts.label, facts.task, facts.classes)
-            if problems := metric_problems(space, facts.task):
-                raise placed(space, problems)
+            if problems := check_metrics(space, facts.task):
+                raise locate_problems(space, problems)
 
             def introduce() -> None:
                 pool.configure.remote(actor, labels)
@@ -272,15 +272,15 @@ class SweepSession:
             finally:
                 conductor.close()
             if conductor.refused is not None:
-                raise placed(space, conductor.refused.problems)
+                raise locate_problems(space, conductor.refused.problems)
             if not joined.ours:  # our own Ray is shut down as a whole
                 ray.get(pool.shutdown.remote())
             try:  # of the data actor, which can import what the chains are made of
-                fitted = 0 if conductor.reason == data_actor.LOST else ray.get(actor.count.remote())
+                fitted = 0 if conductor.reason == data_actor.LOST_MESSAGE else ray.get(actor.count.remote())
             except ray.exceptions.RayActorError:
-                conductor.reason = data_actor.LOST
-            if conductor.reason == data_actor.LOST:
-                raise SweepsError(f"{data_actor.lost(actor, holds)}. To go on: {resume_of(self.folder)}")
+                conductor.reason = data_actor.LOST_MESSAGE
+            if conductor.reason == data_actor.LOST_MESSAGE:
+                raise SweepsError(f"{data_actor.describe_loss(actor, holds)}. To go on: {resume_of(self.folder)}")
             return self._conclude(conductor, fitted, facts.notes, tracker)
         finally:
             ray.kill(pool)
@@ -385,7 +385,7 @@ def _said(file: Path) -> dict[str, Any] | None:
         return None
 
 
-def facts_of(actor: Any, space: Space, before: str | None) -> Facts:
+def facts_of(actor: Any, space: Space, before: str | None) -> DatasetInfo:
     """Read the data and return its facts. If the loop reads its own data, the fingerprint is that of the loop's code.
 
     Args:

@@ -114,9 +114,9 @@ def export_trial(
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
     told = done.best if step == result.best_step else described(study_store, number, step)
-    shelf = PreparedStore(refitted.folder if refitted else folder, trust)
+    store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
-        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, shelf)
+        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, store)
     except Unreadable as e:
         return replace(done, error=e)
     except Exception as e:
@@ -140,14 +140,14 @@ def _bundle(
     target: Path,
     roots: tuple[Path, ...],
     refitted: Refitted | None,
-    shelf: PreparedStore,
+    store: PreparedStore,
 ) -> Exported:
     load = space.trainer.load
     assert load is not None
-    facts = shelf.facts(trial.data)
-    fitted = shelf.chain(trial.preprocessor, trial.data) if space.data.given else None
+    facts = store.load_info(trial.data)
+    fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
     notes, best = done.notes, dict(done.best)
-    if fitted is not None and (test := shelf.test(trial.data)) is not None:
+    if fitted is not None and (test := store.load_test(trial.data)) is not None:
         rows = fitted.transform(test[0])
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
         best["test"] = scores.score(metric, facts.task, test[1], _predicted(trial, load, source, rows))

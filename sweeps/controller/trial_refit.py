@@ -54,7 +54,7 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
         known = study_store.study.user_attrs.get("data")
         _, last = trained(space, joined, scratch, trial, job, known, together=True)
         kept = left_of(trial.id, last, steps)
-        rows = PreparedStore(scratch).facts(trial.data).rows
+        rows = PreparedStore(scratch).load_info(trial.data).rows
         yield Refitted(scratch, Path(kept.path), steps, rows["train"] + rows["valid"])
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 # Module in the pickle -> module today. A class that is renamed as well needs a row in RENAMED_CLASSES.
 MOVED_MODULES = {
@@ -16,7 +17,30 @@ MOVED_MODULES = {
     "sweeps.data.stages": "sweeps.data.preprocessing.fitted_steps",
 }
 # (module today, class name in the pickle) -> class name today.
-RENAMED_CLASSES: dict[tuple[str, str], str] = {}
+RENAMED_CLASSES: dict[tuple[str, str], str] = {
+    ("sweeps.data.columns", "Column"): "InputColumn",
+    ("sweeps.data.prepared_store", "Facts"): "DatasetInfo",
+    ("sweeps.data.preprocessing.fit", "Applied"): "StepConfig",
+    ("sweeps.data.preprocessing.fit", "Fitted"): "FittedChain",
+    ("sweeps.data.preprocessing.fitted_chain", "Applied"): "StepConfig",
+    ("sweeps.data.preprocessing.fitted_chain", "Fitted"): "FittedChain",
+    ("sweeps.data.preprocessing.fitted_steps", "EstimatorStage"): "FittedEstimator",
+    ("sweeps.data.preprocessing.fitted_steps", "FunctionStage"): "FunctionStep",
+    ("sweeps.data.preprocessing.ray_steps", "RayStage"): "FittedRayPreprocessor",
+}
+
+
+class RenamedFields:
+    """Base class of pickled classes whose fields had other names in earlier versions of sweeps.
+
+    Attributes:
+        OLD_FIELDS: field name in old pickles -> field name today.
+    """
+
+    OLD_FIELDS: ClassVar[Mapping[str, str]] = {}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({self.OLD_FIELDS.get(name, name): value for name, value in state.items()})
 
 
 class _Unpickler(pickle.Unpickler):

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweeps.data.load import Splits, load_splits
-    from sweeps.data.preprocessing.fit import Fitted, data_key, fit_chain
-    from sweeps.data.tables import equal_parts
+    from sweeps.data.preprocessing.fit import data_key, fit_chain
+    from sweeps.data.preprocessing.fitted_chain import FittedChain
+    from sweeps.data.tables import split_equally
 
-__all__ = ["Fitted", "Splits", "data_key", "equal_parts", "fit_chain", "load_splits"]
+__all__ = ["FittedChain", "Splits", "data_key", "fit_chain", "load_splits", "split_equally"]
 
 # Most of these import pandas; `preflight`, which answers in a fraction of a second, is here too and needs none of them.
 _LAZY = {
-    "Fitted": "preprocessing.fitted_chain",
+    "FittedChain": "preprocessing.fitted_chain",
     "Splits": "load",
     "data_key": "preprocessing.fit",
-    "equal_parts": "tables",
+    "split_equally": "tables",
     "fit_chain": "preprocessing.fit",
     "load_splits": "load",
 }

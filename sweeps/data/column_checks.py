@@ -12,18 +12,18 @@ from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
 from sweeps.space.templates import Template, children
 
-WORDS = ("numeric", "categorical", "all")
+SELECTOR_WORDS = ("numeric", "categorical", "all")
 # These make columns of a column's values, named `COLUMN_VALUE`; FeatureHasher's begin with its `output_column`
 _EXPANDING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 # Parameters that name columns to be made
-_MAKING = ("output_columns", "output_column", "output_column_name")
-_CONCATENATED = "concat_out"  # Ray's own default for `output_column_name`
+_OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
+_CONCATENATOR_OUTPUT = "concat_out"  # Ray's own default for `output_column_name`
 # XGBoost accepts no `[`, `]`, `<` in a name, so no step makes one
-_PLAIN = str.maketrans("[]<", "()_")
+_SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 
 @dataclass(frozen=True)
-class Reach:
+class AvailableColumns:
     """Which columns may reach a step: more than there will be, never fewer.
 
     Attributes:
@@ -36,18 +36,18 @@ class Reach:
     expanded: bool = False
     anything: bool = False
 
-    def may_have(self, want: str) -> bool:
+    def may_contain(self, want: str) -> bool:
         """Whether a column of this name, or one that this pattern matches, may be there."""
-        if self.anything or want in WORDS or want in self.names or fnmatch.filter(self.names, want):
+        if self.anything or want in SELECTOR_WORDS or want in self.names or fnmatch.filter(self.names, want):
             return True
         magic = any(c in want for c in "*?[")
-        return self.expanded and (magic or any(want.startswith(name.translate(_PLAIN) + "_") for name in self.names))
+        return self.expanded and (magic or any(want.startswith(name.translate(_SAFE_CHARACTERS) + "_") for name in self.names))
 
-    def joined(self, other: Reach) -> Reach:
-        return Reach(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
+    def union(self, other: AvailableColumns) -> AvailableColumns:
+        return AvailableColumns(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
 
 
-def problems_of(chain: Template, features: Iterable[str], label: str | None, source: str, gone: Iterable[str] = ()) -> list[Problem]:
+def check_step_columns(chain: Template, features: Iterable[str], label: str | None, source: str, gone: Iterable[str] = ()) -> list[Problem]:
     """What the steps of all chains of a space name that is not there.
 
     A name is refused only if no column of that name can reach its step, whatever is sampled.
@@ -65,18 +65,18 @@ def problems_of(chain: Template, features: Iterable[str], label: str | None, sou
     problems: list[Problem] = []
     taken = frozenset(gone)
 
-    def walk(template: Template, reach: Reach) -> Reach:
+    def walk(template: Template, reach: AvailableColumns) -> AvailableColumns:
         if isinstance(template, Dimension):
             ends = [walk(option.value, reach) for option in template.options]
-            return ends[0] if len(ends) == 1 else _all(ends)
+            return ends[0] if len(ends) == 1 else _union(ends)
         if isinstance(template, Step):
             check(template, reach)
-            return _after(template, reach)
+            return _columns_after(template, reach)
         for item in children(template):
             reach = walk(item, reach)
         return reach
 
-    def check(step: Step, reach: Reach) -> None:
+    def check(step: Step, reach: AvailableColumns) -> None:
         if step.name == "LabelEncoder":  # does nothing, and so must be meant for the label
             key = "label_column" if "label_column" in step.params else "columns"
             named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
@@ -85,7 +85,7 @@ def problems_of(chain: Template, features: Iterable[str], label: str | None, sou
                 problems.append(Problem(f"{step.path}.{key}", text))
             return
         for path, want in selectors(step.columns, f"{step.path}.columns"):
-            if reach.may_have(want):
+            if reach.may_contain(want):
                 continue
             if want == label:
                 text = f"`{want}` is the label, which is never prepared"
@@ -97,14 +97,14 @@ def problems_of(chain: Template, features: Iterable[str], label: str | None, sou
                 text = f"`{source}` has no column `{want}`; {nearest_column(want, sorted(reach.names))}"
             problems.append(Problem(path, text))
 
-    walk(chain, Reach(frozenset(features)))
+    walk(chain, AvailableColumns(frozenset(features)))
     return problems
 
 
-def _all(ends: list[Reach]) -> Reach:
+def _union(ends: list[AvailableColumns]) -> AvailableColumns:
     whole = ends[0]
     for end in ends[1:]:
-        whole = whole.joined(end)
+        whole = whole.union(end)
     return whole
 
 
@@ -120,22 +120,22 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
         yield path, columns
 
 
-def _after(step: Step, reach: Reach) -> Reach:
+def _columns_after(step: Step, reach: AvailableColumns) -> AvailableColumns:
     """What may reach the step that comes next."""
-    made = {name for key in _MAKING for name in _texts(step.params.get(key))}
+    made = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
     if step.name == "Concatenator":
-        made.add(_CONCATENATED)
+        made.add(_CONCATENATOR_OUTPUT)
     names = reach.names | made
-    return Reach(names, reach.expanded or step.name in _EXPANDING, reach.anything or ":" in step.name)
+    return AvailableColumns(names, reach.expanded or step.name in _EXPANDING, reach.anything or ":" in step.name)
 
 
-def _texts(template: Any) -> Iterator[str]:
+def _strings(template: Any) -> Iterator[str]:
     """Every text in a template."""
     if isinstance(template, Dimension):
         for option in template.options:
-            yield from _texts(option.value)
+            yield from _strings(option.value)
     elif isinstance(template, (list, tuple)):
         for item in template:
-            yield from _texts(item)
+            yield from _strings(item)
     elif isinstance(template, str):
         yield template

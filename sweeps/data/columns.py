@@ -14,11 +14,11 @@ from pandas.api import types as pdt
 
 from sweeps.core.errors import InputError, Problem, nearest
 
-PLACE = "space.preprocessor"
+PREPROCESSOR_KEY = "space.preprocessor"
 
 
 @dataclass(frozen=True)
-class Column:
+class InputColumn:
     """An input column as it was in training.
 
     Attributes:
@@ -31,23 +31,23 @@ class Column:
     dtype: str = ""
 
 
-def column_of(field: pa.Field) -> Column:
+def input_column(field: pa.Field) -> InputColumn:
     """The column that an Arrow field is."""
     kind = field.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
-        return Column(field.name, "number", "float32" if narrow else "float64")
+        return InputColumn(field.name, "number", "float32" if narrow else "float64")
     if pa.types.is_null(kind):
-        return Column(field.name, "number", "float64")
+        return InputColumn(field.name, "number", "float64")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return Column(field.name, "time", "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]")
+        return InputColumn(field.name, "time", "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]")
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
-        return Column(field.name, "text", "str")
-    return Column(field.name, "other")
+        return InputColumn(field.name, "text", "str")
+    return InputColumn(field.name, "other")
 
 
-def enter(column: Column, values: pd.Series, whole: bool) -> pd.Series:
+def convert_column(column: InputColumn, values: pd.Series, whole: bool) -> pd.Series:
     """A column's values in the one form that steps see, whatever form they arrive in.
 
     Integers become floats, in training and prediction alike: a missing value among them would make them floats anyway, and
@@ -64,15 +64,15 @@ def enter(column: Column, values: pd.Series, whole: bool) -> pd.Series:
     if column.kind == "number":
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub" and whole:
             return values
-        return pd.Series(_numbers(column, values), index=values.index, name=column.name)
+        return pd.Series(_to_numbers(column, values), index=values.index, name=column.name)
     if column.kind == "text":
-        return _texts(values)
+        return _to_strings(values)
     if column.kind == "time":
         iso = "ISO8601" if values.dtype.kind not in "Miuf" else None
         times = pd.to_datetime(values, errors="coerce", utc=True, format=iso)
-        _all_or_nothing(column, values, times.isna().to_numpy(), "time")
+        _refuse_values(column, values, times.isna().to_numpy(), "time")
         return times.dt.as_unit("us") if "UTC" in column.dtype else times.dt.as_unit("us").dt.tz_localize(None)
-    return as_arrays(values)
+    return tensors_to_arrays(values)
 
 
 def is_tensor(values: pd.Series) -> bool:
@@ -80,7 +80,7 @@ def is_tensor(values: pd.Series) -> bool:
     return type(values.dtype).__name__ == "TensorDtype"
 
 
-def as_arrays(values: pd.Series) -> pd.Series:
+def tensors_to_arrays(values: pd.Series) -> pd.Series:
     """A column of Ray Data's tensors as a column of NumPy arrays, which needs no Ray; any other column as it is."""
     if not is_tensor(values):
         return values
@@ -90,20 +90,20 @@ def as_arrays(values: pd.Series) -> pd.Series:
     return pd.Series(cells, index=values.index, name=values.name)
 
 
-def _numbers(column: Column, values: pd.Series) -> np.ndarray:
+def _to_numbers(column: InputColumn, values: pd.Series) -> np.ndarray:
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iubf":
         return np.array(values.to_numpy(), dtype=column.dtype)
     if pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype):
         return values.to_numpy(dtype=column.dtype, na_value=np.nan)
     if values.dtype.kind in "Mm":
-        _all_or_nothing(column, values, np.ones(len(values), dtype=bool), "number")
+        _refuse_values(column, values, np.ones(len(values), dtype=bool), "number")
         return np.full(len(values), np.nan, dtype=column.dtype)
-    found = np.array([_number(v) for v in values.astype(object)], dtype=np.float64)
-    _all_or_nothing(column, values, np.isinf(found) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
+    found = np.array([_parse_number(v) for v in values.astype(object)], dtype=np.float64)
+    _refuse_values(column, values, np.isinf(found) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
     return found.astype(column.dtype)
 
 
-def _number(value: Any) -> float:
+def _parse_number(value: Any) -> float:
     """A number from an object or from text; NaN for nothing; infinity for what is no number."""
     if isinstance(value, str):
         value = {"": np.nan, "true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
@@ -113,7 +113,7 @@ def _number(value: Any) -> float:
         return np.inf
 
 
-def _all_or_nothing(column: Column, values: pd.Series, bad: np.ndarray, kind: str) -> None:
+def _refuse_values(column: InputColumn, values: pd.Series, bad: np.ndarray, kind: str) -> None:
     """Refuse values that are there but are not of the column's kind; a blank counts as missing."""
     wrong = values[bad & values.notna().to_numpy()]
     wrong = wrong[[str(v).strip() != "" for v in wrong]]
@@ -121,15 +121,15 @@ def _all_or_nothing(column: Column, values: pd.Series, bad: np.ndarray, kind: st
         raise InputError(Problem(f"column `{column.name}`", f"{wrong.iloc[0]!r} is no {kind}, as this column held in training"))
 
 
-def _texts(values: pd.Series) -> pd.Series:
+def _to_strings(values: pd.Series) -> pd.Series:
     if values.dtype == "str":
         return values
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(object)
-    return pd.Series([_text(v) for v in values], index=values.index, name=values.name, dtype="str")
+    return pd.Series([_to_string(v) for v in values], index=values.index, name=values.name, dtype="str")
 
 
-def _text(value: Any) -> Any:
+def _to_string(value: Any) -> Any:
     """A value as text: a file of ZIP codes alone is read as numbers, but means the same."""
     if isinstance(value, str):
         return value
@@ -153,7 +153,7 @@ def is_categorical(values: pd.Series) -> bool:
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
-def check_numbers(prepared: pd.DataFrame, label: str | None) -> None:
+def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
     """Refuse what a chain leaves for a trainer that reads numbers and categories alone.
 
     Raises:
@@ -166,10 +166,10 @@ def check_numbers(prepared: pd.DataFrame, label: str | None) -> None:
         way = "name it in `columns` of an encoder (whose default, `categorical`, leaves out dates), or leave it out with `data.drop`"
         way = way.replace(" it ", " them ") if many else way
         text = f"column{'s' * many} {shown} {'do' if many else 'does'} not come to numbers, which is all that the trainer reads; {way}"
-        raise InputError(Problem(PLACE, text))
+        raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 
-def select(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
+def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
     """The columns of a frame that a step's selector means, in the order of the frame.
 
     Args:
@@ -193,19 +193,19 @@ def select(frame: pd.DataFrame, columns: Any, default: str, step: str, label: st
             test = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}[want]
             chosen.update(n for n in names if test(frame[n]))
         elif want == label:
-            problems.append(Problem(PLACE, f"{step}: `{want}` is the label, which is never prepared"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which is never prepared"))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         elif any(c in want for c in "*?["):
-            problems.append(Problem(PLACE, f"{step}: no column matches `{want}`; {nearest(want, names)}"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column matches `{want}`; {nearest(want, names)}"))
         else:
-            problems.append(Problem(PLACE, f"{step}: no column `{want}`; {nearest(want, names)}"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column `{want}`; {nearest(want, names)}"))
     if problems:
         raise InputError(problems)
     return tuple(n for n in names if n in chosen)
 
 
-def plain_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
+def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
     """Names for new columns that XGBoost accepts (without `[`, `]`, `<`) and that nothing has yet."""
     used = set(taken)
     names = []

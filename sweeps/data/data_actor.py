@@ -21,15 +21,15 @@ from ray.data import ExecutionResources
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.host_resources import lives
-from sweeps.data.columns import check_numbers
-from sweeps.data.label_checks import lacking
-from sweeps.data.load import Splits, joined
-from sweeps.data.preflight import placed
-from sweeps.data.prepared_store import Facts, PreparedStore
+from sweeps.data.columns import check_all_numeric
+from sweeps.data.label_checks import missing_class_notes
+from sweeps.data.load import Splits, add_valid_to_train
+from sweeps.data.preflight import locate_problems
+from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
-from sweeps.data.sources import as_tensors
-from sweeps.data.tables import equal_parts
-from sweeps.data.variants import Variants, name_of
+from sweeps.data.sources import arrays_to_tensors
+from sweeps.data.tables import split_equally
+from sweeps.data.variants import DataVariants, variant_name
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Space, Step
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 # Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
 CHECK_ROWS = 32
 # What is said when the data actor's process is lost, and with it the data.
-LOST = "the process that holds the data was lost"
-DEAD_WITHIN = 10.0  # seconds, until Ray knows that it is dead
+LOST_MESSAGE = "the process that holds the data was lost"
+DEATH_TIMEOUT = 10.0  # seconds, until Ray knows that it is dead
 _kills = 0  # for memory, before the data actor was started
 
 
@@ -72,19 +72,19 @@ class _DataActor:
         modules: Sequence[str] = (),
     ):
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
-        self.shelf, self.workers, self.numbers, self.together = PreparedStore(Path(folder)), workers, numbers, together
+        self.store, self.workers, self.numbers, self.together = PreparedStore(Path(folder)), workers, numbers, together
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
-        self.variants: Variants | None = None  # None too for a space that names no data
+        self.variants: DataVariants | None = None  # None too for a space that names no data
         self.prepared: dict[str, dict[str, Any]] = {}
-        self.noted: set[str] = set()  # names of the variants whose facts are on the shelf
+        self.noted: set[str] = set()  # names of the variants whose facts are on the store
 
     def load(
         self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = (), before: str | None = None
-    ) -> Facts:
+    ) -> DatasetInfo:
         """Read and split the data.
 
         Args:
@@ -99,18 +99,18 @@ class _DataActor:
         Raises:
             InputError: see `Variants`; or the data is not the same as `before`. Then nothing is kept of it.
         """
-        self.variants = Variants(spec, variants or (spec,), seed, tuned)
+        self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
         now = self.variants.fingerprint
         if before is not None and now != before:
             said = f"the data has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
             raise InputError(Problem("data.train", said))
         for i, s in enumerate(self.variants.sources.values()):
             if s.test is not None:
-                self.shelf.put_table(f"test-{i}" if tuned else "test", s.test)
+                self.store.save_table(f"test-{i}" if tuned else "test", s.test)
         whole = next(iter(self.variants.sources.values()))
-        return self._note_facts(whole, "test", now)
+        return self._save_info(whole, "test", now)
 
-    def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> Facts:
+    def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
         """Prepare nothing: the space names no data.
 
         Args:
@@ -119,15 +119,15 @@ class _DataActor:
         """
         import pandas as pd
 
-        facts = Facts(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
-        self.shelf.put_facts(facts, None)
+        facts = DatasetInfo(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
+        self.store.save_info(facts, None)
         return facts
 
-    def _note_facts(self, s: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> Facts:
-        """Put the facts of a variant of the data on the shelf."""
+    def _save_info(self, s: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+        """Put the facts of a variant of the data on the store."""
         parts = {"train": s.train, "valid": s.valid, "test": s.test}
         check = s.valid.slice(0, CHECK_ROWS).select(list(s.features))
-        facts = Facts(
+        facts = DatasetInfo(
             label=s.label,
             task=s.task,
             classes=s.classes,
@@ -136,9 +136,9 @@ class _DataActor:
             rows={name: table.num_rows for name, table in parts.items() if table is not None},
             check=check.to_pandas(),
             test=test,
-            notes=s.notes + lacking(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
+            notes=s.notes + missing_class_notes(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
         )
-        self.shelf.put_facts(facts, check, data)
+        self.store.save_info(facts, check, data)
         return facts
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
@@ -162,14 +162,14 @@ class _DataActor:
             return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None}
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
-            splits = self.variants.of(data)
+            splits = self.variants.splits(data)
             if self.together:
-                splits = joined(splits)
+                splits = add_valid_to_train(splits)
             self.prepared[key] = self._fit(key, steps, splits)
-        if data and name_of(data) not in self.noted:
-            splits = self.variants.of(data)
-            self._note_facts(splits, f"test-{self.variants.source(data)}", splits.fingerprint, data)
-            self.noted.add(name_of(data))
+        if data and variant_name(data) not in self.noted:
+            splits = self.variants.splits(data)
+            self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
+            self.noted.add(variant_name(data))
         return self.prepared[key]
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
@@ -178,27 +178,27 @@ class _DataActor:
         label = splits.label
         kept = None
         with contextlib.suppress(InputError):  # damaged, or not to be trusted: it is fitted anew
-            kept = self.shelf.fitted(key)  # a sweep that is resumed has it
+            kept = self.store.find_chain(key)  # a sweep that is resumed has it
         if kept is None:
             fitted, prepared = fit_transform(steps, splits.train, label)
         else:
             fitted, prepared = kept, kept.transform(splits.train.to_pandas())
         valid = fitted.transform(splits.valid.to_pandas())
         if self.numbers:
-            check_numbers(valid, label)
+            check_all_numeric(valid, label)
         check = valid.head(CHECK_ROWS)  # as a bundle hands rows to the model: arrays where Ray Data has tensors
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
-        prepared, valid = as_tensors(prepared, tensors), as_tensors(valid, tensors)
+        prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
         train = pa.Table.from_pandas(prepared, preserve_index=False)
         # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
         # `from_pandas` a task would be run for each, to learn its schema.
         whole = (ray.put(ray.data.from_blocks([valid])),)
         shards = {}
         for workers in self.workers:
-            parts = [part.to_pandas() for part in equal_parts(train, workers)]
+            parts = [part.to_pandas() for part in split_equally(train, workers)]
             shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": whole}
         if kept is None:
-            self.shelf.put_chain(key, fitted)
+            self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
         return {
             "key": key,
@@ -209,14 +209,14 @@ class _DataActor:
 
     def count(self) -> int:
         """Distinct chains fitted so far, by earlier drivers of the sweep too."""
-        return self.shelf.fits()
+        return self.store.count_chains()
 
     def pid(self) -> int:
         """Of its process, by which one on the same machine sees whether it lives: it may be at a fit for long."""
         return os.getpid()
 
 
-Keeper = ray.remote(num_cpus=0, max_restarts=0)(_DataActor)
+DataActor = ray.remote(num_cpus=0, max_restarts=0)(_DataActor)
 
 
 def start(
@@ -232,10 +232,10 @@ def start(
     """Start the data actor's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
     global _kills
     _kills = exit_causes.kills_for_memory()
-    return Keeper.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
+    return DataActor.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
 
 
-def process(actor: Any) -> int | None:
+def process_id(actor: Any) -> int | None:
     """The data actor's process, to be asked for before it has anything else to do; None if it is not to be seen from here.
 
     Raises:
@@ -244,11 +244,11 @@ def process(actor: Any) -> int | None:
     try:
         pid = ray.get(actor.pid.remote())
     except ray.exceptions.RayActorError:
-        raise SweepsError(lost(actor)) from None
+        raise SweepsError(describe_loss(actor)) from None
     return pid if lives(pid) else None
 
 
-def load(actor: Any, space: Space, before: str | None) -> Facts:
+def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
     """Have the data actor read the data of a space.
 
     Args:
@@ -264,13 +264,13 @@ def load(actor: Any, space: Space, before: str | None) -> Facts:
         return ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
     except ray.exceptions.RayTaskError as e:
         if isinstance(e.cause, InputError):
-            raise placed(space, e.cause.problems) from None
+            raise locate_problems(space, e.cause.problems) from None
         raise
     except ray.exceptions.RayActorError:
-        raise SweepsError(f"{lost(actor)}, as it read {space.data.source}") from None
+        raise SweepsError(f"{describe_loss(actor)}, as it read {space.data.source}") from None
 
 
-def lost(actor: Any, pid: int | None = None) -> str:
+def describe_loss(actor: Any, pid: int | None = None) -> str:
     """Say what the data actor's process died of.
 
     Args:
@@ -279,10 +279,10 @@ def lost(actor: Any, pid: int | None = None) -> str:
     """
     error, log = None, ""
     try:
-        ray.get(actor.pid.remote(), timeout=DEAD_WITHIN)
+        ray.get(actor.pid.remote(), timeout=DEATH_TIMEOUT)
     except ray.exceptions.RayError as e:
         error = e
     node = ray._private.worker._global_node
     if pid is not None and node is not None:
         log = "".join(exit_causes.latest(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
-    return f"{LOST}: {exit_causes.cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not answer'}"
+    return f"{LOST_MESSAGE}: {exit_causes.cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not answer'}"

@@ -21,7 +21,7 @@ _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
 
 
 @dataclass(frozen=True)
-class Files:
+class SourceFiles:
     """The files that a source names.
 
     Attributes:
@@ -41,19 +41,19 @@ class Files:
     base: str = ""
 
     @property
-    def hive(self) -> tuple[str, ...]:
+    def partition_columns(self) -> tuple[str, ...]:
         """Columns that the folders' names give, as in `year=2020/`; only below a folder that was named."""
         if self.folder is None:
             return ()
         parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
         return tuple(dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part))
 
-    def shown(self, path: str) -> str:
+    def display_name(self, path: str) -> str:
         """A file as messages name it."""
         return self.source if len(self.paths) == 1 else path.removeprefix(self.base)
 
 
-def refuse(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
+def raise_problem(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
     """Raise a problem of a source, on one line: it may quote what a broken file holds."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masked while the URI is whole
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
@@ -76,7 +76,7 @@ def first_line(e: BaseException) -> str:
 # ---- which files there are
 
 
-def find(source: str, base: Path, place: str) -> Files:
+def find_files(source: str, base: Path, place: str) -> SourceFiles:
     """The files of a path, folder, glob or URI.
 
     Args:
@@ -88,14 +88,14 @@ def find(source: str, base: Path, place: str) -> Files:
         InputError: nothing is there, or it cannot be listed.
     """
     if "://" in source:
-        return _remote(source, place)
+        return _find_remote(source, place)
     from pyarrow import fs
 
-    paths, folder = _local(source, base, place)
-    return Files(source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/")
+    paths, folder = _find_local(source, base, place)
+    return SourceFiles(source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/")
 
 
-def _local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
+def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
     """The files that a path, folder or glob names, sorted; and the folder, if it is one."""
     tried = [base / source, Path(source)]
     try:
@@ -104,31 +104,31 @@ def _local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
                 return [str(path.absolute())], None
             if path.is_dir():
                 found = [p for p in path.rglob("*") if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)]
-                files = sorted(str(p.absolute()) for p in found if suffix(p.name))
+                files = sorted(str(p.absolute()) for p in found if data_suffix(p.name))
                 if not files:
-                    refuse(place, f"folder `{source}` holds no data file; valid suffixes: {', '.join(SUFFIXES)}")
+                    raise_problem(place, f"folder `{source}` holds no data file; valid suffixes: {', '.join(SUFFIXES)}")
                 return files, str(path.absolute())
             if path.exists():  # a pipe or a device may never end
-                refuse(place, f"`{source}` is not a regular file")
+                raise_problem(place, f"`{source}` is not a regular file")
         if glob.has_magic(source):
             for path in tried:
                 files = sorted(str(Path(p).absolute()) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
                 if files:
                     return files, None
-            refuse(place, f"no file matches `{source}`")
+            raise_problem(place, f"no file matches `{source}`")
         for path in tried:
             if os.path.lexists(path):  # a link that leads to nothing
-                refuse(place, f"`{source}` is a link that cannot be followed: {_why_not(path)}")
+                raise_problem(place, f"`{source}` is a link that cannot be followed: {_link_error(path)}")
         siblings = sorted(p.name for p in tried[0].parent.iterdir()) if tried[0].parent.is_dir() else []
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        refuse(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
+        raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
     hint = nearest(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in tried):
-        refuse(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
-    refuse(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
+        raise_problem(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
+    raise_problem(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
 
 
-def _why_not(link: Path) -> str:
+def _link_error(link: Path) -> str:
     try:
         os.stat(link)
     except OSError as e:
@@ -140,11 +140,11 @@ def check_scheme(source: str, place: str) -> str:
     """The scheme of a URI, which must be one that can be read; nothing is connected to."""
     scheme = source.partition("://")[0]
     if scheme not in _SCHEMES:
-        refuse(place, f"`{source}`: unknown scheme `{scheme}`; {nearest(scheme, _SCHEMES)}")
+        raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {nearest(scheme, _SCHEMES)}")
     return scheme
 
 
-def _remote(source: str, place: str) -> Files:
+def _find_remote(source: str, place: str) -> SourceFiles:
     """The files of a URI."""
     from pyarrow import fs
 
@@ -153,29 +153,33 @@ def _remote(source: str, place: str) -> Files:
         system, path = fs.FileSystem.from_uri(source.replace("*", "%2A").replace("[", "%5B") if "*" in source else source)
         path = path.replace("%2A", "*").replace("%5B", "[")
         if glob.has_magic(path):
-            fixed = str(PurePosixPath(*_until_magic(PurePosixPath(path).parts)))
+            fixed = str(PurePosixPath(*_before_pattern(PurePosixPath(path).parts)))
             found = system.get_file_info(fs.FileSelector(fixed, recursive=True, allow_not_found=True))
             files = sorted(i.path for i in found if i.is_file and fnmatch.fnmatchcase(i.path, path))
-            return Files(source, place, system, tuple(files), None) if files else refuse(place, f"no file matches `{source}`")
+            return SourceFiles(source, place, system, tuple(files), None) if files else raise_problem(place, f"no file matches `{source}`")
         info = system.get_file_info(path)
         if info.type == fs.FileType.NotFound:
-            refuse(place, f"`{source}` does not exist")
+            raise_problem(place, f"`{source}` does not exist")
         if info.is_file:
-            return Files(source, place, system, (path,), None)
+            return SourceFiles(source, place, system, (path,), None)
         found = system.get_file_info(fs.FileSelector(path, recursive=True))
-        files = sorted(i.path for i in found if i.is_file and suffix(i.base_name) and i.base_name[0] not in "._")
-        return Files(source, place, system, tuple(files), path) if files else refuse(place, f"folder `{source}` holds no data file")
+        files = sorted(i.path for i in found if i.is_file and data_suffix(i.base_name) and i.base_name[0] not in "._")
+        return (
+            SourceFiles(source, place, system, tuple(files), path)
+            if files
+            else raise_problem(place, f"folder `{source}` holds no data file")
+        )
     except (OSError, pa.ArrowException, ValueError) as e:
-        refuse(place, f"`{source}` cannot be read: {first_line(e)}", e)
+        raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
 
 
-def _until_magic(parts: tuple[str, ...]) -> Iterator[str]:
+def _before_pattern(parts: tuple[str, ...]) -> Iterator[str]:
     for part in parts:
         if glob.has_magic(part):
             return
         yield part
 
 
-def suffix(name: str) -> str | None:
+def data_suffix(name: str) -> str | None:
     """The suffix of a data file; None for another."""
     return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)

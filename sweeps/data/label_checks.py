@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
 # An integer label with more distinct values than this is a number, not a class, unless `data.task` says otherwise
-_MOST_INTEGER_CLASSES = 20
+_MAX_INTEGER_CLASSES = 20
 
 
-def markers(spec: DataSpec) -> set[str]:
+def split_columns(spec: DataSpec) -> set[str]:
     """Columns whose values say which split a row is in."""
     return {str(rule.column) for rule in (spec.valid, spec.test) if rule is not None and rule.kind == "column"}
 
@@ -51,7 +51,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
             problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, have)}"))
         if key in columns:
             missing, extra = set(have) - set(columns[key]), set(columns[key]) - set(have)
-            texts = [f"{word} {_ticked(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
+            texts = [f"{word} {_quoted_names(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
             if texts:
                 problems.append(Problem(f"data.{key}", f"its columns differ from data.train's: {'; '.join(texts)}"))
     return problems
@@ -68,7 +68,7 @@ def check_dropped(spec: DataSpec, have: Sequence[str]) -> list[Problem]:
     return problems
 
 
-def agree(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
+def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
     """Hold the labels of several sources against each other: one sweep has one task, or its trials could not be compared.
 
     Args:
@@ -81,21 +81,22 @@ def agree(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> l
     for source, task, classes in labels[1:]:
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
-            text = f"`{source}` is {_task(task, classes)}, but `{first}` {_task(wanted, known)}; variants need the same task and classes"
+            own, other = _describe_task(task, classes), _describe_task(wanted, known)
+            text = f"`{source}` is {own}, but `{first}` {other}; variants need the same task and classes"
             problems.append(Problem("data.train", text))
     return problems
 
 
-def _task(task: str | None, classes: tuple[Any, ...] | None) -> str:
+def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
     some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (", ..." if len(classes or ()) > 8 else "")
     return f"{task} of {some}" if classes is not None else str(task)
 
 
-def _ticked(names: Iterable[str]) -> str:
+def _quoted_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
-def align(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """The same columns in the same order and types everywhere, integers giving way to floats."""
     if len(parts) == 1:
         return dict(parts)
@@ -112,18 +113,18 @@ def align(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
             }
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
-            other = _spoken(kinds.get("train"))
-            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_spoken(found)}, but {other} in data.train"))
+            other = _describe_type(kinds.get("train"))
+            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)}, but {other} in data.train"))
     if problems:
         raise InputError(problems)
     return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}
 
 
-def _spoken(kind: pa.DataType | None) -> str:
+def _describe_type(kind: pa.DataType | None) -> str:
     return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
 
 
-def labelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def drop_unlabelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """The rows that have a label, and how many have none, by source.
 
     A column of integers is read as floats where a value is missing; here it becomes integers again, so that they can be classes.
@@ -136,13 +137,13 @@ def labelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Ta
         raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in gone])
     kept = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
     columns = {key: part.column(label) for key, part in kept.items()}
-    if any(missing.values()) and all(_is_whole(column) for column in columns.values()):
+    if any(missing.values()) and all(_holds_integers(column) for column in columns.values()):
         at = {key: part.column_names.index(label) for key, part in kept.items()}
         kept = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in kept.items()}
     return kept, missing
 
 
-def _is_whole(column: pa.ChunkedArray) -> bool:
+def _holds_integers(column: pa.ChunkedArray) -> bool:
     """Return whether a column of floats holds only integers, and none too large for a float to be exact."""
     if not pa.types.is_floating(column.type):
         return False
@@ -150,7 +151,7 @@ def _is_whole(column: pa.ChunkedArray) -> bool:
     return bool(pc.all(whole).as_py())
 
 
-def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
+def infer_task(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
     """The task and, for a classification, the sorted classes over all sources."""
     for key, column in columns.items():
         if column.null_count:
@@ -170,7 +171,7 @@ def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArra
     task = asked
     if task is None:
         zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
-        if discrete or (integer and count <= _MOST_INTEGER_CLASSES) or zero_one:
+        if discrete or (integer and count <= _MAX_INTEGER_CLASSES) or zero_one:
             task = "binary" if count == 2 else "multiclass"
         else:
             task = "regression"
@@ -183,7 +184,7 @@ def label_of(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArra
     return task, tuple(sorted(values.to_pylist()))
 
 
-def check_markers(spec: DataSpec, train: pa.Table) -> list[Problem]:
+def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
     """Whether any row has the value that `{column: ..., value: ...}` asks for.
 
     Args:
@@ -201,7 +202,7 @@ def check_markers(spec: DataSpec, train: pa.Table) -> list[Problem]:
     return problems
 
 
-def lacking(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
+def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
     """A line for each split that has no row of some class: no metric of it can say anything of that class.
 
     Args:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import align, check_columns, label_of, labelled, markers
-from sweeps.data.sources import read
+from sweeps.data.label_checks import check_columns, drop_unlabelled, infer_task, split_columns, unify_types
+from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
 
 if TYPE_CHECKING:
@@ -56,28 +56,28 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label will not do, or a split would be empty.
     """
-    parts = {"train": read(spec.train, spec.base, "data.train", spec.args)}
+    parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
     rules: dict[str, Split | None] = {"valid": spec.valid, "test": spec.test}
     for key, rule in rules.items():
         if rule is not None and rule.kind == "path":
-            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args)
+            parts[key] = read_source(str(rule.path), spec.base, f"data.{key}", rule.args)
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
-    parts = align(parts)
+    parts = unify_types(parts)
     task, classes = None, None
     notes: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     if spec.label is not None and spec.drop_missing_label:
-        parts, missing = labelled(spec.label, parts)
+        parts, missing = drop_unlabelled(spec.label, parts)
         extra = (f"without a label: {missing}",)
-        notes = _left_out(missing)
+        notes = _unlabelled_notes(missing)
     if spec.label is not None:
-        task, classes = label_of(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
-        parts = {key: _encode(part, spec.label, classes) for key, part in parts.items()}
-    parts = _divide(spec, parts, rules, classes is not None, seed)
-    parts["train"] = thinned(parts["train"], spec.label, classes, spec.rows, seed)
+        task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
+        parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
+    parts = _split_train(spec, parts, rules, classes is not None, seed)
+    parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
 
-    parts = {key: part.drop_columns(sorted((markers(spec) | set(spec.drop)) - {spec.label})) for key, part in parts.items()}
+    parts = {key: part.drop_columns(sorted((split_columns(spec) | set(spec.drop)) - {spec.label})) for key, part in parts.items()}
     train = parts["train"]
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
         only = classes[train.column(spec.label)[0].as_py()]
@@ -97,19 +97,19 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     )
 
 
-def _left_out(missing: Mapping[str, int]) -> tuple[str, ...]:
+def _unlabelled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
     """A line that says how many rows have no label; none if all have one."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
     return (f"data.drop_missing_label left out {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
 
 
-def joined(splits: Splits) -> Splits:
+def add_valid_to_train(splits: Splits) -> Splits:
     """With the rows of `valid` behind those of `train` as well."""
     return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
-def thinned(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
+def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
     """A random part of the train split: each class keeps its share, and at least a row; the same rows for the same seed.
 
     Args:
@@ -125,12 +125,12 @@ def thinned(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None,
     if share >= 1:
         return train
     strata = train.column(label).to_numpy() if label is not None and classes is not None else None
-    keep = max(splitting.wanted(n, share), 1 if strata is None else len(np.unique(strata)))
-    left_out = splitting.fraction(n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata)
+    keep = max(splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
+    left_out = splitting.sample_rows(n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
-def _encode(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
+def _encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.Table:
     column = table.column(label)
     if classes is None:
         encoded = column.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())
@@ -139,7 +139,7 @@ def _encode(table: pa.Table, label: str, classes: tuple[Any, ...] | None) -> pa.
     return table.set_column(table.column_names.index(label), label, encoded)
 
 
-def _divide(
+def _split_train(
     spec: DataSpec, parts: dict[str, pa.Table], rules: Mapping[str, Split | None], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
     """Take from train what `valid` and `test` do not read elsewhere."""
@@ -151,7 +151,7 @@ def _divide(
     whole = parts["train"]
     columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in todo.values() if r.column is not None}
     try:
-        codes = splitting.assign(
+        codes = splitting.assign_splits(
             whole.num_rows,
             valid=todo.get("valid"),
             test=todo.get("test"),

@@ -25,8 +25,8 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import refuse_special
 from sweeps.core.trust import NotTrusted, Unreadable
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fit import Fitted, data_key
-from sweeps.data.variants import name_of
+from sweeps.data.preprocessing.fit import FittedChain, data_key
+from sweeps.data.variants import variant_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from sweeps.space import Step
 
-FACTS = "facts.json"
+INFO_FILE = "facts.json"
 # Ray Data's types of a column of tensors. Reading a column of any other type of Ray's would unpickle it.
-TENSORS = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
-EXTENSION = b"ARROW:extension:name"
+TENSOR_TYPES = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
+EXTENSION_KEY = b"ARROW:extension:name"
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class DatasetInfo:
     """What the rest of a sweep needs to know of its data.
 
     Attributes:
@@ -77,7 +77,7 @@ class PreparedStore:
 
     # ---- writing, each whole or not at all
 
-    def put_facts(self, facts: Facts, check: pa.Table | None, data: Mapping[str, Any] | None = None) -> None:
+    def save_info(self, facts: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None) -> None:
         """Keep the facts of a variant of the data.
 
         Args:
@@ -86,18 +86,18 @@ class PreparedStore:
             data: what is tuned of the data, and how.
         """
         if check is not None:
-            self.put_table(_named("check", data), check)
+            self.save_table(_file_stem("check", data), check)
         told = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts) if field.name != "check"}
-        text = json.dumps({"format": 1, **told}, indent=1, ensure_ascii=False, default=_class) + "\n"
-        self._put(f"{_named('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
+        text = json.dumps({"format": 1, **told}, indent=1, ensure_ascii=False, default=_to_json) + "\n"
+        self._replace(f"{_file_stem('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
 
-    def put_table(self, name: str, table: pa.Table) -> None:
+    def save_table(self, name: str, table: pa.Table) -> None:
         """Keep rows, such as the test split."""
         import pyarrow.parquet as pq
 
-        self._put(f"{name}.parquet", lambda part: pq.write_table(table, part))
+        self._replace(f"{name}.parquet", lambda part: pq.write_table(table, part))
 
-    def put_chain(self, key: str, fitted: Fitted) -> None:
+    def save_chain(self, key: str, fitted: FittedChain) -> None:
         """Keep a fitted chain.
 
         Raises:
@@ -106,12 +106,12 @@ class PreparedStore:
 
         def write(part: Path) -> None:
             part.mkdir()
-            for name in step_files.save(fitted, part):
+            for name in step_files.save_chain(fitted, part):
                 trusting.sign(part / name)
 
-        self._put(key, write)
+        self._replace(key, write)
 
-    def _put(self, name: str, write: Any) -> None:
+    def _replace(self, name: str, write: Any) -> None:
         self.folder.mkdir(exist_ok=True)
         part = self.folder / f".{name}.part"
         shutil.rmtree(part, ignore_errors=True)
@@ -122,7 +122,7 @@ class PreparedStore:
 
     # ---- reading
 
-    def facts(self, data: Mapping[str, Any] | None = None) -> Facts:
+    def load_info(self, data: Mapping[str, Any] | None = None) -> DatasetInfo:
         """Return the facts of a variant; of data of which nothing is tuned without an argument.
 
         Raises:
@@ -130,35 +130,35 @@ class PreparedStore:
         """
         import pandas as pd
 
-        name = _named("facts", data)
+        name = _file_stem("facts", data)
         file = self.folder / f"{name}.json"
         if not file.exists() and (self.folder / f"{name}.pkl").exists():
-            return self._unpickled(name)
+            return self._load_pickle(name)
         try:
             told = json.loads(file.read_text(encoding="utf-8"))
             if told.pop("format") != 1:
                 raise ValueError("it is of a later version")
-            check = self._table(_named("check", data))
+            check = self._load_table(_file_stem("check", data))
             rows = pd.DataFrame() if check is None else check.to_pandas()
             for key in ("classes", "features", "notes"):
                 told[key] = None if told[key] is None else tuple(told[key])
-            return Facts(**told, check=rows)
+            return DatasetInfo(**told, check=rows)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            raise damaged(file, e) from None
+            raise unreadable(file, e) from None
 
-    def chain(self, steps: Sequence[Step], data: Mapping[str, Any] | None = None) -> Fitted:
+    def load_chain(self, steps: Sequence[Step], data: Mapping[str, Any] | None = None) -> FittedChain:
         """Return the chain as it was fitted for the trials that used it, on their variant of the data.
 
         Raises:
             Unreadable: it is damaged or missing, or holds a pickle that is not trusted.
         """
-        key = data_key(self.facts(data).fingerprint, steps)
-        found = self.fitted(key)
+        key = data_key(self.load_info(data).fingerprint, steps)
+        found = self.find_chain(key)
         if found is None:
             raise Unreadable(Problem(str(self.folder / key), "there is no such folder; the chain of this trial is not on record"))
         return found
 
-    def fitted(self, key: str) -> Fitted | None:
+    def find_chain(self, key: str) -> FittedChain | None:
         """Return the chain with a key; None if there is none.
 
         Raises:
@@ -166,38 +166,38 @@ class PreparedStore:
         """
         folder = self.folder / key
         if not folder.is_dir():
-            return self._unpickled(key) if folder.with_suffix(".pkl").exists() else None
+            return self._load_pickle(key) if folder.with_suffix(".pkl").exists() else None
         try:
-            return step_files.load(folder, lambda file: trusting.read(file, self.trust))
+            return step_files.load_chain(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, pickle.UnpicklingError) as e:
-            raise damaged(folder / step_files.FILE, e) from None
+            raise unreadable(folder / step_files.FILE, e) from None
 
-    def fits(self) -> int:
+    def count_chains(self) -> int:
         """Return how many chains with a step in them are kept."""
-        return sum(bool(step_files.steps_of(folder)) for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file())
+        return sum(bool(step_files.requested_steps(folder)) for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file())
 
-    def test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
+    def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Return raw feature rows of the test split and their encoded labels; None without one.
 
         Raises:
             Unreadable: see `facts`.
         """
-        facts = self.facts(data)
+        facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
             return None
         try:
-            table = self._table(facts.test)
-            table = self._unpickled(facts.test) if table is None else table
+            table = self._load_table(facts.test)
+            table = self._load_pickle(facts.test) if table is None else table
             return table.select(list(facts.features)).to_pandas(), table.column(facts.label).to_numpy()
         except (OSError, ValueError, KeyError, TypeError) as e:
-            raise damaged(self.folder / f"{facts.test}.parquet", e) from None
+            raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 
-    def _unpickled(self, name: str) -> Any:
+    def _load_pickle(self, name: str) -> Any:
         return old_pickles.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
 
-    def _table(self, name: str) -> pa.Table | None:
+    def _load_table(self, name: str) -> pa.Table | None:
         """A table that `put_table` wrote.
 
         Raises:
@@ -212,9 +212,9 @@ class PreparedStore:
         if not file.exists():
             return None
         for field in pq.read_schema(file):
-            marked = (field.metadata or {}).get(EXTENSION, b"").decode(errors="replace")
+            marked = (field.metadata or {}).get(EXTENSION_KEY, b"").decode(errors="replace")
             kind = field.type.extension_name if isinstance(field.type, pa.BaseExtensionType) else marked
-            if kind in TENSORS:
+            if kind in TENSOR_TYPES:
                 import ray.data.extensions  # noqa: F401 - which registers them
             elif kind:
                 raise ValueError(f"column `{field.name}` is of type {kind}")
@@ -230,23 +230,23 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
     """
     kept = folder / "prepared"
     refuse_special(kept)
-    if not trust and not (kept / FACTS).exists() and (kept / "facts.pkl").exists():
+    if not trust and not (kept / INFO_FILE).exists() and (kept / "facts.pkl").exists():
         text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
         raise NotTrusted(Problem(str(kept / "facts.pkl"), text))
 
 
-def damaged(file: Path, error: Exception) -> Unreadable:
+def unreadable(file: Path, error: Exception) -> Unreadable:
     """Return what to raise for a file that cannot be read."""
     said = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Unreadable(Problem(str(file), f"cannot be read: {said}; `sweeps resume` writes it anew"))
 
 
-def _class(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """A class that JSON does not know: a NumPy scalar as Python's own, anything else as text."""
     own = value.item() if hasattr(value, "item") else value
     return own if isinstance(own, bool | int | float | str) else str(own)
 
 
-def _named(name: str, data: Mapping[str, Any] | None) -> str:
+def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
     """The name of a file of a variant."""
-    return f"{name}-{name_of(data)}" if data else name
+    return f"{name}-{variant_name(data)}" if data else name

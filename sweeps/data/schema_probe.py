@@ -9,19 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeps.data.files import SUFFIXES, Files, first_line, refuse, suffix
-from sweeps.data.tables import CSV_MISSING, infer_types, tidy, without_index
+from sweeps.data.files import SUFFIXES, SourceFiles, data_suffix, first_line, raise_problem
+from sweeps.data.tables import CSV_MISSING, canonical_table, drop_index_names, infer_types
 
-_LFS = b"version https://git-lfs"
+_LFS_POINTER = b"version https://git-lfs"
 # A quoted field may hold a whole document; a row longer than a block cannot be read
 CSV_BLOCK = 32 << 20
 # Smaller ones are quicker to read, for a head and for one column; and Arrow reads 32 of them ahead. If a row fits
-_HEAD_BLOCK = 64 << 10
+_PROBE_BLOCK = 64 << 10
 COLUMN_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
-class Head:
+class FileSchema:
     """What the beginning of a file says.
 
     Attributes:
@@ -33,7 +33,7 @@ class Head:
     rows: bool
 
 
-def heads(files: Files, most: int | None = None) -> tuple[Head, ...]:
+def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSchema, ...]:
     """The heads of the files, which must be of one kind and have the same columns.
 
     Args:
@@ -43,33 +43,33 @@ def heads(files: Files, most: int | None = None) -> tuple[Head, ...]:
     Raises:
         InputError: a file is not what its name says, or differs from the first; or none has rows.
     """
-    kinds = {(suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
+    kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
     if len(kinds) > 1:
-        refuse(files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind")
-    found: dict[str, Head] = {}
+        raise_problem(files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind")
+    found: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
         try:
-            found[path] = head(files.system, path)
+            found[path] = probe_schema(files.system, path)
         except (OSError, pa.ArrowException, ValueError) as e:
-            refuse(files.place, f"`{files.shown(path)}` cannot be read: {first_line(e)}", e)
+            raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
     start = files.paths[0]
     first = set(found[start].names)
     for path, other in found.items():
         if set(other.names) != first:
             lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
-            texts = [f"lacks {_listed(lacks)}"] * bool(lacks) + [f"has {_listed(more)} more"] * bool(more)
-            text = f"`{files.shown(path)}` {' and '.join(texts)}, against `{files.shown(start)}`"
-            refuse(files.place, f"{text}; all files of a source need the same columns")
+            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [f"has {_column_list(more)} more"] * bool(more)
+            text = f"`{files.display_name(path)}` {' and '.join(texts)}, against `{files.display_name(start)}`"
+            raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(found) == len(files.paths) and not any(other.rows for other in found.values()):
-        refuse(files.place, f"`{files.source}` has no rows")
+        raise_problem(files.place, f"`{files.source}` has no rows")
     return tuple(found.values())
 
 
-def _listed(names: list[str]) -> str:
+def _column_list(names: list[str]) -> str:
     return ("column " if len(names) == 1 else "columns ") + ", ".join(f"`{n}`" for n in names)
 
 
-def head(system: Any, path: str) -> Head:
+def probe_schema(system: Any, path: str) -> FileSchema:
     """What the beginning of a file says.
 
     Raises:
@@ -77,9 +77,9 @@ def head(system: Any, path: str) -> Head:
     """
     with system.open_input_stream(path, compression=None) as stream:
         start = stream.read(4096)
-    if start.startswith(_LFS):
+    if start.startswith(_LFS_POINTER):
         raise ValueError("it is a Git LFS pointer, not the data; run `git lfs pull`")
-    kind = suffix(path)
+    kind = data_suffix(path)
     if kind is None:
         raise ValueError(f"unsupported suffix; valid: {', '.join(SUFFIXES)}")
     if not start:
@@ -91,7 +91,7 @@ def head(system: Any, path: str) -> Head:
             raise ValueError("it is not a Parquet file")
         with system.open_input_file(path) as opened:
             meta = pq.read_metadata(opened)
-        return Head(tuple(without_index(meta.schema.to_arrow_schema().names)), meta.num_rows > 0)
+        return FileSchema(tuple(drop_index_names(meta.schema.to_arrow_schema().names)), meta.num_rows > 0)
     if kind.endswith(".gz"):
         if start[:2] != b"\x1f\x8b":
             raise ValueError("it is not compressed with gzip, as its name says")
@@ -103,13 +103,13 @@ def head(system: Any, path: str) -> Head:
     if not start.strip() and len(start) < 4096:
         raise ValueError("it is blank")
     try:
-        return _csv_head(system, path, _HEAD_BLOCK)
+        return _probe_csv(system, path, _PROBE_BLOCK)
     except pa.ArrowInvalid:  # a row may be longer
-        return _csv_head(system, path, CSV_BLOCK)
+        return _probe_csv(system, path, CSV_BLOCK)
 
 
 # How other kinds of files begin, and what to say of them
-_KINDS = {
+_FILE_SIGNATURES = {
     b"PAR1": "it is a Parquet file, not text",
     b"PK\x03\x04": "it is a workbook or a zip archive, not text",
     b"\x1f\x8b": "it is compressed with gzip, which its name does not say",
@@ -119,7 +119,7 @@ _KINDS = {
 
 
 def _check_text(start: bytes) -> None:
-    for begin, text in _KINDS.items():
+    for begin, text in _FILE_SIGNATURES.items():
         if start.startswith(begin):
             raise ValueError(text)
     if b"\0" in start:
@@ -130,7 +130,7 @@ def _check_text(start: bytes) -> None:
         raise ValueError(f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); write it as UTF-8") from None
 
 
-def _csv_head(system: Any, path: str, block: int) -> Head:
+def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
     from pyarrow import csv
 
     with system.open_input_stream(path) as stream:
@@ -140,7 +140,7 @@ def _csv_head(system: Any, path: str, block: int) -> Head:
     twice = [n for n in names if names.count(n) > 1]
     if twice:
         raise ValueError(f"two columns are named `{twice[0]}`")
-    return Head(tuple(names), rows)
+    return FileSchema(tuple(names), rows)
 
 
 def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[st
     }
 
 
-def named(names: Sequence[str]) -> list[str]:
+def pandas_names(names: Sequence[str]) -> list[str]:
     """Names of columns, an index that was written without one called as in pandas."""
     return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
 
@@ -175,11 +175,11 @@ def named(names: Sequence[str]) -> list[str]:
 # ---- some of their columns
 
 
-def weight(files: Files, columns: Sequence[str]) -> int:
+def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
     """About how many bytes of text or of values reading these columns takes. Of CSV that is all of the files."""
     total = 0
     for path in files.paths:
-        kind = suffix(path) or ""
+        kind = data_suffix(path) or ""
         if kind in (".parquet", ".pq"):
             import pyarrow.parquet as pq
 
@@ -198,7 +198,7 @@ def weight(files: Files, columns: Sequence[str]) -> int:
 _GZIP_RATIO = 5
 
 
-def read_columns(files: Files, columns: Sequence[str]) -> pa.Table:
+def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     """Some columns of all rows, of the types that they have when everything is read (`tables`).
 
     Raises:
@@ -207,7 +207,7 @@ def read_columns(files: Files, columns: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     tables = []
-    text = suffix(files.paths[0]) not in (".parquet", ".pq")
+    text = data_suffix(files.paths[0]) not in (".parquet", ".pq")
     for path in files.paths:
         try:
             if text:
@@ -216,10 +216,10 @@ def read_columns(files: Files, columns: Sequence[str]) -> pa.Table:
                 with files.system.open_input_file(path) as opened:
                     tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
         except (OSError, pa.ArrowException, ValueError) as e:
-            refuse(files.place, f"`{files.shown(path)}` cannot be read: {first_line(e)}", e)
+            raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
     filled = [t for t in tables if t.num_rows] or tables[:1]
     whole = pa.concat_tables([t.select(list(columns)).replace_schema_metadata(None) for t in filled], promote_options="permissive")
-    return tidy(infer_types(whole) if text else whole)
+    return canonical_table(infer_types(whole) if text else whole)
 
 
 def _csv_columns(system: Any, path: str, columns: Sequence[str]) -> pa.Table:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-_CELL = (
+_CELL_MEASURES = (
     *("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry"),
     "fractal dimension",
 )
 _COLUMNS = {
-    "breast_cancer": (*(f"mean {n}" for n in _CELL), *(f"{n} error" for n in _CELL), *(f"worst {n}" for n in _CELL)),
+    "breast_cancer": (
+        *(f"mean {n}" for n in _CELL_MEASURES),
+        *(f"{n} error" for n in _CELL_MEASURES),
+        *(f"worst {n}" for n in _CELL_MEASURES),
+    ),
     "diabetes": ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"),
     "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
     "iris": ("sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"),
@@ -19,6 +23,6 @@ _COLUMNS = {
 NAMES = tuple(_COLUMNS)
 
 
-def columns(name: str) -> tuple[str, ...]:
+def feature_names(name: str) -> tuple[str, ...]:
     """The features of a set; its label is `target` in each."""
     return _COLUMNS[name]

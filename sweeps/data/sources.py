@@ -16,15 +16,15 @@ import pyarrow as pa
 from sweeps.core import references
 from sweeps.core.errors import InputError, nearest
 from sweeps.data import sklearn_datasets
-from sweeps.data.files import Files, find, first_line, is_reference, refuse
-from sweeps.data.schema_probe import csv_options, heads, named
-from sweeps.data.tables import infer_types, tidy, without_index
+from sweeps.data.files import SourceFiles, find_files, first_line, is_reference, raise_problem
+from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
+from sweeps.data.tables import canonical_table, drop_index_names, infer_types
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
+def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
     """All rows of a source as one Arrow table in canonical types (`tables.tidy`).
 
     Files are read by Ray Data, in the order of their names; so Ray must run, or is started. The types of CSV columns are
@@ -40,25 +40,25 @@ def read(source: str, base: Path, place: str, args: Mapping[str, Any] | None = N
         InputError: nothing is there, it cannot be read, or it holds no rows.
     """
     if source.startswith("sklearn:"):
-        table = _toy(source.removeprefix("sklearn:"), place)
+        table = _read_sklearn(source.removeprefix("sklearn:"), place)
     elif "://" not in source and is_reference(source):
-        table = _call(source, base, place, args or {})
+        table = _call_loader(source, base, place, args or {})
     else:
-        table = _read_files(find(source, base, place))
+        table = _read_files(find_files(source, base, place))
     names = table.column_names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        refuse(place, f"`{source}` has two columns named `{twice[0]}`")
-    table = tidy(table)
+        raise_problem(place, f"`{source}` has two columns named `{twice[0]}`")
+    table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
-        refuse(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
+        raise_problem(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
     return table
 
 
-def _toy(name: str, place: str) -> pa.Table:
+def _read_sklearn(name: str, place: str) -> pa.Table:
     """A data set that scikit-learn ships, features and `target` in one table."""
     if name not in sklearn_datasets.NAMES:
-        refuse(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {nearest(name, sklearn_datasets.NAMES)}")
+        raise_problem(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {nearest(name, sklearn_datasets.NAMES)}")
     from sklearn import datasets
 
     return pa.Table.from_pandas(getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False)
@@ -78,7 +78,7 @@ def importable(*folders: Path) -> Iterator[None]:
                 sys.path.remove(folder)
 
 
-def _call(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
+def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
     """What the user's function returns: a DataFrame, an Arrow table or a Ray Dataset."""
     import pandas as pd
 
@@ -86,26 +86,26 @@ def _call(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table
         try:
             function = references.resolve(ref)
         except references.RefError as e:
-            refuse(place, str(e), e)
+            raise_problem(place, str(e), e)
         if not callable(function):
-            refuse(place, f"`{ref}` is {type(function).__name__}, not a function")
+            raise_problem(place, f"`{ref}` is {type(function).__name__}, not a function")
         try:
             found = function(**args)
             if isinstance(found, pa.Table):
                 return found
             if isinstance(found, pd.DataFrame):
-                return pa.Table.from_pandas(as_tensors(found), preserve_index=False)
+                return pa.Table.from_pandas(arrays_to_tensors(found), preserve_index=False)
             if hasattr(found, "to_arrow_refs"):
-                return _collect(lambda: found)
+                return _to_arrow(lambda: found)
         except InputError:  # a loader may say it in our way
             raise
         except Exception as e:
-            refuse(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
+            raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
     kind = f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
-    refuse(place, f"`{ref}` returned {kind}; it must return a pandas DataFrame, an Arrow table or a Ray Dataset")
+    raise_problem(place, f"`{ref}` returned {kind}; it must return a pandas DataFrame, an Arrow table or a Ray Dataset")
 
 
-def as_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
+def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
     """Columns of NumPy arrays as Ray Data's tensors, which Arrow can hold and loops read in batches.
 
     Args:
@@ -126,29 +126,29 @@ def as_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame
     return frame.assign(**{name: TensorArray(list(frame[name])) for name in found})
 
 
-def _read_files(files: Files) -> pa.Table:
+def _read_files(files: SourceFiles) -> pa.Table:
     """One table of all files, which must be of one kind and have the same columns."""
-    first = list(heads(files)[0].names)
+    first = list(probe_schemas(files)[0].names)
     text = not files.paths[0].lower().endswith((".parquet", ".pq"))
     try:
-        blocks = _collect(lambda: _dataset(files, first, text))
+        blocks = _to_arrow(lambda: _ray_dataset(files, first, text))
     except Exception as e:
-        refuse(files.place, f"`{files.source}` cannot be read: {_why(files, first, e) if text else first_line(e)}", e)
-    return infer_types(blocks.rename_columns(named(blocks.column_names))) if text else blocks
+        raise_problem(files.place, f"`{files.source}` cannot be read: {_csv_error(files, first, e) if text else first_line(e)}", e)
+    return infer_types(blocks.rename_columns(pandas_names(blocks.column_names))) if text else blocks
 
 
-def _dataset(files: Files, names: list[str], text: bool) -> Any:
+def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
     import ray.data
     from ray.data.datasource import Partitioning, PartitionStyle
 
-    hive: Any = Partitioning(PartitionStyle.HIVE, base_dir=files.folder) if files.hive else None
+    hive: Any = Partitioning(PartitionStyle.HIVE, base_dir=files.folder) if files.partition_columns else None
     given: dict[str, Any] = {"filesystem": files.system, "partitioning": hive, "file_extensions": None}
     if text:
         return ray.data.read_csv(list(files.paths), **given, **csv_options(files.paths[0], names))
     return ray.data.read_parquet(list(files.paths), **given)
 
 
-def _why(files: Files, names: list[str], error: BaseException) -> str:
+def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
     """What is wrong with a CSV file: Ray's error names the file alone, so the culprit is read again here."""
     from pyarrow import csv
 
@@ -161,21 +161,21 @@ def _why(files: Files, names: list[str], error: BaseException) -> str:
     return first_line(error)
 
 
-def _collect(make: Callable[[], Any]) -> pa.Table:
+def _to_arrow(make: Callable[[], Any]) -> pa.Table:
     """The rows of a Ray Dataset in order, as one table whose columns are in the order of its first block."""
     import ray
 
-    with quiet():
+    with quiet_ray_data():
         blocks = [b for b in ray.get(make().to_arrow_refs()) if b.num_columns]
     filled = [b for b in blocks if b.num_rows] or blocks[:1]
     if not filled:
         return pa.table({})
-    order = without_index(filled[0].column_names)
+    order = drop_index_names(filled[0].column_names)
     return pa.concat_tables([b.select(order).replace_schema_metadata(None) for b in filled], promote_options="permissive")
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet_ray_data() -> Iterator[None]:
     """Ray Data without progress bars and chatter, its blocks in order, so that reading and fitting twice gives the same bits."""
     from ray.data import DataContext
 

@@ -23,7 +23,7 @@ class SplitError(ValueError):
         super().__init__(text)
 
 
-def assign(
+def assign_splits(
     n: int,
     *,
     valid: Split | None,
@@ -55,21 +55,21 @@ def assign(
             continue
         rest = np.flatnonzero(codes == TRAIN)
         if split.kind == "column":
-            chosen = equals(columns[_name(split)][rest], split.value)
+            chosen = equals(columns[_column_name(split)][rest], split.value)
             if not chosen.any():
-                some = ", ".join(sorted({f"`{v}`" for v in pd.unique(columns[_name(split)])[:8]}))
+                some = ", ".join(sorted({f"`{v}`" for v in pd.unique(columns[_column_name(split)])[:8]}))
                 raise SplitError(key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}")
         else:
-            rows = wanted(n, split.fraction)
+            rows = rows_in_fraction(n, split.fraction)
             if rows >= len(rest):
                 raise SplitError(key, f"{split.fraction} of {n} rows is {rows}, but only {len(rest)} are left: nothing remains to train on")
             rng = np.random.default_rng([abs(int(seed)), code])
             if split.kind == "fraction":
-                chosen = fraction(len(rest), rows, rng, None if strata is None else strata[rest])
+                chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
             elif split.kind == "time":
-                chosen = latest(_times(key, _name(split), columns[_name(split)])[rest], rows)
+                chosen = select_latest(_sortable_times(key, _column_name(split), columns[_column_name(split)])[rest], rows)
             elif split.kind == "group":
-                chosen = grouped(columns[_name(split)][rest], rows, rng)
+                chosen = sample_groups(columns[_column_name(split)][rest], rows, rng)
             else:
                 raise SplitError(key, f"unknown kind of split `{split.kind}`")
             if not chosen.any():
@@ -80,16 +80,16 @@ def assign(
     return codes
 
 
-def _name(split: Any) -> str:
+def _column_name(split: Any) -> str:
     return str(split.column)
 
 
-def wanted(n: int, share: float | None) -> int:
+def rows_in_fraction(n: int, share: float | None) -> int:
     """How many rows a fraction of `n` rows is: rounded, at least 1."""
     return max(1, round(n * float(share or 0)))
 
 
-def fraction(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
+def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
     """A random mask of shape (n,) with exactly `rows` rows, each class keeping its share to within a row.
 
     A class with two rows or more never leaves the rest altogether, as far as the number of rows allows that.
@@ -100,7 +100,7 @@ def fraction(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | N
         return chosen
     _, codes = np.unique(strata, return_inverse=True)
     counts = np.bincount(codes)
-    take = _quotas(counts, rows)
+    take = _rows_per_class(counts, rows)
     order = rng.permutation(n)
     order = order[np.argsort(codes[order], kind="stable")]  # class by class, shuffled within
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -108,7 +108,7 @@ def fraction(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | N
     return chosen
 
 
-def _quotas(counts: np.ndarray, rows: int) -> np.ndarray:
+def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
     """`rows` given out in proportion to `counts`, by largest remainder."""
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
@@ -126,7 +126,7 @@ def equals(column: np.ndarray, value: Any) -> np.ndarray:
     return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
 
 
-def _times(key: str, name: str, column: np.ndarray) -> np.ndarray:
+def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     """A column of times as sortable numbers; numbers as they are, text as ISO 8601."""
     series = pd.Series(column)
     missing = int(series.isna().sum())
@@ -141,7 +141,7 @@ def _times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
 
 
-def latest(times: np.ndarray, rows: int) -> np.ndarray:
+def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
     """A mask of the latest `rows` rows. Rows of the same time stay together.
 
     They fall on the later side, which then has more rows, unless that would take all; then on the earlier side.
@@ -151,7 +151,7 @@ def latest(times: np.ndarray, rows: int) -> np.ndarray:
     return times > border if chosen.all() else chosen
 
 
-def grouped(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
+def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
     """A mask of whole groups with as near to `rows` rows as some random tries find.
 
     Rows without a group form one group. With two groups or more, some are chosen and some are not; with one, none is.

@@ -20,34 +20,34 @@ CSV_MISSING = (
 
 
 # What pandas calls an index without a name in a Parquet file, as it writes one of every frame that was filtered or shuffled
-_INDEX = re.compile(r"__index_level_\d+__")
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
-def _words(*words: str) -> pa.Array:
+def _string_array(*words: str) -> pa.Array:
     """Text as Arrow holds it. (`pa.array` would import pandas, and so take a third of the second in which bad data is answered.)"""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 
 
-_TRUE = _words("True", "TRUE", "true")
-_BOOLS = _words("True", "TRUE", "true", "False", "FALSE", "false")
+_TRUE_WORDS = _string_array("True", "TRUE", "true")
+_BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false")
 
 
-def without_index(names: Iterable[str]) -> list[str]:
+def drop_index_names(names: Iterable[str]) -> list[str]:
     """The names of columns without those of an index of pandas' that had no name: where a row stood is no feature of it."""
-    return [name for name in names if not _INDEX.fullmatch(name)]
+    return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 
-def tidy(table: pa.Table) -> pa.Table:
+def canonical_table(table: pa.Table) -> pa.Table:
     """The table with one type for one meaning.
 
     Categories become their values, all strings `large_string` (whose offsets do not overflow when blocks are joined),
     decimals and columns without a value `double`, dates timestamps; NaN becomes null. Pandas' metadata and its index are dropped.
     """
-    return pa.table({name: _tidy(table.column(name)) for name in without_index(table.column_names)})
+    return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
 
 
-def _tidy(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -72,18 +72,18 @@ def infer_types(table: pa.Table) -> pa.Table:
 
     Deciding on the whole column, not on a first block, makes the types independent of how files and blocks are cut.
     """
-    return pa.table({name: _infer(table.column(name)) for name in table.column_names})
+    return pa.table({name: _infer_type(table.column(name)) for name in table.column_names})
 
 
-def _infer(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.null_count == len(column):
         return column.cast(pa.float64())
     first = next(v.as_py() for chunk in column.chunks for v in chunk.drop_null()[:1])
     try:
         float(first)
     except ValueError:
-        if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLS.cast(column.type))).as_py():
-            return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE.cast(column.type)))
+        if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLEAN_WORDS.cast(column.type))).as_py():
+            return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)))
         return column
     # Arrow reads 0x1F as a number, and neither `+5` nor ` 5`; pandas the other way round
     plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
@@ -109,15 +109,15 @@ def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ())
         for field, column in zip(table.schema, table.columns, strict=True):
             digest.update(f"{field.name}\0{field.type}\0".encode())
             joined = column.combine_chunks()
-            _feed(digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks))
+            _hash_array(digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks))
     return digest.hexdigest()
 
 
-def _feed(digest: hashlib._Hash, array: pa.Array) -> None:
+def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
     """Add an array's values. What lies under a null, and in the buffers around a slice, does not count."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _feed(digest, array.storage)
+        return _hash_array(digest, array.storage)
     digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
     if pa.types.is_null(kind):
         return None
@@ -127,7 +127,7 @@ def _feed(digest: hashlib._Hash, array: pa.Array) -> None:
         digest.update(np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes())
     elif pa.types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        _feed(digest, array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width))
+        _hash_array(digest, array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width))
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
         filled = array.fill_null("" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else b"")
         digest.update(pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes())
@@ -139,16 +139,16 @@ def _feed(digest: hashlib._Hash, array: pa.Array) -> None:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         lengths = pc.cast(pc.list_value_length(array), pa.int64()).fill_null(0)
         digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
-        _feed(digest, array.flatten())
+        _hash_array(digest, array.flatten())
     elif pa.types.is_struct(kind):
         for child in array.flatten():
-            _feed(digest, child)
+            _hash_array(digest, child)
     else:
         digest.update(repr(array.to_pylist()).encode())
     return None
 
 
-def equal_parts(table: pa.Table, k: int) -> list[pa.Table]:
+def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     """Split a table for the ranks of a gang: `k` tables of exactly n // k rows.
 
     Part r holds the rows r, r + k, r + 2k, ..., so that a sorted file still gives every rank each class. The at most

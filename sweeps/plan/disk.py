@@ -110,7 +110,7 @@ def _known(data: DataSpec) -> Table:
     if name == data.train or name not in SHIPPED or data.label != "target":
         return Table()
     rows, outputs = SHIPPED[name]
-    return Table(rows, len(sklearn_datasets.columns(name)) - len(data.drop), outputs)
+    return Table(rows, len(sklearn_datasets.feature_names(name)) - len(data.drop), outputs)
 
 
 def _most(tables: Sequence[Table]) -> Table:

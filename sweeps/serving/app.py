@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from sweeps.bundle.columns import Wrong
+from sweeps.bundle.columns import InvalidValue
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
@@ -102,7 +102,7 @@ def answer_all(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
 
 def _told(problem: Problem) -> dict[str, Any]:
     """What is wrong with a value, as `checks` would say it."""
-    if isinstance(problem, Wrong):
+    if isinstance(problem, InvalidValue):
         return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": request_checks.short(problem.value)}
     return {"rule": f"{problem.place}: {problem.text}"}
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pydantic_core
 
-from sweeps.bundle.columns import tensor, tensor_rule
-from sweeps.bundle.manifest import Column
+from sweeps.bundle.columns import tensor_rule, to_tensor
+from sweeps.bundle.manifest import ColumnSchema
 from sweeps.serving.limits import MAX_ROWS
 
 # Problems that one answer names at most.
@@ -65,7 +65,7 @@ RULES = {
 }
 
 
-def rule_of(column: Column) -> str:
+def rule_of(column: ColumnSchema) -> str:
     """What the values of a column must be, in words."""
     if column.type == "category":
         return RULES["string" if _of_text(column) else "double"]
@@ -74,11 +74,11 @@ def rule_of(column: Column) -> str:
     return RULES[column.type]
 
 
-def _of_text(column: Column) -> bool:
+def _of_text(column: ColumnSchema) -> bool:
     return not column.categories or any(isinstance(c, str) for c in column.categories)
 
 
-def read(body: bytes, columns: Sequence[Column], max_rows: int = MAX_ROWS) -> Rows:
+def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS) -> Rows:
     """The rows of a request.
 
     Args:
@@ -103,7 +103,7 @@ def read(body: bytes, columns: Sequence[Column], max_rows: int = MAX_ROWS) -> Ro
     raise Refused(422, [{"rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'}])
 
 
-def _records(records: list[Any], columns: Sequence[Column], max_rows: int) -> Rows:
+def _records(records: list[Any], columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
     _bounded(len(records), max_rows)
     wrong = [{"row": i, "rule": "a record must be an object", "value": short(r)} for i, r in enumerate(records) if not isinstance(r, dict)]
     if wrong:
@@ -124,7 +124,7 @@ def _records(records: list[Any], columns: Sequence[Column], max_rows: int) -> Ro
     return Rows(len(records), values, False)
 
 
-def _columns(found: Any, columns: Sequence[Column], max_rows: int) -> Rows:
+def _columns(found: Any, columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
     if not isinstance(found, dict):
         raise Refused(422, [{"field": "columns", "rule": "must be an object of lists"}])
     missing = [c.name for c in columns if c.name not in found]
@@ -158,7 +158,7 @@ def _bounded(count: int, most: int) -> None:
         raise Refused(413, [{"rule": f"a request must have at most {most} rows, not {count}"}])
 
 
-def _checked(column: Column, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
+def _checked(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
     """The values as they are used; what is wrong with the first bad ones is added to `problems`."""
     if column.type == "tensor":
         take: Any = functools.partial(_tensor, column=column)
@@ -195,13 +195,13 @@ def _kind(kind: type) -> Any:
     return take
 
 
-def _tensor(value: Any, column: Column) -> Any:
+def _tensor(value: Any, column: ColumnSchema) -> Any:
     """Nested lists as an array; null where cells have no common shape and so may be missing."""
     if value is None and column.shape is None:
         return None
     if type(value) is not list:
         raise ValueError
-    return tensor(value, column)
+    return to_tensor(value, column)
 
 
 def _date(value: Any) -> Any:
@@ -229,7 +229,9 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def schemas(columns: Sequence[Column], classes: Sequence[Any] | None, max_rows: int = MAX_ROWS) -> tuple[dict[str, Any], dict[str, Any]]:
+def schemas(
+    columns: Sequence[ColumnSchema], classes: Sequence[Any] | None, max_rows: int = MAX_ROWS
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON Schemas of a request and of an answer, with the model's own fields."""
     fields = {c.name: _field(c) for c in columns}
     names = list(fields)
@@ -255,7 +257,7 @@ def schemas(columns: Sequence[Column], classes: Sequence[Any] | None, max_rows: 
     return request, {"type": "object", "properties": {"predictions": said}, "required": ["predictions"]}
 
 
-def _nested(column: Column) -> dict[str, Any]:
+def _nested(column: ColumnSchema) -> dict[str, Any]:
     """Lists in lists, as deep and as long as a tensor's shape says."""
     kind = "boolean" if column.dtype == "bool" else "number"
     if column.shape is None:
@@ -266,7 +268,7 @@ def _nested(column: Column) -> dict[str, Any]:
     return field
 
 
-def _field(column: Column) -> dict[str, Any]:
+def _field(column: ColumnSchema) -> dict[str, Any]:
     if column.type == "category":
         return {"type": ["string" if _of_text(column) else "number", "null"], "examples": list(column.categories or ())[:20]}
     if column.type == "tensor":

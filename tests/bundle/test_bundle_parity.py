@@ -107,7 +107,7 @@ def made(local_ray, tmp_path_factory):
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setattr(write, "_check_afresh", in_this_process)  # 18 fresh processes would take a minute
+        patch.setattr(write, "_check_in_fresh_process", in_this_process)  # 18 fresh processes would take a minute
         raw = training_rows()
         make, _ = fake_train.make("binary")
         for chain, steps in CHAINS.items():

@@ -31,7 +31,7 @@ def bundle(tmp_path_factory):
 @pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet", None])
 @pytest.mark.parametrize("chunk", [2, 50_000])
 def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK", chunk)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", chunk)
     path, kept = bundle
     rows = kept["raw"].assign(sold="no")
     rows.to_parquet(tmp_path / source) if source.endswith("parquet") else rows.to_csv(tmp_path / source, index=False)
@@ -127,7 +127,7 @@ def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, mo
     """What is held at once: Python's and pandas' blocks, by tracemalloc; ten times the rows add next to nothing."""
     import tracemalloc
 
-    monkeypatch.setattr(predict, "CHUNK", 2000)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", 2000)
     path, kept = bundle
     peaks = []
     for rows in (6_000, 60_000):
@@ -142,7 +142,7 @@ def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, mo
 
 
 def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK", 3)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", 3)
     path, kept = bundle
     kept["raw"].astype(object).replace(5, "many").to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "out.csv").write_text("before")
@@ -163,7 +163,7 @@ def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
 
 
 def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK", 2)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", 2)
     path, kept = bundle
     rows = kept["raw"].astype({"rooms": object})
     rows.loc[4, "rooms"] = "many"
@@ -246,13 +246,13 @@ def test_a_place_that_cannot_be_looked_at_is_named(bundle, tmp_path, monkeypatch
         def get_file_info(self, path):
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(predict, "_place", lambda source: (Closed(), str(source)))
+    monkeypatch.setattr(predict, "_filesystem", lambda source: (Closed(), str(source)))
     with pytest.raises(InputError, match=r"rows\.parquet: cannot be looked at: .*Permission denied"):
         predict_file(path, tmp_path / "rows.parquet")
 
 
 def test_a_stream_gets_csv_when_all_is_predicted(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK", 2)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", 2)
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     stream = io.BytesIO()

@@ -19,7 +19,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.host_resources import lives
 from sweeps.core.sweep_folder import STAGES
 from sweeps.core.trial import Checkpoint, Decision, Report, State
-from sweeps.data.data_actor import LOST
+from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
 from sweeps.search.study_store import StudyStore
 from sweeps.study import record
@@ -206,7 +206,7 @@ def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(ma
     going.tick()
     gone.wait()
     going.close()
-    assert going.reason == LOST and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
+    assert going.reason == LOST_MESSAGE and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
 
 def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):

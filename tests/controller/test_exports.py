@@ -216,8 +216,8 @@ def exported(
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
-    shelf = SimpleNamespace(facts=lambda data: facts, chain=lambda *which: None, test=lambda data: None)
-    monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: shelf)
+    store = SimpleNamespace(load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None)
+    monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
     monkeypatch.setattr(trial_export.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
     space = dataclasses.replace(study_store.space, trainer=dataclasses.replace(study_store.space.trainer, load="tests.user_loops:load"))
     return trial_export.export_trial(folder, space, study_store, 0, folder / "exports" / "0000", (), **how), told

@@ -9,7 +9,7 @@ from sweeps import InputError
 from sweeps.controller.api import _clear, _tracking_again
 from sweeps.core.errors import Problem
 from sweeps.core.sweep_folder import ORIGIN, masked, new_folder, saved_origin, without_password
-from sweeps.data.files import find, refuse
+from sweeps.data.files import find_files, raise_problem
 from sweeps.space import known_fits, load
 from sweeps.space.saved_space import roots_of, save_limits, save_space, saved_space, taken_up
 from sweeps.study import storage
@@ -184,13 +184,13 @@ def test_a_problem_shows_no_secret():
 @pytest.mark.parametrize("source", ["s3x://KEY:hunter2@bucket/x.csv", "s3://KEY:hunter2@/x?region=", "s3://KEY:hunter2@b/x?nonsense=1"])
 def test_the_error_of_a_source_shows_no_secret(source):
     with pytest.raises(InputError) as refused:
-        find(source, Path(), "data.train")
+        find_files(source, Path(), "data.train")
     assert "hunter2" not in str(refused.value.problems) + str(refused.value) and "KEY:***@" in str(refused.value)
 
 
 def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
     with pytest.raises(InputError) as refused:
-        refuse("data.train", "x" * 480 + " s3://KEY:hunter2" + "y" * 99 + "@bucket")
+        raise_problem("data.train", "x" * 480 + " s3://KEY:hunter2" + "y" * 99 + "@bucket")
     assert "hunter2" not in str(refused.value)
 
 

@@ -222,7 +222,7 @@ class TestEveryChain:
         monkeypatch.setattr(ray_steps, "ROWS_PER_BLOCK", 40)
         learnt = ("scalers", "impute", "impute most frequent", "one-hot", "ordinal lists", "multi-hot", "bins", "words")
         at_hand = {name: fit_chain(CHAINS[name], table(), "y") for name in learnt}
-        monkeypatch.setattr(ray_steps, "_rows", ray_steps.ray_dataset)
+        monkeypatch.setattr(ray_steps, "_in_memory_dataset", ray_steps.ray_dataset)
         for name in learnt:
             by_ray = fit_chain(CHAINS[name], table(), "y")
             pd.testing.assert_frame_equal(at_hand[name].transform(table().to_pandas()), by_ray.transform(table().to_pandas()), rtol=1e-14)

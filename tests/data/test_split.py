@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign
+from sweeps.data.split import TEST, TRAIN, VALID, SplitError, assign_splits
 from sweeps.space.section_models import Split
 
 
@@ -17,7 +17,7 @@ def rule(kind, **fields):
 
 
 def split(n, valid=None, test=None, columns=None, strata=None, seed=0):
-    return assign(n, valid=valid, test=test, columns=columns or {}, strata=strata, seed=seed)
+    return assign_splits(n, valid=valid, test=test, columns=columns or {}, strata=strata, seed=seed)
 
 
 @given(st.integers(10, 300), st.floats(0.05, 0.4), st.floats(0.05, 0.4), st.integers(0, 5), st.integers(0, 99))

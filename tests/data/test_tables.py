@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data import equal_parts
-from sweeps.data.load import Splits, joined
-from sweeps.data.tables import CSV_MISSING, fingerprint, infer_types, tidy
+from sweeps.data import split_equally
+from sweeps.data.load import Splits, add_valid_to_train
+from sweeps.data.tables import CSV_MISSING, canonical_table, fingerprint, infer_types
 
 
 def cut(table: pa.Table, at: int) -> pa.Table:
@@ -68,7 +68,7 @@ def test_names_types_and_splits_count():
 
 
 def test_tidy_gives_one_type_to_one_meaning():
-    table = tidy(
+    table = canonical_table(
         pa.table(
             {
                 "d": pa.array(["x", None]).dictionary_encode(),
@@ -92,7 +92,9 @@ CELLS = st.sampled_from(
 def test_csv_types_are_those_of_pandas(cells):
     text = "a,b\n" + "\n".join(f"{cell},z" for cell in cells)
     expected = pd.read_csv(io.StringIO(text))
-    read = infer_types(tidy(pa.table({"a": pa.array([None if c in CSV_MISSING else c for c in cells], pa.string())}))).to_pandas()
+    read = infer_types(
+        canonical_table(pa.table({"a": pa.array([None if c in CSV_MISSING else c for c in cells], pa.string())}))
+    ).to_pandas()
     if expected["a"].dtype == "str":
         assert read["a"].dtype == "str"
         assert read["a"].fillna("-").tolist() == expected["a"].fillna("-").tolist()
@@ -112,15 +114,15 @@ def test_equal_parts_are_equal_and_disjoint(n, k):
     table = pa.table({"a": np.arange(n)})
     if n < k:
         with pytest.raises(InputError, match=f"{k} workers, but the train split has only {n} rows"):
-            equal_parts(table, k)
+            split_equally(table, k)
         return
-    parts = equal_parts(table, k)
+    parts = split_equally(table, k)
     assert [p.num_rows for p in parts] == [n // k] * k
     assert sorted(v for p in parts for v in p.column("a").to_pylist()) == list(range(n // k * k))
 
 
 def test_equal_parts_of_sorted_rows_hold_every_class():
-    parts = equal_parts(pa.table({"y": [0] * 6 + [1] * 6}), 3)
+    parts = split_equally(pa.table({"y": [0] * 6 + [1] * 6}), 3)
     assert [p.column("y").to_pylist() for p in parts] == [[0, 0, 1, 1]] * 3
 
 
@@ -128,7 +130,7 @@ def test_train_and_valid_joined():
     train = pa.table({"x": [1.0, 2.0], "c": pa.array(["a", "b"]).dictionary_encode(), "y": [0, 1]})
     valid = pa.table({"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]})
     apart = Splits(train, valid, None, "y", "binary", ("no", "yes"), ("x", "c"), "f")
-    both = joined(apart)
+    both = add_valid_to_train(apart)
     assert both.train.to_pydict() == {"x": [1.0, 2.0, 0.5, None], "c": ["a", "b", None, "z"], "y": [0, 1, 1, 0]}
     assert both.valid is valid and both.fingerprint == "f" and apart.train.num_rows == 2
 
@@ -137,5 +139,5 @@ def test_an_index_of_pandas_without_a_name_is_no_column():
     frame = pd.DataFrame({"a": [1, 2, 3], "__index_level_x__": [1, 2, 3]}).iloc[[2, 0, 1]]
     table = pa.Table.from_pandas(frame)
     assert table.column_names == ["a", "__index_level_x__", "__index_level_0__"]
-    assert tidy(table).column_names == ["a", "__index_level_x__"]
-    assert tidy(pa.Table.from_pandas(frame.set_index("a"))).column_names == ["__index_level_x__", "a"]
+    assert canonical_table(table).column_names == ["a", "__index_level_x__"]
+    assert canonical_table(pa.Table.from_pandas(frame.set_index("a"))).column_names == ["__index_level_x__", "a"]

@@ -11,8 +11,8 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data import load_splits
-from sweeps.data.label_checks import lacking
-from sweeps.data.variants import Variants, name_of
+from sweeps.data.label_checks import missing_class_notes
+from sweeps.data.variants import DataVariants, variant_name
 from sweeps.space import DataSpec, Split
 
 HALF = Split("fraction", fraction=0.5)
@@ -24,15 +24,15 @@ def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpe
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.999])
 def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
-    made = Variants(spec(test=Split("fraction", fraction=0.1)), [spec(test=Split("fraction", fraction=0.1))], 3, ("rows",))
-    whole, part = made.of({"rows": 1.0}), made.of({"rows": share})
+    made = DataVariants(spec(test=Split("fraction", fraction=0.1)), [spec(test=Split("fraction", fraction=0.1))], 3, ("rows",))
+    whole, part = made.splits({"rows": 1.0}), made.splits({"rows": share})
     assert part.valid.equals(whole.valid) and part.test.equals(whole.test)
     assert part.train.num_rows == max(3, round(share * whole.train.num_rows))
     assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(map(tuple, whole.train.to_pandas().to_numpy()))
     shares = part.train.column("target").to_pandas().value_counts(normalize=True)
     assert len(shares) == 3 and abs(shares - 1 / 3).max() <= 1 / part.train.num_rows, "each class keeps its share"
-    assert part.train.equals(made.of({"rows": share}).train), "the same rows for all trials"
-    assert not part.train.equals(Variants(spec(), [spec()], 4, ("rows",)).of({"rows": share}).train)
+    assert part.train.equals(made.splits({"rows": share}).train), "the same rows for all trials"
+    assert not part.train.equals(DataVariants(spec(), [spec()], 4, ("rows",)).splits({"rows": share}).train)
 
 
 def test_a_rare_class_is_kept():
@@ -51,20 +51,20 @@ def test_a_rare_class_is_kept():
 
 def test_a_constant_part_is_as_a_tuned_one():
     fixed = load_splits(spec(rows=0.25), seed=1)
-    tuned = Variants(spec(), [spec()], 1, ("rows",)).of({"rows": 0.25})
+    tuned = DataVariants(spec(), [spec()], 1, ("rows",)).splits({"rows": 0.25})
     assert fixed.train.equals(tuned.train) and fixed.valid.equals(tuned.valid)
 
 
 def test_what_every_trial_drops_is_asked_for_once():
     fixed = spec(drop=("petal length (cm)",))
-    made = Variants(fixed, [fixed], 0, ())
-    assert "petal length (cm)" not in made.of({}).features and len(made.of({}).features) == 3
+    made = DataVariants(fixed, [fixed], 0, ())
+    assert "petal length (cm)" not in made.splits({}).features and len(made.splits({}).features) == 3
 
 
 def test_dropped_columns_are_gone_from_every_split():
     asked = [spec(drop=()), spec(drop=("petal length (cm)",))]
-    made = Variants(spec(), asked, 0, ("drop",))
-    whole, less = made.of({"drop": ()}), made.of({"drop": ("petal length (cm)",)})
+    made = DataVariants(spec(), asked, 0, ("drop",))
+    whole, less = made.splits({"drop": ()}), made.splits({"drop": ("petal length (cm)",)})
     assert set(whole.features) - set(less.features) == {"petal length (cm)"}
     assert set(less.train.column_names) == set(less.valid.column_names) == {*less.features, "target"}
     fixed = load_splits(asked[1])
@@ -73,15 +73,15 @@ def test_dropped_columns_are_gone_from_every_split():
 
 def test_a_fingerprint_is_of_the_variant():
     variants = [spec(drop=()), spec(drop=("petal length (cm)",))]
-    made = Variants(spec(), variants, 0, ("drop", "rows"))
+    made = DataVariants(spec(), variants, 0, ("drop", "rows"))
     datas = [{"drop": d, "rows": r} for d in ((), ("petal length (cm)",)) for r in (0.5, 1.0)]
     prints = [made.fingerprint_of(data) for data in datas]
-    assert len(set(prints)) == 4 and prints == [made.of(data).fingerprint for data in datas]
+    assert len(set(prints)) == 4 and prints == [made.splits(data).fingerprint for data in datas]
     assert made.fingerprint not in prints, "of the sweep it covers all"
     assert made.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint, "the whole is what it is without variants"
     assert made.fingerprint_of({"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5}) == prints[2]
-    assert Variants(spec(), [spec()], 0).fingerprint == load_splits(spec()).fingerprint
-    assert len({name_of(data) for data in datas}) == 4 and name_of({}) == ""
+    assert DataVariants(spec(), [spec()], 0).fingerprint == load_splits(spec()).fingerprint
+    assert len({variant_name(data) for data in datas}) == 4 and variant_name({}) == ""
 
 
 def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
@@ -100,17 +100,17 @@ def test_sources_agree_on_the_label(tmp_path, monkeypatch):
         return pa.Table.from_pandas(pd.read_csv(base / source, dtype_backend="pyarrow"), preserve_index=False)
 
     def kept(source, base, place, args):
-        from sweeps.data.tables import tidy
+        from sweeps.data.tables import canonical_table
 
-        return tidy(read(source, base, place, args))
+        return canonical_table(read(source, base, place, args))
 
-    monkeypatch.setattr(load, "read", kept)  # without Ray
+    monkeypatch.setattr(load, "read_source", kept)  # without Ray
     ask = lambda *names: [spec(f"{n}.csv", tmp_path, label="y") for n in names]  # noqa: E731
-    made = Variants(ask("a")[0], ask("a", "c"), 0, ("train",))
-    assert made.of({"train": "c.csv"}).features == ("x", "extra") and made.of({"train": "a.csv"}).features == ("x",)
-    assert [made.source({"train": f"{n}.csv"}) for n in "ac"] == ["0", "1"]
+    made = DataVariants(ask("a")[0], ask("a", "c"), 0, ("train",))
+    assert made.splits({"train": "c.csv"}).features == ("x", "extra") and made.splits({"train": "a.csv"}).features == ("x",)
+    assert [made.source_index({"train": f"{n}.csv"}) for n in "ac"] == ["0", "1"]
     with pytest.raises(InputError) as e:
-        Variants(ask("a")[0], ask("a", "b"), 0, ("train",))
+        DataVariants(ask("a")[0], ask("a", "b"), 0, ("train",))
     assert str(e.value) == (
         "data.train: `b.csv` is multiclass of 'maybe', 'no', 'yes', but `a.csv` binary of 'no', 'yes'; "
         "variants need the same task and classes"
@@ -120,7 +120,7 @@ def test_sources_agree_on_the_label(tmp_path, monkeypatch):
 def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other():
     asked = [spec(drop=()), spec(drop=("petal width",))]
     with pytest.raises(InputError, match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width \(cm\)`"):
-        Variants(spec(), asked, 0, ("drop",))
+        DataVariants(spec(), asked, 0, ("drop",))
 
 
 @pytest.mark.integration
@@ -139,17 +139,17 @@ def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs
     assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
     datas = [{"train": f"{n}.csv", "drop": d, "rows": r} for n in "ab" for d in ((), ("z",)) for r in (0.5, 1.0)]
     made = [data_actor.prepare(scaled, data) for data in datas + datas]
-    assert data_actor.shelf.fits() == len({one["key"] for one in made}) == len(datas)
+    assert data_actor.store.count_chains() == len({one["key"] for one in made}) == len(datas)
     data_actor.prepare((), datas[0])
-    assert data_actor.shelf.fits() == len(datas), "without a step nothing is fitted"
-    shelf = PreparedStore(tmp_path)
+    assert data_actor.store.count_chains() == len(datas), "without a step nothing is fitted"
+    store = PreparedStore(tmp_path)
     for data in datas:
-        own = shelf.facts(data)
+        own = store.load_info(data)
         assert own.features == (("x",) if data["drop"] else ("x", "z")) and own.rows["train"] == 20 * data["rows"]
-        frame, labels = shelf.test(data)
+        frame, labels = store.load_test(data)
         assert list(frame) == list(own.features) and len(frame) == len(labels) == 10
         assert frame.x.max() > 40 if data["train"] == "b.csv" else frame.x.max() < 40
-        assert shelf.chain(scaled, data).columns_in == own.features
+        assert store.load_chain(scaled, data).columns_in == own.features
 
 
 @pytest.mark.integration
@@ -161,11 +161,11 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
     files(tmp_path, a=rows)
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
     before = _DataActor((), str(tmp_path), (1,)).load(asked, 0).fingerprint
-    shelf = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
+    store = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
     files(tmp_path, a=rows.assign(x=rows.x + 1))
     with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began \(its fingerprint was {before[:12]}"):
         _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == shelf
+    assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == store
 
 
 @pytest.mark.integration
@@ -189,11 +189,11 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
 def test_a_split_without_a_class_is_told():
     codes = pa.table({"y": [0, 1, 2, 3, 4]})
     parts = {"train": codes, "valid": codes.slice(0, 4), "test": codes.slice(0, 1)}
-    assert lacking("y", ("a", "b", "c", "d", "e"), parts) == (
+    assert missing_class_notes("y", ("a", "b", "c", "d", "e"), parts) == (
         "the valid split has no row of class `e` of `y`",
         "the test split has no row of class `b`, `c`, `d` and 1 more of `y`",
     )
-    assert lacking("y", None, parts) == lacking(None, None, parts) == ()
+    assert missing_class_notes("y", None, parts) == missing_class_notes(None, None, parts) == ()
 
 
 @pytest.mark.integration
@@ -202,7 +202,7 @@ def test_a_split_without_a_class_is_told():
 def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_path, kind):
     import ray
 
-    from sweeps.bundle.columns import describe
+    from sweeps.bundle.columns import infer_schema
     from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
@@ -210,12 +210,12 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     data_actor, third = _DataActor((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
     asked = spec("tests.user_loops:images", args={"kind": kind}, label="bright", valid=third, test=third, drop=())
     facts = data_actor.load(asked, 0)
-    assert [(c.name, c.type, c.shape) for c in describe(facts.check)] == [("image", "tensor", [4, 5]), ("width", "integer", None)]
+    assert [(c.name, c.type, c.shape) for c in infer_schema(facts.check)] == [("image", "tensor", [4, 5]), ("width", "integer", None)]
     for chain in ((), (Step("StandardScaler"),)):
         made = data_actor.prepare(chain)
         for shard in (*made["shards"][2]["train"], *made["shards"][2]["valid"]):
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
-        fitted = PreparedStore(tmp_path).chain(chain)
-        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(PreparedStore(tmp_path).test()[0]))
+        fitted = PreparedStore(tmp_path).load_chain(chain)
+        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(PreparedStore(tmp_path).load_test()[0]))
         assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for frame in rows for cell in frame["image"])

@@ -18,11 +18,11 @@ TEXT = {"MLmodel": "flavors: {}\n", "conda.yaml": "dependencies: []\n"}
 
 def list_files(folder: Path, files: dict[str, str]) -> None:
     (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": files}))
-    integrity.seal(folder)
+    integrity.write_hashes(folder)
 
 
 def verified(folder: Path) -> bool:
-    return not isinstance(held(folder, lambda: integrity.verify(folder), (integrity.Broken,)), integrity.Broken)
+    return not isinstance(held(folder, lambda: integrity.verify_hashes(folder), (integrity.IntegrityError,)), integrity.IntegrityError)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def bundle(tmp_path: Path) -> Path:
     for name, text in TEXT.items():
         (folder / name).write_text(text)
     (folder / "code" / "bomb.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    list_files(folder, manifest.digests(folder))
+    list_files(folder, manifest.hash_files(folder))
     return folder
 
 
@@ -53,7 +53,7 @@ def test_damaged_bytes(bundle: Path, name: str) -> None:
 
 
 def test_lists_that_name_other_places(bundle: Path) -> None:
-    files = manifest.digests(bundle)
+    files = manifest.hash_files(bundle)
 
     @fuzzed
     @given(st.text(alphabet="./ab\\\n\t~$*", min_size=1, max_size=20))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from sweeps.data.preflight import look
+from sweeps.data.preflight import check_data
 from sweeps.space import load
 from tests.fuzz.harness import damage, damaged, fuzzed, held
 
@@ -42,6 +42,6 @@ def test_damaged_rows(kind: str, tmp_path: Path) -> None:
     @given(damage)
     def check(how: list[tuple[float, int, bytes]]) -> None:
         file.write_bytes(damaged(whole, how))
-        held(folder, lambda: look(space))
+        held(folder, lambda: check_data(space))
 
     check()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps import cli
-from sweeps.checkpoints.garbage_collection import clean
-from sweeps.checkpoints.retention import Rule
+from sweeps.checkpoints.garbage_collection import collect_garbage
+from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.repair import repair
 from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
@@ -66,7 +66,7 @@ def read(folder: Path) -> None:
     opened = sweeps.open(folder)
     for look in (lambda: opened.trials, lambda: opened.best, lambda: opened.study, lambda: opened.curves(), lambda: bundle_of(folder)):
         tried(look)
-    tried(lambda: clean(folder, Rule(1, None, None), dry_run=True))
+    tried(lambda: collect_garbage(folder, RetentionPolicy(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
     provenance.entries(folder), provenance.of_last(folder), crash_cleanup.end(folder)
 

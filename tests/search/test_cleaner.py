@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sweeps.checkpoints import cleaner
-from sweeps.checkpoints.cleaner import Cleaner
-from sweeps.checkpoints.garbage_collection import clean
-from sweeps.checkpoints.retention import Rule
+from sweeps.checkpoints.cleaner import CheckpointCleaner
+from sweeps.checkpoints.garbage_collection import collect_garbage
+from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.controller import SweepController
 from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import remove, sizes
@@ -133,9 +133,9 @@ def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tm
     stubborn = kept[1].path
     monkeypatch.setattr(cleaner, "remove", lambda path: str(path) != stubborn and remove(path))
     results = {n: Result(State.COMPLETE, float(n), 1, 2, kept[2 * n], values=(float(n),)) for n in (0, 1)}
-    cleaning = Cleaner(tmp_path, Rule(1), Repeats(), (True,), [])
+    cleaning = CheckpointCleaner(tmp_path, RetentionPolicy(1), Repeats(), (True,), [])
     for n, result in results.items():
-        cleaning.ended((n, None, result, "checkpoint_000002"))
+        cleaning.trial_ended((n, None, result, "checkpoint_000002"))
     cleaning.close()
     assert there(tmp_path) == {"0000": [1, 2], "0001": [1]} and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
     assert cleaning.freed.to_json() == {"checkpoints": 1, "trials": 1, "bytes": 1000, "left": 3000}
@@ -185,10 +185,10 @@ def test_gc_keeps_as_many_as_it_is_asked_for(make_space, tmp_path):
     saves(going, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
     saves(going, [0.5, 0.4, 0.3, 0.25], end=False)  # a resume goes on with this one
     going.close()
-    assert clean(tmp_path, Rule(4)).checkpoints == 2
+    assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 2
     assert there(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
-    assert clean(tmp_path, Rule(4)).checkpoints == 0
-    assert clean(tmp_path, Rule(1)).checkpoints == 3 and there(tmp_path)["0000"] == [2]
+    assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 0
+    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and there(tmp_path)["0000"] == [2]
 
 
 @pytest.mark.parametrize("extra", ["", "checkpoints:", "checkpoints: {per_trial: 2}"])

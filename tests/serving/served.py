@@ -56,7 +56,7 @@ def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
         label="sold",
         task="binary",
         classes=["no", "yes"],
-        columns=columns.describe(rows),
+        columns=columns.infer_schema(rows),
         checked=False,
         made={"sweep": "houses", "trial": "0003"},
         python="3.11",

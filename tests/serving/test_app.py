@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.bundle import columns
-from sweeps.bundle.manifest import Column
+from sweeps.bundle.manifest import ColumnSchema
 from sweeps.core.errors import InputError
 from sweeps.serving import request_checks
 from sweeps.serving.app import make_app
@@ -195,7 +195,7 @@ def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_an
     assert send(app, "/predict", [GOOD, GOOD | {"built": offset}]) == (422, {"detail": [refused]})
 
 
-COLUMNS = columns.describe(served.raw())
+COLUMNS = columns.infer_schema(served.raw())
 DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -297,7 +297,7 @@ def test_an_error_that_no_value_is_to_blame_for_is_not_its_own_cause():
 def test_nested_lists_are_taken_for_an_array():
     import jsonschema
 
-    column = Column(name="image", type="tensor", dtype="uint8", shape=[2, 3])
+    column = ColumnSchema(name="image", type="tensor", dtype="uint8", shape=[2, 3])
     good, bad = [[1, 2, 3], [4, 5, 6]], ([[1, 2, 3]], [[1, 2], [3]], [[1, 2, 300]] * 2, "x", None, 3, {"data": [1]}, [[None] * 3] * 2)
     for body in ([{"image": good}], {"columns": {"image": [good]}}):
         (cell,) = request_checks.read(json.dumps(body).encode(), [column]).values["image"]

@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.columns import PLACE, column_of, is_categorical, is_number, select
+from sweeps.data.columns import PREPROCESSOR_KEY, input_column, is_categorical, is_number, select_columns
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
-from sweeps.data.preprocessing.fitted_chain import Applied, Fitted, entered, in_a_line, settled
+from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig, convert_inputs, one_line, restore_dtypes
 from sweeps.data.preprocessing.to_portable import to_portable
 
 if TYPE_CHECKING:
     from sweeps.space import Step
 
 
-def _settled_dtype(values: pd.Series) -> Any:
+def _output_dtype(values: pd.Series) -> Any:
     """The dtype that a prepared column has for all rows to come: a number can always go missing, but for 0 and 1 in a byte."""
     if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
         return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
     return values.dtype
 
 
-def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitted:
+def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> FittedChain:
     """Fit steps, one after the other, on the train split.
 
     All are fitted in this process, but a preprocessor of the user's for Ray Data: that runs tasks, which need a free CPU. Ray must run
@@ -48,30 +48,32 @@ def fit_chain(steps: Iterable[Step], train: pa.Table, label: str | None) -> Fitt
     return fit_transform(steps, train, label)[0]
 
 
-def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> tuple[Fitted, pd.DataFrame]:
+def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> tuple[FittedChain, pd.DataFrame]:
     """As `fit_chain`, and what the fitted chain's `transform` makes of the rows of train, which need not pass through it again."""
-    chain = tuple(Applied(s.name, s.columns, dict(s.params)) for s in steps)
-    inputs = tuple(column_of(f) for f in train.schema if f.name != label)
+    chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
+    inputs = tuple(input_column(f) for f in train.schema if f.name != label)
     todo = [step for step in chain if not _is_label_encoder(step, label)]
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
     raw = train.select([c.name for c in inputs]).to_pandas()
-    frame = entered(inputs, raw, whole=False)
-    done: list[fitted_steps.Stage] = []
+    frame = convert_inputs(inputs, raw, whole=False)
+    done: list[fitted_steps.FittedStep] = []
     for step in todo:
         stage = _fit_step(step, frame, label, target)
         if stage is not None:
             stage = to_portable(stage, frame)
-            frame = _tried(step, functools.partial(_applied, stage, frame))
+            frame = _with_step_errors(step, functools.partial(_apply_checked, stage, frame))
             done.append(stage)
     rows = train.to_pandas()
     if not done:
-        fitted = Fitted(chain, label, inputs, (), entered(inputs, raw.iloc[:0], whole=True))
+        fitted = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], whole=True))
         return fitted, fitted.transform(rows)
     if not len(frame.columns):
-        raise InputError(Problem(PLACE, "the chain leaves no column to train on"))
-    empty = frame.iloc[:0].astype({n: _settled_dtype(frame[n]) for n in frame.columns})
-    fitted = Fitted(chain, label, inputs, tuple(done), empty)
-    return fitted, fitted.labelled(settled({n: portable_steps.values(frame[n]) for n in frame.columns}, empty, len(frame)), rows)
+        raise InputError(Problem(PREPROCESSOR_KEY, "the chain leaves no column to train on"))
+    empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
+    fitted = FittedChain(chain, label, inputs, tuple(done), empty)
+    return fitted, fitted.with_label(
+        restore_dtypes({n: portable_steps.column_array(frame[n]) for n in frame.columns}, empty, len(frame)), rows
+    )
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:
@@ -79,72 +81,72 @@ def runs_tasks(steps: Iterable[Step]) -> bool:
     for step in steps:
         with contextlib.suppress(Exception):  # the fit will say what is wrong with it
             kind = references.resolve(step.name) if ":" in step.name else None
-            if isinstance(kind, type) and _is_ray(kind) and not kind.__module__.startswith(ray_steps.OWN):
+            if isinstance(kind, type) and _is_ray_preprocessor(kind) and not kind.__module__.startswith(ray_steps.RAY_PACKAGE):
                 return True
     return False
 
 
-def _is_label_encoder(step: Applied, label: str | None) -> bool:
+def _is_label_encoder(step: StepConfig, label: str | None) -> bool:
     """Whether the step asks for what is always done."""
     if step.name != "LabelEncoder":
         return False
     named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
     if named not in (None, label):
         text = f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
-        raise InputError(Problem(PLACE, text))
+        raise InputError(Problem(PREPROCESSOR_KEY, text))
     return True
 
 
-def _tried(step: Applied, call: Callable[[], Any]) -> Any:
+def _with_step_errors(step: StepConfig, call: Callable[[], Any]) -> Any:
     """What a call gives; whatever goes wrong in it is a problem of the step, in one line."""
     try:
         return call()
     except InputError:
         raise
     except Exception as e:
-        raise InputError(Problem(PLACE, f"{step.name}: {in_a_line(e)}")) from e
+        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {one_line(e)}")) from e
 
 
-def _applied(stage: fitted_steps.Stage, frame: pd.DataFrame) -> pd.DataFrame:
+def _apply_checked(stage: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.DataFrame:
     whole = stage.apply(frame)
-    if isinstance(stage, fitted_steps.FunctionStage) or (isinstance(stage, fitted_steps.EstimatorStage) and not stage.fixed):
+    if isinstance(stage, fitted_steps.FunctionStep) or (isinstance(stage, fitted_steps.FittedEstimator) and not stage.fixed_blocks):
         fitted_steps.check_rowwise(stage, frame, whole)
     return whole
 
 
-def _fit_step(step: Applied, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> fitted_steps.Stage | None:
+def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: np.ndarray | None) -> fitted_steps.FittedStep | None:
     """The step fitted on the frame that reaches it; None if its selector selects nothing."""
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
         except references.RefError as e:
-            raise InputError(Problem(PLACE, str(e))) from e
+            raise InputError(Problem(PREPROCESSOR_KEY, str(e))) from e
         short = step.name.rpartition(":")[2]
     else:
         short = step.name
         kind = ray_steps.ray_class(short)
-    inputs = select(frame, step.columns, _default_columns(step, kind), step.name, label)
+    inputs = select_columns(frame, step.columns, _default_columns(step, kind), step.name, label)
     if not inputs:
         return None
-    if isinstance(kind, type) and _is_ray(kind):
+    if isinstance(kind, type) and _is_ray_preprocessor(kind):
         if step.name in ray_steps.NUMERIC:
             texts = [n for n in inputs if not is_number(frame[n])]
             if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
-                raise InputError(Problem(PLACE, f"{step.name}: column `{texts[0]}` holds no numbers"))
-        inputs = _suited(step, frame, inputs)
-        return _tried(step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params)) if inputs else None
+                raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers"))
+        inputs = _suitable_columns(step, frame, inputs)
+        return _with_step_errors(step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params)) if inputs else None
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return _tried(step, lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target))
+        return _with_step_errors(step, lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target))
     if callable(kind) and not isinstance(kind, type):
-        return fitted_steps.FunctionStage(kind, inputs, step.params)
-    raise InputError(Problem(PLACE, f"`{step.name}` is neither a function, nor a class with `transform`"))
+        return fitted_steps.FunctionStep(kind, inputs, step.params)
+    raise InputError(Problem(PREPROCESSOR_KEY, f"`{step.name}` is neither a function, nor a class with `transform`"))
 
 
-def _is_ray(kind: type) -> bool:
+def _is_ray_preprocessor(kind: type) -> bool:
     return any(base.__module__ == "ray.data.preprocessor" for base in kind.__mro__)
 
 
-def _default_columns(step: Applied, kind: Any) -> str:
+def _default_columns(step: StepConfig, kind: Any) -> str:
     """The selector of a step that names none."""
     short = step.name.rpartition(":")[2]
     own = ":" in step.name and not step.name.startswith("sklearn.")
@@ -159,7 +161,7 @@ def _default_columns(step: Applied, kind: Any) -> str:
     return "numeric"
 
 
-def _suited(step: Applied, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:
+def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:
     """The selected columns that the step can work on; one that does not suit is left out, or refused if it was named."""
     value = step.params.get("fill_value")
     what = strategy = str(step.params.get("strategy", "mean"))
@@ -177,19 +179,19 @@ def _suited(step: Applied, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tupl
     wrong = [n for n in inputs if n not in fits and n in named]
     if wrong:
         has = f"of type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "without a value"
-        raise InputError(Problem(PLACE, f"{step.name}: {what} does not suit column `{wrong[0]}`, {has}"))
+        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {what} does not suit column `{wrong[0]}`, {has}"))
     return tuple(fits)
 
 
 def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
     """A short name for prepared data: equal for equal data and equal steps, 16 hex digits."""
-    plain = [{"name": s.name, "columns": _plain(s.columns), "params": _plain(s.params)} for s in steps]
+    plain = [{"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)} for s in steps]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Tuples as lists, keys as text, at any depth."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {str(k): _json_value(v) for k, v in value.items()}
+    return [_json_value(v) for v in value] if isinstance(value, (list, tuple)) else value

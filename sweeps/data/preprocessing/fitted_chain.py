@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.columns import PLACE, Column, enter
+from sweeps.core.old_pickles import RenamedFields
+from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
 
 
 @dataclass(frozen=True)
-class Applied:
+class StepConfig:
     """A step as it was asked for. (Not `sweeps.space.Step`: a bundle must load without the reader of space files.)"""
 
     name: str
@@ -23,7 +24,7 @@ class Applied:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedChain(RenamedFields):
     """A fitted chain. Picklable; `transform` starts and needs no Ray.
 
     Attributes:
@@ -34,10 +35,11 @@ class Fitted:
         empty: no rows of the result: its columns and dtypes.
     """
 
-    steps: tuple[Applied, ...]
+    OLD_FIELDS: ClassVar = {"stages": "fitted_steps"}
+    steps: tuple[StepConfig, ...]
     label: str | None
-    inputs: tuple[Column, ...]
-    stages: tuple[fitted_steps.Stage, ...]
+    inputs: tuple[InputColumn, ...]
+    fitted_steps: tuple[fitted_steps.FittedStep, ...]
     empty: pd.DataFrame = field(repr=False)
 
     @property
@@ -70,19 +72,19 @@ class Fitted:
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
-        out = entered(self.inputs, df, whole=not self.stages)
-        if self.stages:
-            out = self.prepared({n: portable_steps.values(out[n]) for n in out.columns}, len(df))
-        return self.labelled(out, df)
+        out = convert_inputs(self.inputs, df, whole=not self.fitted_steps)
+        if self.fitted_steps:
+            out = self.transform_columns({n: portable_steps.column_array(out[n]) for n in out.columns}, len(df))
+        return self.with_label(out, df)
 
-    def labelled(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
+    def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
         """Prepared features with the index and the label of the rows they are of."""
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
         return out
 
-    def prepared(self, columns: portable_steps.Columns, count: int) -> pd.DataFrame:
+    def transform_columns(self, columns: portable_steps.Columns, count: int) -> pd.DataFrame:
         """The same of columns that have the form which the first step sees, `count` values each: floats of `inputs`' dtype for a number.
 
         Raises:
@@ -91,30 +93,30 @@ class Fitted:
         if not count:
             return self.empty.copy()
         try:
-            for stage in self.stages:
-                if isinstance(stage, portable_steps.Plain):
-                    columns = stage.run(columns)
+            for stage in self.fitted_steps:
+                if isinstance(stage, portable_steps.PortableStep):
+                    columns = stage.transform(columns)
                 else:
                     frame = stage.apply(pd.DataFrame(columns, index=pd.RangeIndex(count)))
-                    columns = {n: portable_steps.values(frame[n]) for n in frame.columns}
-            return settled(columns, self.empty, count)
+                    columns = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
+            return restore_dtypes(columns, self.empty, count)
         except InputError:
             raise
         except Exception as e:
-            raise InputError(Problem("rows", in_a_line(e))) from e
+            raise InputError(Problem("rows", one_line(e))) from e
 
 
-def entered(inputs: tuple[Column, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
+def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
     """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
     given = df[[c.name for c in inputs]].reset_index(drop=True)
-    return pd.DataFrame({c.name: enter(c, given[c.name], whole) for c in inputs}, index=given.index)
+    return pd.DataFrame({c.name: convert_column(c, given[c.name], whole) for c in inputs}, index=given.index)
 
 
-def settled(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
+def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
     """The prepared columns in the order and dtypes of training."""
     missing = [n for n in empty.columns if n not in columns]
     if missing:
-        raise InputError(Problem(PLACE, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
+        raise InputError(Problem(PREPROCESSOR_KEY, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
     found = {}
     for n, dtype in empty.dtypes.items():
         values = columns[str(n)]
@@ -122,7 +124,7 @@ def settled(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) ->
     return pd.DataFrame(found, index=pd.RangeIndex(count), copy=False)
 
 
-def in_a_line(e: Exception) -> str:
+def one_line(e: Exception) -> str:
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
     if hasattr(e, "as_instanceof_cause") and lines:  # Ray's, whose text is a traceback that ends in the error
         return lines[-1]

@@ -9,24 +9,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
 
-from sweeps.data.columns import plain_names
+from sweeps.core.old_pickles import RenamedFields
+from sweeps.data.columns import unique_names
 
 # Linear algebra rounds differently for different numbers of rows, so estimators always get this many
 _ROWS_AT_ONCE = 4096
 
 
-class Stage(Protocol):
+class FittedStep(Protocol):
     """A fitted step."""
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame: ...
 
 
-def replace(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
+def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
     """The frame with new columns: in place where the name is the same, else where the first dropped one stood."""
     added = [n for n in new.columns if n not in frame.columns]
     order: list[str] = []
@@ -40,7 +41,7 @@ def replace(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) ->
 
 
 @dataclass(frozen=True)
-class EstimatorStage:
+class FittedEstimator(RenamedFields):
     """An object with `transform`: of scikit-learn, or of the user.
 
     Attributes:
@@ -50,31 +51,32 @@ class EstimatorStage:
         fixed: give it blocks of a fixed number of rows; see `_ROWS_AT_ONCE`.
     """
 
-    made: Any
+    OLD_FIELDS: ClassVar = {"made": "estimator", "names": "outputs", "fixed": "fixed_blocks"}
+    estimator: Any
     inputs: tuple[str, ...]
-    names: tuple[str, ...]
-    fixed: bool
+    outputs: tuple[str, ...]
+    fixed_blocks: bool
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        part = objects(frame[list(self.inputs)])
-        size = _ROWS_AT_ONCE if self.fixed else max(1, len(part))
+        part = text_to_objects(frame[list(self.inputs)])
+        size = _ROWS_AT_ONCE if self.fixed_blocks else max(1, len(part))
         found = []
         for start in range(0, len(part), size):
             block = part.iloc[start : start + size]
             rows = len(block)
-            if self.fixed and rows < size:
+            if self.fixed_blocks and rows < size:
                 block = pd.concat([block, block.iloc[[-1] * (size - rows)]], ignore_index=True)
-            found.append(dense(self.made.transform(block), len(block), self.names).iloc[:rows])
+            found.append(to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows])
         new = pd.concat(found, ignore_index=True)
-        return replace(frame, self.inputs, new.set_axis(frame.index, axis=0))
+        return replace_columns(frame, self.inputs, new.set_axis(frame.index, axis=0))
 
 
-def objects(part: pd.DataFrame) -> pd.DataFrame:
+def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
     """Text as Python objects with NaN for missing, which all of scikit-learn understands; a copy of the rest."""
     return part.apply(lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()) if len(part.columns) else part
 
 
-def dense(found: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
+def to_frame(found: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
     """What a `transform` returned as a frame.
 
     Raises:
@@ -98,24 +100,24 @@ def dense(found: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.Dat
 
 def fit_estimator(
     kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None
-) -> EstimatorStage:
+) -> FittedEstimator:
     """Fit an estimator on some columns; it gets the label if its `fit` takes one."""
     made = kind(**{**_safe_defaults(kind), **params})
-    part = objects(frame[list(inputs)])
+    part = text_to_objects(frame[list(inputs)])
     if hasattr(made, "fit"):
         takes = list(inspect.signature(made.fit).parameters.values())
         wants = any(p.name == "y" for p in takes) or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
         made.fit(part, target) if wants and target is not None else made.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
-    found = dense(made.transform(head), len(head))
+    found = to_frame(made.transform(head), len(head))
     if found.shape[1] == len(inputs) and isinstance(found.columns, pd.RangeIndex):
         wanted = list(inputs)
     elif isinstance(found.columns, pd.RangeIndex):
-        wanted = _feature_names(made, inputs) or [f"{kind.__name__.lower()}{i}" for i in range(found.shape[1])]
+        wanted = _output_names(made, inputs) or [f"{kind.__name__.lower()}{i}" for i in range(found.shape[1])]
     else:
         wanted = [str(n) for n in found.columns]
-    names = plain_names(wanted, [n for n in frame.columns if n not in inputs]) if wanted != list(inputs) else wanted
-    return EstimatorStage(made, inputs, tuple(names), kind.__module__.startswith("sklearn."))
+    names = unique_names(wanted, [n for n in frame.columns if n not in inputs]) if wanted != list(inputs) else wanted
+    return FittedEstimator(made, inputs, tuple(names), kind.__module__.startswith("sklearn."))
 
 
 def _safe_defaults(kind: type) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def _safe_defaults(kind: type) -> dict[str, Any]:
     return {}
 
 
-def _feature_names(made: Any, inputs: tuple[str, ...]) -> list[str] | None:
+def _output_names(made: Any, inputs: tuple[str, ...]) -> list[str] | None:
     try:
         return [str(n) for n in made.get_feature_names_out(list(inputs))]
     except Exception:  # optional, and estimators fail in many ways when they cannot
@@ -136,7 +138,7 @@ def _feature_names(made: Any, inputs: tuple[str, ...]) -> list[str] | None:
 
 
 @dataclass(frozen=True)
-class FunctionStage:
+class FunctionStep:
     """A function `f(frame, **params) -> frame` of the user; what it returns replaces the columns it was given."""
 
     function: Callable[..., Any]
@@ -150,10 +152,10 @@ class FunctionStage:
         if len(found) != len(frame):
             raise ValueError(f"it returned {len(found)} rows for {len(frame)}")
         new = found.set_axis([str(n) for n in found.columns], axis=1).set_axis(frame.index, axis=0)
-        return replace(frame, self.inputs, new)
+        return replace_columns(frame, self.inputs, new)
 
 
-def check_rowwise(stage: Stage, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
+def check_rowwise(stage: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
     """Refuse a step that makes something else of a row when other rows are with it: it would learn from what it predicts.
 
     Raises:

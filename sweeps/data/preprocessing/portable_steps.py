@@ -22,7 +22,7 @@ MISSING_NUMBER = float(np.finfo(np.float64).max)
 Columns = dict[str, Any]
 
 
-def replaced(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
+def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
     """The columns with new ones: in place where the name is the same, else where the first dropped one stood."""
     dropped = set(dropped)
     out: Columns = {}
@@ -38,34 +38,34 @@ def replaced(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -
     return out | added
 
 
-def floats(values: Any) -> np.ndarray:
+def to_floats(values: Any) -> np.ndarray:
     """A number's column as floats: what is 32 bits wide stays so."""
     found = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values.to_numpy(np.float64, na_value=np.nan)
     return found if found.dtype == np.float32 else found.astype(np.float64, copy=False)
 
 
-def objects(values: Any) -> list[Any]:
+def to_objects(values: Any) -> list[Any]:
     """A column as Python objects."""
     return values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist()
 
 
-def values(series: pd.Series) -> Any:
+def column_array(series: pd.Series) -> Any:
     """A column of a frame as `Columns` has it."""
     return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
 
 
-class Plain:
+class PortableStep:
     """A step that plain data describes. `kind` is its name in a bundle's `preprocessor.json`."""
 
     kind: ClassVar[str]
 
-    def run(self, columns: Columns) -> Columns:
+    def transform(self, columns: Columns) -> Columns:
         """The columns after the step."""
         raise NotImplementedError
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The same, of a frame."""
-        out = self.run({n: values(frame[n]) for n in frame.columns})
+        out = self.transform({n: column_array(frame[n]) for n in frame.columns})
         return pd.DataFrame(out, index=frame.index, copy=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Scale(Plain):
+class Scale(PortableStep):
     """`(x - minus) / by`, or `x * by + plus`, a column: a scaler.
 
     Attributes:
@@ -88,8 +88,8 @@ class Scale(Plain):
     low: float | None = None
     high: float | None = None
 
-    def run(self, columns: Columns) -> Columns:
-        return columns | {name: self._scaled(floats(columns[name]), **how) for name, how in self.columns.items()}
+    def transform(self, columns: Columns) -> Columns:
+        return columns | {name: self._scaled(to_floats(columns[name]), **how) for name, how in self.columns.items()}
 
     def _scaled(
         self,
@@ -112,7 +112,7 @@ class Scale(Plain):
 
 
 @dataclass(frozen=True)
-class Fill(Plain):
+class Fill(PortableStep):
     """A value in the place of each that is missing: an imputer.
 
     Attributes:
@@ -122,20 +122,20 @@ class Fill(Plain):
     kind = "fill"
     columns: dict[str, dict[str, Any]]
 
-    def run(self, columns: Columns) -> Columns:
+    def transform(self, columns: Columns) -> Columns:
         return columns | {name: self._filled(columns[name], **how) for name, how in self.columns.items()}
 
     @staticmethod
     def _filled(values: Any, value: Any, dtype: str) -> Any:
         if dtype in ("str", "object"):
-            filled = [value if v is None or v is pd.NA or v != v else v for v in objects(values)]
+            filled = [value if v is None or v is pd.NA or v != v else v for v in to_objects(values)]
             return pd.array(filled, dtype="str") if dtype == "str" else np.array([*filled, None], dtype=object)[:-1]
-        x = floats(values).astype(dtype, copy=False)
+        x = to_floats(values).astype(dtype, copy=False)
         return np.where(np.isnan(x), np.asarray(value, dtype), x)
 
 
 @dataclass(frozen=True)
-class Encode(Plain):
+class Encode(PortableStep):
     """Codes of categories, or a column of ones and zeros for each: an encoder.
 
     Attributes:
@@ -156,19 +156,19 @@ class Encode(Plain):
         tables = {name: {key: i for i, key in enumerate(how["keys"])} for name, how in self.columns.items()}
         object.__setattr__(self, "_tables", tables)
 
-    def run(self, columns: Columns) -> Columns:
+    def transform(self, columns: Columns) -> Columns:
         made: Columns = {}
         for name, how in self.columns.items():
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
             values = columns[name]
-            plain = floats(values).tolist() if _is_number(values) else objects(values)
+            plain = to_floats(values).tolist() if _is_number(values) else to_objects(values)
             found = [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in plain]
             codes = np.array(found, dtype=np.int64)
             if self.hot:
                 made |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
             else:
                 made[how["names"][0]] = np.where(codes < 0, np.nan, codes).astype(self.dtype)
-        return replaced(columns, () if self.keeps else self.columns, made)
+        return replace_arrays(columns, () if self.keeps else self.columns, made)
 
 
 def _is_number(values: Any) -> bool:
@@ -178,13 +178,13 @@ def _is_number(values: Any) -> bool:
 KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
 
 
-def from_json(stored: Mapping[str, Any]) -> Plain:
+def from_json(stored: Mapping[str, Any]) -> PortableStep:
     """A step from what `to_json` gave; raises KeyError and TypeError for anything else."""
     fields = dict(stored)
     return KINDS[fields.pop("kind")](**fields)
 
 
-def same(one: pd.DataFrame, two: pd.DataFrame) -> bool:
+def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
     """Whether two frames are the same bits under the same names and dtypes; NaN equals NaN."""
     if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
         return False

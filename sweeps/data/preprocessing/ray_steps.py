@@ -11,7 +11,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.columns import PLACE, is_number, plain_names
-from sweeps.data.preprocessing.fitted_steps import replace
+from sweeps.core.old_pickles import RenamedFields
+from sweeps.data.columns import PREPROCESSOR_KEY, is_number, unique_names
+from sweeps.data.preprocessing.fitted_steps import replace_columns
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
-from sweeps.data.sources import quiet
+from sweeps.data.sources import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
 # These write one list a row; every element becomes a column, as no model reads lists
@@ -31,13 +32,13 @@ NUMERIC = (
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
-OWN = "ray.data.preprocessors."
+RAY_PACKAGE = "ray.data.preprocessors."
 # Aggregations are made block by block
 ROWS_PER_BLOCK = 100_000
 
 
 @dataclass(frozen=True)
-class RayStage:
+class FittedRayPreprocessor(RenamedFields):
     """A preprocessor of Ray Data, fitted.
 
     Attributes:
@@ -48,31 +49,32 @@ class RayStage:
         expanded: for each output that holds a list a row, the names of the columns made of it.
     """
 
-    made: Any
+    OLD_FIELDS: ClassVar = {"made": "preprocessor"}
+    preprocessor: Any
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     expanded: Mapping[str, tuple[str, ...]]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        part = prepared(frame[list(self.inputs)], self.name)
+        part = to_ray_input(frame[list(self.inputs)], self.name)
         new: dict[str, Any] = {}
-        for name, values in _run(self.made, self.name, part, self.outputs).items():
+        for name, values in _transform(self.preprocessor, self.name, part, self.outputs).items():
             if name not in self.expanded:
                 new[name] = values
                 continue
             matrix = _matrix(values, len(self.expanded[name]), "uint8" if self.name == "OneHotEncoder" else "float32")
             new |= {column: matrix[:, i] for i, column in enumerate(self.expanded[name])}
         dropped = self.inputs if self.name == "Concatenator" else tuple(n for n in self.inputs if n in self.expanded)
-        return replace(frame, dropped, pd.DataFrame(new, index=frame.index, copy=False))
+        return replace_columns(frame, dropped, pd.DataFrame(new, index=frame.index, copy=False))
 
 
-def prepared(part: pd.DataFrame, name: str) -> pd.DataFrame:
+def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
     """Columns as Ray's preprocessor of this name takes them: its own copy, plain types, no missing values where it raises."""
-    return pd.DataFrame({n: _plain(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
+    return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
 
 
-def _plain(values: pd.Series, fill: bool) -> pd.Series:
+def _convert_values(values: pd.Series, fill: bool) -> pd.Series:
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype if values.cat.categories.dtype == "str" else object)
         if values.dtype == object and pd.api.types.is_numeric_dtype(pd.Index(values.dropna().unique()).infer_objects().dtype):
@@ -89,7 +91,7 @@ def _plain(values: pd.Series, fill: bool) -> pd.Series:
     return values.fillna(MISSING_TEXT) if fill else values
 
 
-def _run(made: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
+def _transform(made: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
     """What a preprocessor of Ray makes of some columns: each output's values, of dtypes that do not depend on the rows."""
     if name in ("OneHotEncoder", "OrdinalEncoder") and not any(_holds_lists(part[n]) for n in part.columns):
         table = made.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
@@ -129,32 +131,32 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
     return np.asfortranarray(rows, dtype=dtype)
 
 
-def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> RayStage:
+def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> FittedRayPreprocessor:
     """Fit a preprocessor of Ray Data on some columns of a frame, by its own aggregations."""
-    given = _arguments(name, params, inputs)
+    given = _constructor_arguments(name, params, inputs)
     if "columns" in inspect.signature(kind).parameters:
         given["columns"] = list(inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = kind(**given)
-        part = prepared(frame[list(inputs)], name)
+        part = to_ray_input(frame[list(inputs)], name)
         if name == "RobustScaler":
-            _fit_robust(made, part)
+            _fit_robust_scaler(made, part)
         elif made.fit_status() != made.FitStatus.NOT_FITTABLE:
-            with quiet():
-                made = made.fit(_rows(part) if kind.__module__.startswith(OWN) else ray_dataset(part))
+            with quiet_ray_data():
+                made = made.fit(_in_memory_dataset(part) if kind.__module__.startswith(RAY_PACKAGE) else ray_dataset(part))
         if name == "SimpleImputer":
-            _fill_empty(made, part)
-        outputs = _outputs(made, name, part, inputs, params)
+            _fill_empty_columns(made, part)
+        outputs = _output_columns(made, name, part, inputs, params)
         expanded: dict[str, tuple[str, ...]] = {}
         if name in _EXPANDED:
             source = dict(zip(outputs, inputs, strict=False))
             taken = [n for n in frame.columns if n not in inputs or n not in outputs]
             for output in outputs:
-                names = plain_names((f"{output}_{e}" for e in _elements(made, name, source[output])), taken)
+                names = unique_names((f"{output}_{e}" for e in _element_names(made, name, source[output])), taken)
                 expanded[output] = tuple(names)
                 taken += names
-    return RayStage(made, name, inputs, outputs, expanded)
+    return FittedRayPreprocessor(made, name, inputs, outputs, expanded)
 
 
 def ray_dataset(part: pd.DataFrame) -> Any:
@@ -164,7 +166,7 @@ def ray_dataset(part: pd.DataFrame) -> Any:
     return ray.data.from_arrow(_blocks(part))
 
 
-def _rows(part: pd.DataFrame) -> Any:
+def _in_memory_dataset(part: pd.DataFrame) -> Any:
     from sweeps.data.preprocessing.in_memory_dataset import InMemoryDataset
 
     return InMemoryDataset(_blocks(part))
@@ -177,7 +179,7 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
     return [table.slice(start, each) for start in range(0, max(1, table.num_rows), each)]
 
 
-def _arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
+def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
     """A step's parameters as Ray's constructor takes them: functions by reference, types by name."""
     given = dict(params)
     for key in ("tokenization_fn", "transform"):
@@ -192,7 +194,7 @@ def _arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) ->
     return given
 
 
-def _fit_robust(made: Any, part: pd.DataFrame) -> None:
+def _fit_robust_scaler(made: Any, part: pd.DataFrame) -> None:
     """Exact quantiles. Ray's own sketch them with a package that Ray does not bring, and differently each time."""
     low, high = made.quantile_range
     for column in made.columns:
@@ -203,7 +205,7 @@ def _fit_robust(made: Any, part: pd.DataFrame) -> None:
     made._fitted = True
 
 
-def _fill_empty(made: Any, part: pd.DataFrame) -> None:
+def _fill_empty_columns(made: Any, part: pd.DataFrame) -> None:
     """A column without a single value: Ray raises when it transforms; it becomes a constant, as scikit-learn can have it."""
     for key, value in made.stats_.items():
         if value is None or value != value:
@@ -211,29 +213,29 @@ def _fill_empty(made: Any, part: pd.DataFrame) -> None:
             made.stats_[key] = 0.0 if is_number(part[column]) else MISSING_TEXT
 
 
-def _outputs(made: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> tuple[str, ...]:
+def _output_columns(made: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> tuple[str, ...]:
     if name == "Concatenator":
         return (made.output_column_name,)
     if name == "FeatureHasher":
         return (made.output_column,)
     if "output_columns" in params:
         return tuple(params["output_columns"])
-    if type(made).__module__.startswith(OWN):
+    if type(made).__module__.startswith(RAY_PACKAGE):
         return inputs
     return tuple(str(n) for n in made.transform_batch(part.copy()).columns)
 
 
-def _elements(made: Any, name: str, column: str) -> list[str]:
+def _element_names(made: Any, name: str, column: str) -> list[str]:
     """What the places of a list stand for: categories, tokens or numbers."""
     if name in ("OneHotEncoder", "MultiHotEncoder"):
         codes = made.stats_[f"unique_values({column})"]
-        return [_category(c) for c in sorted(codes, key=codes.__getitem__)]
+        return [_category_name(c) for c in sorted(codes, key=codes.__getitem__)]
     if name == "CountVectorizer":
         return [str(token) for token, _ in made.stats_[f"token_counts({column})"].most_common()]
     return [str(i) for i in range(made.num_features)]
 
 
-def _category(value: Any) -> str:
+def _category_name(value: Any) -> str:
     if value in (MISSING_TEXT, MISSING_NUMBER):
         return "missing"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -243,5 +245,5 @@ def ray_class(name: str) -> type:
     """Ray's preprocessor of this name."""
     found = getattr(importlib.import_module("ray.data.preprocessors"), name, None)
     if not isinstance(found, type):
-        raise InputError(Problem(PLACE, f"Ray Data has no preprocessor `{name}`"))
+        raise InputError(Problem(PREPROCESSOR_KEY, f"Ray Data has no preprocessor `{name}`"))
     return found

@@ -18,15 +18,15 @@ import numpy as np
 import pandas as pd
 
 from sweeps.core import old_pickles, references
-from sweeps.data.columns import Column
+from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import portable_steps
-from sweeps.data.preprocessing.fitted_chain import Applied, Fitted
-from sweeps.data.preprocessing.fitted_steps import FunctionStage, Stage
+from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig
+from sweeps.data.preprocessing.fitted_steps import FittedStep, FunctionStep
 
 FILE = "preprocessor.json"
 
 
-def save(fitted: Fitted, folder: Path) -> dict[str, str]:
+def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     """Write a chain into a folder.
 
     Returns:
@@ -36,17 +36,16 @@ def save(fitted: Fitted, folder: Path) -> dict[str, str]:
         pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
     """
     pickled, stages = {}, []
-    for i, stage in enumerate(fitted.stages):
-        stored = _described(stage)
+    for i, stage in enumerate(fitted.fitted_steps):
+        stored = _to_json(stage)
         if stored is None:
             name = f"preprocessor-{i + 1}.pkl"
             (folder / name).write_bytes(pickle.dumps(stage))
-            made = getattr(stage, "made", None)
-            kind = type(stage if made is None else made)
+            kind = type(getattr(stage, "estimator", getattr(stage, "preprocessor", stage)))
             pickled[name] = f"{kind.__module__}.{kind.__qualname__}"
             stored = {"kind": "pickle", "file": name}
         stages.append(stored)
-    outputs = [_column(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
+    outputs = [_column_json(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
     chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
     text = {"format": 1, "steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
     text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
@@ -54,7 +53,7 @@ def save(fitted: Fitted, folder: Path) -> dict[str, str]:
     return pickled
 
 
-def load(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Fitted:
+def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> FittedChain:
     """Return the chain that `save` wrote. Unpickles what had to be pickled, and imports what is named.
 
     Args:
@@ -65,10 +64,10 @@ def load(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Fitte
         ValueError, KeyError, TypeError: the file is not one of these.
     """
     stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    stages = tuple(_restored(stage, folder, read) for stage in stored["stages"])
-    steps = tuple(Applied(s["name"], s["columns"], s["params"]) for s in stored["steps"])
+    stages = tuple(_from_json(stage, folder, read) for stage in stored["stages"])
+    steps = tuple(StepConfig(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
-    return Fitted(steps, stored["label"], tuple(Column(**c) for c in stored["inputs"]), stages, empty)
+    return FittedChain(steps, stored["label"], tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty)
 
 
 def function_references(folder: Path) -> list[str]:
@@ -77,19 +76,19 @@ def function_references(folder: Path) -> list[str]:
     return [stage["function"] for stage in stored["stages"] if stage["kind"] == "function"]
 
 
-def steps_of(folder: Path) -> list[Any]:
+def requested_steps(folder: Path) -> list[Any]:
     """Return the steps that a chain was asked for, as they stand in its file."""
     return json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"]
 
 
-def _described(stage: Stage) -> dict[str, Any] | None:
+def _to_json(stage: FittedStep) -> dict[str, Any] | None:
     """A step as plain data; None if it is not that."""
     described: dict[str, Any] | None = None
-    if isinstance(stage, portable_steps.Plain):
+    if isinstance(stage, portable_steps.PortableStep):
         described = stage.to_json()
-    elif isinstance(stage, FunctionStage):
+    elif isinstance(stage, FunctionStep):
         name = f"{stage.function.__module__}:{getattr(stage.function, '__qualname__', '?')}"
-        if stage.function.__module__ != "__main__" and _names(name, stage.function):
+        if stage.function.__module__ != "__main__" and _resolves_to(name, stage.function):
             described = {"kind": "function", "function": name, "inputs": list(stage.inputs), "params": dict(stage.params)}
     try:
         same = described is not None and json.loads(json.dumps(described, allow_nan=False)) == described
@@ -98,22 +97,22 @@ def _described(stage: Stage) -> dict[str, Any] | None:
     return described if same else None
 
 
-def _names(reference: str, function: Any) -> bool:
+def _resolves_to(reference: str, function: Any) -> bool:
     try:
         return references.resolve(reference) is function
     except (references.RefError, ImportError):
         return False
 
 
-def _restored(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> Stage:
+def _from_json(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> FittedStep:
     if stored["kind"] == "pickle":
         return old_pickles.loads(read(folder / Path(stored["file"]).name))
     if stored["kind"] == "function":
-        return FunctionStage(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
+        return FunctionStep(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
     return portable_steps.from_json(stored)
 
 
-def _column(name: str, dtype: Any) -> dict[str, Any]:
+def _column_json(name: str, dtype: Any) -> dict[str, Any]:
     if isinstance(dtype, pd.CategoricalDtype):
         values = dtype.categories.tolist()
         return {"name": name, "dtype": "category", "of": str(dtype.categories.dtype), "categories": values, "ordered": bool(dtype.ordered)}

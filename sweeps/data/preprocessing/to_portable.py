@@ -12,35 +12,35 @@ import numpy as np
 import pandas as pd
 
 from sweeps.data.columns import is_number
-from sweeps.data.preprocessing.fitted_steps import EstimatorStage, Stage
-from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT, Encode, Fill, Plain, Scale, same
-from sweeps.data.preprocessing.ray_steps import RayStage
+from sweeps.data.preprocessing.fitted_steps import FittedEstimator, FittedStep
+from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT, Encode, Fill, PortableStep, Scale, identical
+from sweeps.data.preprocessing.ray_steps import FittedRayPreprocessor
 
 # Ray's scalers take a spread below this for none
 TINY = 1e-8
 PROOF_ROWS = 4096
 
 
-def to_portable(stage: Stage, frame: pd.DataFrame) -> Stage:
+def to_portable(stage: FittedStep, frame: pd.DataFrame) -> FittedStep:
     """The step as plain data if it can be, and makes the same bits of rows of `frame`; else the step itself.
 
     Args:
         stage: fitted.
         frame: what it was fitted on.
     """
-    rows = _proof(frame)
+    rows = _proof_rows(frame)
     with contextlib.suppress(Exception):  # whatever another version of a package has changed: it stays as it is
         found = None
-        if isinstance(stage, RayStage):
-            found = _of_ray(stage, rows)
-        elif isinstance(stage, EstimatorStage):
-            found = _of_sklearn(stage, rows)
-        if found is not None and all(same(stage.apply(part), found.apply(part)) for part in (rows, rows.iloc[:1], rows.iloc[-3:])):
+        if isinstance(stage, FittedRayPreprocessor):
+            found = _from_ray(stage, rows)
+        elif isinstance(stage, FittedEstimator):
+            found = _from_sklearn(stage, rows)
+        if found is not None and all(identical(stage.apply(part), found.apply(part)) for part in (rows, rows.iloc[:1], rows.iloc[-3:])):
             return found
     return stage
 
 
-def _proof(frame: pd.DataFrame) -> pd.DataFrame:
+def _proof_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows to compare on: the first of the frame, and some in which everything is missing that can be."""
     head = frame.iloc[:PROOF_ROWS]
     gone = head.iloc[:2].copy()
@@ -50,8 +50,8 @@ def _proof(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([head, gone], ignore_index=True)
 
 
-def _of_ray(stage: RayStage, rows: pd.DataFrame) -> Plain | None:
-    made, stats, name = stage.made, stage.made.stats_, stage.name
+def _from_ray(stage: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep | None:
+    made, stats, name = stage.preprocessor, stage.preprocessor.stats_, stage.name
     if any(isinstance(v, (list, tuple, np.ndarray)) for n in stage.inputs for v in rows[n].head(50)):
         return None
     if name in ("OneHotEncoder", "OrdinalEncoder"):
@@ -65,7 +65,7 @@ def _of_ray(stage: RayStage, rows: pd.DataFrame) -> Plain | None:
             lost = MISSING_NUMBER if is_number(rows[column]) else MISSING_TEXT
             names = stage.expanded[output] if name == "OneHotEncoder" else (output,)
             missing = keys.index(lost) if lost in keys else -1
-            columns[column] = {"keys": [_scalar(k) for k in keys], "missing": missing, "names": list(names)}
+            columns[column] = {"keys": [_json_scalar(k) for k in keys], "missing": missing, "names": list(names)}
         dropped = [n for n in stage.inputs if n in stage.expanded]
         hot = name == "OneHotEncoder"
         return Encode(columns, hot, "uint8" if hot else "float64", keeps=len(dropped) < len(stage.inputs))
@@ -76,7 +76,7 @@ def _of_ray(stage: RayStage, rows: pd.DataFrame) -> Plain | None:
     if name == "SimpleImputer":
         strategy = made.strategy
         values = {n: made.fill_value if strategy == "constant" else stats[f"{strategy}({n})"] for n in stage.inputs}
-        return Fill({n: {"value": _scalar(values[n]), "dtype": dtypes[n]} for n in stage.inputs})
+        return Fill({n: {"value": _json_scalar(values[n]), "dtype": dtypes[n]} for n in stage.inputs})
     how: dict[str, dict[str, Any]] = {}
     for n in stage.inputs:
         if name == "StandardScaler":
@@ -104,21 +104,21 @@ def _of_ray(stage: RayStage, rows: pd.DataFrame) -> Plain | None:
     return Scale(how)
 
 
-def _of_sklearn(stage: EstimatorStage, rows: pd.DataFrame) -> Plain | None:
-    made = stage.made
+def _from_sklearn(stage: FittedEstimator, rows: pd.DataFrame) -> PortableStep | None:
+    made = stage.estimator
     if not type(made).__module__.startswith("sklearn."):
         return None
     name, inputs = type(made).__name__, stage.inputs
     if name in ("OneHotEncoder", "OrdinalEncoder"):
-        return _encoder(stage, rows, name == "OneHotEncoder")
-    if stage.names != inputs:
+        return _from_sklearn_encoder(stage, rows, name == "OneHotEncoder")
+    if stage.outputs != inputs:
         return None
     if name == "SimpleImputer":
         if made.add_indicator or not (isinstance(made.missing_values, float) and np.isnan(made.missing_values)):
             return None
         dtypes = stage.apply(rows).dtypes
         values = dict(zip(inputs, made.statistics_.tolist(), strict=True))
-        return Fill({n: {"value": _scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs})
+        return Fill({n: {"value": _json_scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs})
     if not all(is_number(rows[n]) for n in inputs) or rows[list(inputs)].to_numpy().dtype != np.float64:
         return None
 
@@ -141,17 +141,17 @@ def _of_sklearn(stage: EstimatorStage, rows: pd.DataFrame) -> Plain | None:
     return Scale(how, low, high)
 
 
-def _encoder(stage: EstimatorStage, rows: pd.DataFrame, hot: bool) -> Plain | None:
-    made = stage.made
+def _from_sklearn_encoder(stage: FittedEstimator, rows: pd.DataFrame, hot: bool) -> PortableStep | None:
+    made = stage.estimator
     if made.min_frequency is not None or made.max_categories is not None or getattr(made, "drop", None) is not None:
         return None
     if made.handle_unknown != ("ignore" if hot else "use_encoded_value"):
         return None
     if not hot and not (_is_nan(made.unknown_value) and _is_nan(made.encoded_missing_value)):
         return None
-    columns, left = {}, list(stage.names)
+    columns, left = {}, list(stage.outputs)
     for column, categories in zip(stage.inputs, made.categories_, strict=True):
-        keys = [_scalar(k) for k in categories.tolist()]
+        keys = [_json_scalar(k) for k in categories.tolist()]
         missing = len(keys) - 1 if keys and (keys[-1] is None or _is_nan(keys[-1])) else -1
         width = len(keys) if hot else 1
         known = keys if missing < 0 else keys[:-1]
@@ -166,7 +166,7 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def _scalar(value: Any) -> Any:
+def _json_scalar(value: Any) -> Any:
     """NumPy's as Python's own, for JSON.
 
     Raises:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sweeps.data import fit_chain
 from sweeps.data.preprocessing import fit as preprocessing
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.portable_steps import Encode, Fill, Plain, Scale, same
+from sweeps.data.preprocessing.portable_steps import Encode, Fill, PortableStep, Scale, identical
 from sweeps.data.preprocessing.to_portable import to_portable
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table
 
@@ -85,9 +85,9 @@ def chains(local_ray):
             return to_portable(stage, frame)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(preprocessing, "plainly", noted)
+            patch.setattr(preprocessing, "to_portable", noted)
             plain[name] = fit_chain(chain, table(), "y")
-        fitted[name] = dataclasses.replace(plain[name], stages=tuple(stages))
+        fitted[name] = dataclasses.replace(plain[name], fitted_steps=tuple(stages))
     return plain, fitted
 
 
@@ -98,9 +98,9 @@ def odd_frame(rows) -> pd.DataFrame:
 
 def test_which_steps_are_plain_data(chains):
     def letter(stage):
-        return "P" if isinstance(stage, Plain) else "F" if hasattr(stage, "function") else "-"
+        return "P" if isinstance(stage, PortableStep) else "F" if hasattr(stage, "function") else "-"
 
-    assert {name: "".join(letter(s) for s in chain.stages) for name, chain in chains[0].items()} == PLAIN
+    assert {name: "".join(letter(s) for s in chain.fitted_steps) for name, chain in chains[0].items()} == PLAIN
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -112,7 +112,7 @@ def test_the_same_bits_as_the_steps_they_stand_for(chains, name, rows):
         odd["f"] = odd["f"].replace(np.inf, 1.0)
     odd["f"] = odd["f"] + 0.0  # Ray's encoders take -0.0 for a category of its own
     odd["g"] = odd["g"] + 0.0
-    assert same(chains[0][name].transform(odd), chains[1][name].transform(odd))
+    assert identical(chains[0][name].transform(odd), chains[1][name].transform(odd))
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -120,10 +120,10 @@ def test_the_same_bits_as_the_steps_they_stand_for(chains, name, rows):
 @pytest.mark.parametrize("name", ALL)
 def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
     chain, odd = chains[0][name], odd_frame(rows)
-    pickled = step_files.save(chain, tmp_path)
+    pickled = step_files.save_chain(chain, tmp_path)
     assert len(pickled) == PLAIN[name].count("-")
-    back = step_files.load(tmp_path)
-    assert [type(s) for s in back.stages] == [type(s) for s in chain.stages]
+    back = step_files.load_chain(tmp_path)
+    assert [type(s) for s in back.fitted_steps] == [type(s) for s in chain.fitted_steps]
     try:
         expected = chain.transform(odd)
     except Exception as e:
@@ -136,8 +136,8 @@ def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
 
 
 def test_the_pickles_are_named_with_what_is_in_them(chains, tmp_path):
-    assert step_files.save(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
-    assert step_files.save(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
+    assert step_files.save_chain(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
+    assert step_files.save_chain(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
     assert step_files.function_references(tmp_path) == [f"{HERE}:ratio"]
 
 
@@ -145,7 +145,7 @@ def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
     for i, name in enumerate(["scalers", "impute", "one-hot", "ordinal", "sk scalers", "sk encoders"]):
         folder = tmp_path / str(i)
         folder.mkdir()
-        assert step_files.save(chains[0][name], folder) == {}
+        assert step_files.save_chain(chains[0][name], folder) == {}
     table().to_pandas().to_pickle(tmp_path / "rows.pkl")
     code = (
         "import sys, pathlib, pandas as pd; from sweeps.data.preprocessing import step_files; root = pathlib.Path(sys.argv[1])\n"
@@ -170,7 +170,7 @@ def test_a_step_that_would_answer_otherwise_is_not_taken_over(local_ray, monkeyp
 
     monkeypatch.setattr(to_portable, "TINY", 1e9)  # every spread would count as none
     chain = fit_chain([step("StandardScaler", ("i",))], table(), "y")
-    assert not isinstance(chain.stages[0], Plain)
+    assert not isinstance(chain.fitted_steps[0], PortableStep)
 
 
 def test_by_hand():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.bundle.requirements import fingerprint, needs, pins
+from sweeps.bundle.requirements import find_requirements, fingerprint, pin_versions
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipp
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("import json\n")
-    found = needs([module], [tmp_path])
-    assert found.local == {shipped: tmp_path / shipped} and not found.packages
+    found = find_requirements([module], [tmp_path])
+    assert found.local_modules == {shipped: tmp_path / shipped} and not found.packages
 
 
 def test_a_step_of_rays_needs_its_data_library():
-    pinned = {pin.partition("==")[0] for pin in pins(["ray", "sklearn", "no_such_package"])}
+    pinned = {pin.partition("==")[0] for pin in pin_versions(["ray", "sklearn", "no_such_package"])}
     assert {"ray[data]", "scikit-learn", "mlflow"} <= pinned and not {"ray", "no_such_package", "torch", "xgboost"} & pinned
 
 

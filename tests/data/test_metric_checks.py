@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps import space as space_file
-from sweeps.data.metric_checks import metric_problems
+from sweeps.data.metric_checks import check_metrics
 
 SPACE = """\
 trainer: {trainer}
@@ -19,7 +19,7 @@ space: {{params: {{{params}}}}}
 def told(tmp_path, metric: str, task: str | None, trainer: str = "xgboost", params: str = "eta: {uniform: [0.1, 0.2]}") -> list[str]:
     file = tmp_path / "own.yaml"
     file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params))
-    return [f"{p.place}: {p.text}" for p in metric_problems(space_file.load(file), task)]
+    return [f"{p.place}: {p.text}" for p in check_metrics(space_file.load(file), task)]
 
 
 @pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])

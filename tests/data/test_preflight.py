@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.data import files, preflight, schema_probe, sklearn_datasets
-from sweeps.data.column_checks import problems_of
+from sweeps.data.column_checks import check_step_columns
 from sweeps.space import Space, load
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.step_names import Step
@@ -43,7 +43,7 @@ def space(tmp_path, monkeypatch) -> Loaded:
 
 def said(space: Space) -> list[str]:
     with pytest.raises(InputError) as e:
-        preflight.look(space)
+        preflight.check_data(space)
     return [str(problem) for problem in e.value.problems]
 
 
@@ -78,7 +78,7 @@ def test_a_column_that_a_variant_drops_is_no_feature_there(space):
 def test_variants_agree_on_the_label(space, tmp_path):
     (tmp_path / "other.csv").write_text(OTHER)
     (tmp_path / "same.csv").write_text(ROWS)
-    preflight.look(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
+    preflight.check_data(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
     assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
         "space.yaml:2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
         "variants need the same task and classes"
@@ -93,7 +93,7 @@ def chain(*steps: Step) -> Chain:
 
 
 def refused(*steps: Step) -> list[str]:
-    return [problem.text.partition(";")[0] for problem in problems_of(chain(*steps), ("age", "plan"), "y", "rows.csv", ("id",))]
+    return [problem.text.partition(";")[0] for problem in check_step_columns(chain(*steps), ("age", "plan"), "y", "rows.csv", ("id",))]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_columns_made_of_values_begin_with_their_column(step):
 
 
 def test_names_that_no_model_reads_are_made_plain():
-    made = problems_of(chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv")
+    made = check_step_columns(chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv")
     assert made == []
 
 
@@ -182,7 +182,7 @@ def test_one_name_is_refused_exactly_before_anything_may_have_made_it(steps):
 
 @pytest.mark.parametrize("name", ["quickstart", "digits_mlp"])
 def test_the_spaces_that_ship_pass(name):
-    preflight.look(load(SPACES / f"{name}.yaml"))
+    preflight.check_data(load(SPACES / f"{name}.yaml"))
 
 
 def test_the_columns_of_toy_sets_are_scikit_learns():
@@ -190,7 +190,7 @@ def test_the_columns_of_toy_sets_are_scikit_learns():
 
     assert set(sklearn_datasets.NAMES) == set(SKLEARN)
     for name in sklearn_datasets.NAMES:
-        assert (*sklearn_datasets.columns(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
+        assert (*sklearn_datasets.feature_names(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
 
 
 def test_all_is_told_at_once_in_the_order_of_the_file(space):
@@ -218,7 +218,7 @@ def test_many_columns_are_not_all_listed(space):
 def test_what_cannot_be_known_at_once_is_left_to_the_sweep(space, tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
     for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
-        preflight.look(
+        preflight.check_data(
             space(f'{{train: "{train}", label: nothing, valid: 0.2, drop: [x]}}', space="{preprocessor: {StandardScaler: {columns: z}}}")
         )
         assert said(space(f'{{train: "{train}", valid: absent.csv}}')) == [
@@ -234,8 +234,8 @@ def test_large_files_are_read_by_the_sweep_alone(space, monkeypatch, tmp_path):
     (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
     one = space("{train: one.csv, label: y, valid: 0.2}")
     assert "one class" in said(one)[0]
-    monkeypatch.setattr(preflight, "MOST_BYTES", 20)
-    preflight.look(one)
+    monkeypatch.setattr(preflight, "MAX_BYTES", 20)
+    preflight.check_data(one)
 
 
 def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
@@ -243,13 +243,13 @@ def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
         (tmp_path / f"part{i}.csv").write_text(ROWS if i < 3 else "")
     many = space('{train: "part*.csv", valid: 0.2}')
     assert "`part3.csv` cannot be read: it is empty" in said(many)[0]
-    monkeypatch.setattr(preflight, "MOST_HEADS", 3)
-    preflight.look(many)
+    monkeypatch.setattr(preflight, "MAX_FILES", 3)
+    preflight.check_data(many)
 
 
 def test_a_file_without_rows_among_others_is_no_problem(space, tmp_path):
     (tmp_path / "empty.csv").write_text("age,plan,y\n")
-    preflight.look(space('{train: "*.csv", label: y, valid: 0.2}'))
+    preflight.check_data(space('{train: "*.csv", label: y, valid: 0.2}'))
 
 
 def test_folders_name_columns_too(space, tmp_path):
@@ -257,26 +257,26 @@ def test_folders_name_columns_too(space, tmp_path):
         (tmp_path / "d" / f"year={year}").mkdir(parents=True)
         (tmp_path / "d" / f"year={year}" / "rows.csv").write_text(ROWS)
     scaled = "{preprocessor: {StandardScaler: {columns: [age, year]}}}"
-    preflight.look(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
-    preflight.look(space("{train: d, label: year, valid: 0.2}"))
-    preflight.look(space("{train: d, label: y, valid: 0.2}", space=scaled))
+    preflight.check_data(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
+    preflight.check_data(space("{train: d, label: year, valid: 0.2}"))
+    preflight.check_data(space("{train: d, label: y, valid: 0.2}", space=scaled))
     assert "no column `year`" in said(space("{train: d/year=2019, label: y, valid: 0.2}", space=scaled))[0]
 
 
 @pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
 def test_a_split_by_value_finds_what_the_sweep_finds(space, tmp_path, value):
-    from sweeps.data.split import assign
+    from sweeps.data.split import assign_splits
 
     (tmp_path / "parts.csv").write_text("age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9)))
     frame = pd.read_csv(tmp_path / "parts.csv")
     for column in ("part", "flag"):
         loaded = space(f"{{train: parts.csv, valid: {{column: {column}, value: {value}}}}}")
         try:
-            assign(9, valid=loaded.data.valid, test=None, columns={column: frame[column].to_numpy()}, strata=None, seed=0)
+            assign_splits(9, valid=loaded.data.valid, test=None, columns={column: frame[column].to_numpy()}, strata=None, seed=0)
         except ValueError as e:
             assert said(loaded)[0].partition(": data.valid: ")[2] == str(e)
         else:
-            preflight.look(loaded)
+            preflight.check_data(loaded)
 
 
 @pytest.mark.parametrize("name", ["a.b", "größe", "with, comma", ""])
@@ -285,9 +285,9 @@ def test_labels_of_any_name(space, tmp_path, name):
     frame.to_csv(tmp_path / "odd.csv", index=False)
     frame.to_parquet(tmp_path / "odd.parquet")
     label = name or "Unnamed: 1"
-    preflight.look(space(f"{{train: odd.csv, label: '{label}', valid: 0.2}}"))
+    preflight.check_data(space(f"{{train: odd.csv, label: '{label}', valid: 0.2}}"))
     if name:
-        preflight.look(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
+        preflight.check_data(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
         frame[name] = "u"
         frame.to_parquet(tmp_path / "odd.parquet")
         assert "one class, 'u'" in said(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))[0]
@@ -296,7 +296,7 @@ def test_labels_of_any_name(space, tmp_path, name):
 def test_a_row_longer_than_a_block(space, tmp_path):
     long = '"' + "x\n" * 100_000 + '"'
     (tmp_path / "long.csv").write_text(f"text,y\n{long},no\n{long * 1},yes\n")
-    preflight.look(space("{train: long.csv, label: y, valid: 0.5}"))
+    preflight.check_data(space("{train: long.csv, label: y, valid: 0.5}"))
 
 
 @pytest.mark.parametrize(("columns", "size"), [(["y"], 1), (["x", "y"], 2)])
@@ -304,24 +304,24 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: schema_probe.weight(files.find(name, tmp_path, "data.train"), columns)  # noqa: E731
+    weigh = lambda name: schema_probe.bytes_to_read(files.find_files(name, tmp_path, "data.train"), columns)  # noqa: E731
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
 
 
 def test_the_root_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    preflight.look_at_root(tmp_path)
-    preflight.look_at_root(tmp_path / "not" / "yet")
+    preflight.check_root(tmp_path)
+    preflight.check_root(tmp_path / "not" / "yet")
     for path, text in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "x", f"`{tmp_path}/file` is a file")):
         with pytest.raises(InputError, match=text):
-            preflight.look_at_root(path)
+            preflight.check_root(path)
     assert not (tmp_path / "not").exists()
 
 
 def test_problems_that_are_found_later_get_their_place_too(space):
     loaded = space()
-    error = preflight.placed(
+    error = preflight.locate_problems(
         loaded, [Problem("space.preprocessor", "it fails"), Problem("data.label", "it fails"), Problem("--address", "away")]
     )
     assert [str(p) for p in error.problems] == [
@@ -334,7 +334,7 @@ def test_problems_that_are_found_later_get_their_place_too(space):
 def test_it_imports_nothing_heavy(space, tmp_path):
     space()
     code = (
-        "import sys; from sweeps.space import load; from sweeps.data.preflight import look; look(load('space.yaml'))\n"
+        "import sys; from sweeps.space import load; from sweeps.data.preflight import check_data; check_data(load('space.yaml'))\n"
         "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
@@ -344,7 +344,7 @@ def test_it_imports_nothing_heavy(space, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, monkeypatch):
-    from sweeps.data.variants import Variants
+    from sweeps.data.variants import DataVariants
 
     count = 0
     for i, case in enumerate(case for cases in rows.TABLE.values() for case in cases):
@@ -356,7 +356,7 @@ def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, mon
         case.write(folder)
         with pytest.raises(InputError) as e:
             space = load("space.yaml")
-            Variants(space.data, space.variants, 0, tuple(space.sections.get("data", ())))
+            DataVariants(space.data, space.variants, 0, tuple(space.sections.get("data", ())))
         # the reader names the key, the look its option
         mine = {re.sub(r"^(data\.\w+)\.(grid|choice)\.\d+: ", r"\1: ", line.partition(": ")[2]) for line in case.answer}
         theirs = {f"{p.place}: {p.text}" for p in e.value.problems}
@@ -369,7 +369,7 @@ def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
     (tmp_path / "holes.csv").write_text(ROWS.replace("0,a,no", "0,a,"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25}"))
     assert "data.label: " in found and "`data.drop_missing_label: true`" in found
-    preflight.look(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    preflight.check_data(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     assert "data.label: " in found and "one class" in found

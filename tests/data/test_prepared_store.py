@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core import trust
-from sweeps.data.prepared_store import FACTS, Facts, PreparedStore, refuse_untrusted
+from sweeps.data.prepared_store import INFO_FILE, DatasetInfo, PreparedStore, refuse_untrusted
 from sweeps.data.preprocessing.fit import data_key, fit_chain
 from sweeps.space import Step
 
@@ -40,125 +40,128 @@ def bomb(tmp_path):
     return Bomb(tmp_path / RAN)
 
 
-def facts(**changed) -> Facts:
+def facts(**changed) -> DatasetInfo:
     told = {"label": "y", "task": "binary", "classes": (False, True), "features": ("x", "color", "day"), "fingerprint": "f" * 64}
-    return Facts(**{**told, "rows": {"train": 3, "valid": 3, "test": 3}, "check": ROWS.to_pandas(), "notes": ("a note",), **changed})
+    return DatasetInfo(**{**told, "rows": {"train": 3, "valid": 3, "test": 3}, "check": ROWS.to_pandas(), "notes": ("a note",), **changed})
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    """A shelf with facts, a test split and a chain whose step is a pickle."""
-    shelf = PreparedStore(tmp_path / "sweep")
-    shelf.folder.parent.mkdir()
-    shelf.put_facts(facts(), ROWS)
-    shelf.put_table("test", ROWS.append_column("y", pa.array([0, 1, 0])))
-    shelf.put_chain(data_key("f" * 64, STEPS), fit_chain(STEPS, ROWS.select(["x"]), None))
-    return shelf
+def store(tmp_path):
+    """A store with facts, a test split and a chain whose step is a pickle."""
+    store = PreparedStore(tmp_path / "sweep")
+    store.folder.parent.mkdir()
+    store.save_info(facts(), ROWS)
+    store.save_table("test", ROWS.append_column("y", pa.array([0, 1, 0])))
+    store.save_chain(data_key("f" * 64, STEPS), fit_chain(STEPS, ROWS.select(["x"]), None))
+    return store
 
 
 @pytest.mark.parametrize("classes", [(False, True), ("a", "b"), (1, 2, 3), (0.5, 1.5), None])
 @pytest.mark.parametrize("data", [None, {"train": "a.csv"}])
 def test_facts_come_back_as_they_were(tmp_path, classes, data):
-    shelf, told = PreparedStore(tmp_path), facts(classes=classes)
-    shelf.put_facts(told, ROWS, data)
-    back = shelf.facts(data)
+    store, told = PreparedStore(tmp_path), facts(classes=classes)
+    store.save_info(told, ROWS, data)
+    back = store.load_info(data)
     assert [type(c) for c in back.classes or ()] == [type(c) for c in classes or ()]
     pd.testing.assert_frame_equal(back.check, told.check)
     assert {**vars(back), "check": None} == {**vars(told), "check": None}
 
 
 def test_facts_without_data_have_no_rows(tmp_path):
-    shelf = PreparedStore(tmp_path)
-    shelf.put_facts(facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None)
-    assert shelf.facts().check.empty and shelf.test() is None
+    store = PreparedStore(tmp_path)
+    store.save_info(facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None)
+    assert store.load_info().check.empty and store.load_test() is None
 
 
 def test_tensors_come_back(tmp_path):
     from ray.data.extensions import TensorArray
 
     images = pa.Table.from_pandas(pd.DataFrame({"image": TensorArray(np.arange(24.0).reshape(2, 3, 4))}))
-    shelf = PreparedStore(tmp_path)
-    shelf.put_facts(facts(features=("image",)), images)
-    assert np.array_equal(np.asarray(shelf.facts().check["image"].tolist()), np.arange(24.0).reshape(2, 3, 4))
+    store = PreparedStore(tmp_path)
+    store.save_info(facts(features=("image",)), images)
+    assert np.array_equal(np.asarray(store.load_info().check["image"].tolist()), np.arange(24.0).reshape(2, 3, 4))
 
 
-def test_the_test_split_and_the_chain_come_back(shelf):
-    rows, labels = shelf.test()
+def test_the_test_split_and_the_chain_come_back(store):
+    rows, labels = store.load_test()
     pd.testing.assert_frame_equal(rows, ROWS.to_pandas())
-    assert labels.tolist() == [0, 1, 0] and shelf.fits() == 1
+    assert labels.tolist() == [0, 1, 0] and store.count_chains() == 1
     before = fit_chain(STEPS, ROWS.select(["x"]), None).transform(ROWS.select(["x"]).to_pandas())
-    pd.testing.assert_frame_equal(shelf.chain(STEPS).transform(rows[["x"]]), before)
+    pd.testing.assert_frame_equal(store.load_chain(STEPS).transform(rows[["x"]]), before)
 
 
-def test_nothing_but_signed_pickles_is_kept_as_a_pickle(shelf):
-    kept = sorted(str(path.relative_to(shelf.folder)) for path in shelf.folder.rglob("*.pkl"))
+def test_nothing_but_signed_pickles_is_kept_as_a_pickle(store):
+    kept = sorted(str(path.relative_to(store.folder)) for path in store.folder.rglob("*.pkl"))
     assert [name.rpartition("/")[2] for name in kept] == ["preprocessor-1.pkl"]
-    assert all((shelf.folder / f"{name}{trust.SUFFIX}").exists() for name in kept)
+    assert all((store.folder / f"{name}{trust.SUFFIX}").exists() for name in kept)
 
 
-def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(shelf, bomb, tmp_path):
-    (kept,) = shelf.folder.rglob("*.pkl")
+def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(store, bomb, tmp_path):
+    (kept,) = store.folder.rglob("*.pkl")
     kept.write_bytes(pickle.dumps(bomb))
     with pytest.raises(trust.NotTrusted, match="--trust"):
-        shelf.chain(STEPS)
+        store.load_chain(STEPS)
     kept.with_name(kept.name + trust.SUFFIX).write_text("0" * 64)
     with pytest.raises(trust.NotTrusted, match="your key"):
-        shelf.chain(STEPS)
+        store.load_chain(STEPS)
     assert not (tmp_path / RAN).exists()
-    PreparedStore(shelf.folder.parent, trust=True).chain(STEPS)
+    PreparedStore(store.folder.parent, trust=True).load_chain(STEPS)
     assert (tmp_path / RAN).exists()
 
 
-def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(shelf, bomb, tmp_path):
-    shutil.rmtree(shelf.folder)
-    shelf.folder.mkdir()
-    folder = shelf.folder.parent
-    (shelf.folder / "facts.pkl").write_bytes(pickle.dumps(bomb))
+def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(store, bomb, tmp_path):
+    shutil.rmtree(store.folder)
+    store.folder.mkdir()
+    folder = store.folder.parent
+    (store.folder / "facts.pkl").write_bytes(pickle.dumps(bomb))
     with pytest.raises(trust.NotTrusted):
         refuse_untrusted(folder, False)
     refuse_untrusted(folder, True)
-    for ask in (shelf.facts, shelf.test, lambda: shelf.chain(STEPS)):
+    for ask in (store.load_info, store.load_test, lambda: store.load_chain(STEPS)):
         with pytest.raises(trust.NotTrusted, match=r"facts.pkl.*no signature"):
             ask()
     assert not (tmp_path / RAN).exists()
-    (shelf.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
-    (shelf.folder / "test.pkl").write_bytes(pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0]))))
-    assert PreparedStore(folder, trust=True).facts().classes == (False, True) and len(PreparedStore(folder, trust=True).test()[0]) == 3
+    (store.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
+    (store.folder / "test.pkl").write_bytes(pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0]))))
+    assert (
+        PreparedStore(folder, trust=True).load_info().classes == (False, True)
+        and len(PreparedStore(folder, trust=True).load_test()[0]) == 3
+    )
 
 
-def test_r2_a_column_that_would_be_unpickled_is_refused(shelf, bomb, tmp_path):
+def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
     import ray.data.extensions
     from ray.data._internal.object_extensions.arrow import ArrowPythonObjectArray
 
     objects = pa.table({"x": ArrowPythonObjectArray.from_objects([bomb, bomb, bomb])})
     assert ray.data.extensions
-    pq.write_table(objects, shelf.folder / "check.parquet")
+    pq.write_table(objects, store.folder / "check.parquet")
     with pytest.raises(trust.Unreadable, match=r"column `x` is of type ray\.data\.arrow_pickled_object"):
-        shelf.facts()
+        store.load_info()
     assert not (tmp_path / RAN).exists()
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "/etc/passwd", "..", "sub/test", ""])
-def test_the_name_of_the_test_split_leads_nowhere_else(shelf, name):
-    told = json.loads((shelf.folder / FACTS).read_text())
-    (shelf.folder / FACTS).write_text(json.dumps({**told, "test": name}))
+def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
+    told = json.loads((store.folder / INFO_FILE).read_text())
+    (store.folder / INFO_FILE).write_text(json.dumps({**told, "test": name}))
     with pytest.raises(trust.Unreadable):
-        shelf.test()
+        store.load_test()
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "label": 3, "evil": 1}', "\x00"]
 )
-def test_damaged_facts_are_refused_with_the_file(shelf, text):
-    (shelf.folder / FACTS).write_text(text)
+def test_damaged_facts_are_refused_with_the_file(store, text):
+    (store.folder / INFO_FILE).write_text(text)
     with pytest.raises(trust.Unreadable) as refused:
-        shelf.facts()
-    assert refused.value.problems[0].place == str(shelf.folder / FACTS) and len(str(refused.value).splitlines()) == 1
+        store.load_info()
+    assert refused.value.problems[0].place == str(store.folder / INFO_FILE) and len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["check.parquet", "test.parquet"])
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 100, os.urandom(400)])
-def test_damaged_rows_are_refused(shelf, name, content):
-    (shelf.folder / name).write_bytes(content)
+def test_damaged_rows_are_refused(store, name, content):
+    (store.folder / name).write_bytes(content)
     with pytest.raises(trust.Unreadable):
-        shelf.test()
+        store.load_test()
