@@ -28,6 +28,7 @@ ORDER = (
     "controller",
     "serving",
     "terminal",
+    "testing",
     "cli",
 )
 

@@ -17,9 +17,7 @@ import sweeps.trainers.xgboost
 from sweeps.bundle import export, load_bundle
 from sweeps.data import fit_chain
 from sweeps.space import Step
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "trainers"))
-import fake_train
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
 
@@ -52,10 +50,10 @@ def trained(module, params, task, steps, folder):
         raw = raw.drop(columns="town")
     fitted = fit_chain(steps, pa.Table.from_pandas(raw.iloc[:160]), "y")
     prepared = fitted.transform(raw)
-    make, _ = fake_train.make(task)
-    shards = {"train": fake_train.Shard(prepared.iloc[:160]), "valid": fake_train.Shard(prepared.iloc[160:])}
+    make, _ = small_table(task)
+    shards = {"train": FakeShard(prepared.iloc[:160]), "valid": FakeShard(prepared.iloc[160:])}
     cur = make(check=prepared.drop(columns="y").iloc[160:192], _kept={})
-    run = fake_train.run(module.train_func, params, cur, shards, folder)
+    run = run_loop(module.train_func, params, cur, shards, folder)
     checkpoint = run.checkpoints[len(run.metrics)]
     return {
         "checkpoint": checkpoint,

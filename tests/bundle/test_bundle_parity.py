@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_bundle_of_trainers import fake_train
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
@@ -23,6 +22,7 @@ from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError
 from sweeps.data import fit_chain
 from sweeps.space import Step
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.integration]
 
@@ -109,7 +109,7 @@ def made(local_ray, tmp_path_factory):
         patch.syspath_prepend(str(folder))
         patch.setattr(write, "_check_in_fresh_process", in_this_process)  # 18 fresh processes would take a minute
         raw = training_rows()
-        make, _ = fake_train.make("binary")
+        make, _ = small_table("binary")
         for chain, steps in CHAINS.items():
             fitted = fit_chain(steps, pa.Table.from_pandas(raw.iloc[:88]), "y")
             prepared = fitted.transform(raw)
@@ -126,8 +126,8 @@ def made(local_ray, tmp_path_factory):
                     expected = model.predict(check)
                 else:
                     name = f"{module.__name__}:load"
-                    shards = {"train": fake_train.Shard(prepared.iloc[:88]), "valid": fake_train.Shard(prepared.iloc[88:])}
-                    run = fake_train.run(module.train_func, params, make(check=check, _kept={}), shards, here)
+                    shards = {"train": FakeShard(prepared.iloc[:88]), "valid": FakeShard(prepared.iloc[88:])}
+                    run = run_loop(module.train_func, params, make(check=check, _kept={}), shards, here)
                     checkpoint = run.checkpoints[len(run.metrics)]
                     model, expected = module.load(str(checkpoint)), np.load(checkpoint / "check.npy")
                 facts = {"label": "y", "task": "binary", "classes": (0, 1), "raw": raw.drop(columns="y").iloc[88:], "made": {}}

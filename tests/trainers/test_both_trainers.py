@@ -6,11 +6,11 @@ import json
 import os
 import tempfile
 
-import fake_train
 import numpy as np
 import pytest
 
 from sweeps.core import references
+from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
 
@@ -28,9 +28,9 @@ each_task = pytest.mark.parametrize("task", TASKS)
 @each_task
 def test_reports_every_step_and_learns(name, task, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make(task, missing=True)
+    current, shards = small_table(task, missing=True)
     gentle = params | ({"eta": 0.3} if name == "xgboost" else {"lr": 0.01, "dropout": 0.0})
-    metrics = fake_train.run(module.train_func, gentle, current(), shards, tmp_path).metrics
+    metrics = run_loop(module.train_func, gentle, current(), shards, tmp_path).metrics
     assert len(metrics) == 12
     metric = current().metric
     assert metrics[-1][metric] < 0.8 * metrics[0][metric]
@@ -48,14 +48,14 @@ OF_VALID = {
 @each_task
 def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, task, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make(task)
+    current, shards = small_table(task)
     metric = current().metric
-    run = fake_train.run(module.train_func, params, current(), shards, tmp_path)
+    run = run_loop(module.train_func, params, current(), shards, tmp_path)
     assert {frozenset(m) for m in run.metrics} == {frozenset({metric})}
     more = sorted(OF_VALID[task] - {metric})[0]
-    asked = fake_train.run(module.train_func, params, current(asked=(metric, more)), shards, tmp_path)
+    asked = run_loop(module.train_func, params, current(asked=(metric, more)), shards, tmp_path)
     assert {frozenset(m) for m in asked.metrics} == {frozenset({metric, more})}
-    everything = fake_train.run(module.train_func, params | {"report": "all"}, current(), shards, tmp_path)
+    everything = run_loop(module.train_func, params | {"report": "all"}, current(), shards, tmp_path)
     assert all(set(m) > OF_VALID[task] for m in everything.metrics) and everything.final == {}
     for few in (run, asked):
         assert few.metrics == [{k: v for k, v in m.items() if k in few.metrics[0]} for m in everything.metrics]
@@ -67,9 +67,9 @@ def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, t
 def test_the_other_metrics_are_those_of_the_model_of_the_best_step(name, task, best_is_last, tmp_path):
     module, params = TRAINERS[name]
     steps = "num_boost_round" if name == "xgboost" else "epochs"
-    current, shards = fake_train.make(task)
+    current, shards = small_table(task)
     cur = current()
-    run = fake_train.run(module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path)
+    run = run_loop(module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path)
     model = module.load(str(run.checkpoints[len(run.metrics)]))
     found = {}
     for split in ("train", "valid"):
@@ -82,26 +82,26 @@ def test_the_other_metrics_are_those_of_the_model_of_the_best_step(name, task, b
 @every
 def test_a_trial_that_is_stopped_has_no_other_metrics(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
-    assert fake_train.run(module.train_func, params, current(), shards, tmp_path, stop_at=11).final == {}
-    assert fake_train.run(module.train_func, params, current(max_t=5), shards, tmp_path, stop_at=5).final, "it came to its end"
+    current, shards = small_table("binary")
+    assert run_loop(module.train_func, params, current(), shards, tmp_path, stop_at=11).final == {}
+    assert run_loop(module.train_func, params, current(max_t=5), shards, tmp_path, stop_at=5).final, "it came to its end"
 
 
 @every
 def test_what_is_reported_is_one_of_two(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     with pytest.raises(ValueError, match=r"params\.report is 'some'.*asked, all"):
-        fake_train.run(module.train_func, params | {"report": "some"}, current(), shards, tmp_path)
+        run_loop(module.train_func, params | {"report": "some"}, current(), shards, tmp_path)
 
 
 @every
 @each_task
 def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make(task)
+    current, shards = small_table(task)
     cur = current()
-    run = fake_train.run(module.train_func, params, cur, shards, tmp_path)
+    run = run_loop(module.train_func, params, cur, shards, tmp_path)
     values = [m[cur.metric] for m in run.metrics]
     best = int(np.argmin(values)) + 1
     assert best < len(values), "the case should overfit"
@@ -122,16 +122,16 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
 @each_task
 def test_resumed_equals_uninterrupted(name, task, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make(task)
-    whole = fake_train.run(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    current, shards = small_table(task)
+    whole = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
     assert list(whole.checkpoints) == list(range(1, 13))
     for step in (1, 5, 11):
-        rest = fake_train.run(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
         assert rest.metrics == whole.metrics[step:]
         last, resumed = whole.checkpoints[12], rest.checkpoints[12 - step]
         np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(resumed / "check.npy"))
         assert (last / "sweeps.json").read_text() == (resumed / "sweeps.json").read_text()
-    finished = fake_train.run(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[12])
+    finished = run_loop(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[12])
     assert finished.metrics == []
 
 
@@ -139,26 +139,26 @@ def test_resumed_equals_uninterrupted(name, task, tmp_path):
 def test_the_same_first_and_later_in_a_warm_process(name, tmp_path):
     module, params = TRAINERS[name]
     params = params | ({"subsample": 0.7} if name == "xgboost" else {})
-    current, shards = fake_train.make("binary")
-    first = fake_train.run(module.train_func, params, current(), shards, tmp_path)
+    current, shards = small_table("binary")
+    first = run_loop(module.train_func, params, current(), shards, tmp_path)
     other = params | ({"max_depth": 2, "max_bin": 16} if name == "xgboost" else {"width": 5, "optimizer": "sgd"})
-    assert fake_train.run(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics[:3] != first.metrics[:3]
-    assert fake_train.run(module.train_func, params, current(), shards, tmp_path).metrics == first.metrics
+    assert run_loop(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics[:3] != first.metrics[:3]
+    assert run_loop(module.train_func, params, current(), shards, tmp_path).metrics == first.metrics
     assert shards["train"].reads == shards["valid"].reads == 1, "what a warm worker keeps is not built again"
-    cold, cold_shards = fake_train.make("binary")
-    assert fake_train.run(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
-    assert fake_train.run(module.train_func, params, current(seed=8), shards, tmp_path).metrics != first.metrics
+    cold, cold_shards = small_table("binary")
+    assert run_loop(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
+    assert run_loop(module.train_func, params, current(seed=8), shards, tmp_path).metrics != first.metrics
 
 
 @every
 def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
-    fake_train.run(module.train_func, params, current(), shards, tmp_path / "first", stop_at=1)  # torch leaves a folder at its first step
+    current, shards = small_table("binary")
+    run_loop(module.train_func, params, current(), shards, tmp_path / "first", stop_at=1)  # torch leaves a folder at its first step
     (tmp_path / "temp").mkdir()
     (tmp_path / "keep").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
-    run = fake_train.run(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path / "keep", stop_at=3)
+    run = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path / "keep", stop_at=3)
     assert len(run.metrics) == 3 and 3 in run.checkpoints
     assert os.listdir(tmp_path / "temp") == []
 
@@ -166,43 +166,43 @@ def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
 @every
 def test_steps_follow_max_t(name, tmp_path):
     module, _ = TRAINERS[name]
-    current, shards = fake_train.make("regression")
-    run = fake_train.run(module.train_func, {}, current(max_t=3), shards, tmp_path)
+    current, shards = small_table("regression")
+    run = run_loop(module.train_func, {}, current(max_t=3), shards, tmp_path)
     assert len(run.metrics) == 3 and list(run.checkpoints) == [3]
 
 
 @every
 def test_text_columns_are_named_with_what_helps(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(city="Paris", street="Rue")
     with pytest.raises(ValueError, match=r"columns city, street: not numbers.*`columns` of an encoder"):
-        fake_train.run(module.train_func, params, current(), shards, tmp_path)
+        run_loop(module.train_func, params, current(), shards, tmp_path)
 
 
 @every
 def test_an_objective_that_is_not_reported(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     for wrong in ("valid-logless", "logloss"):
         with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`.*did you mean `valid-logloss`\?"):
-            fake_train.run(module.train_func, params, current(metric=wrong), shards, tmp_path)
+            run_loop(module.train_func, params, current(metric=wrong), shards, tmp_path)
 
 
 @every
 def test_a_trial_without_a_label(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     with pytest.raises(ValueError, match=r"data\.label is missing"):
-        fake_train.run(module.train_func, params, current(task=None, label=None), shards, tmp_path)
+        run_loop(module.train_func, params, current(task=None, label=None), shards, tmp_path)
 
 
 @every
 def test_goal_maximize(name, tmp_path):
     module, params = TRAINERS[name]
-    current, shards = fake_train.make("binary")
-    run = fake_train.run(module.train_func, params, current(metric="valid-auc", goal="maximize"), shards, tmp_path)
+    current, shards = small_table("binary")
+    run = run_loop(module.train_func, params, current(metric="valid-auc", goal="maximize"), shards, tmp_path)
     best = int(np.argmax([m["valid-auc"] for m in run.metrics])) + 1
     assert json.loads((run.checkpoints[12] / "sweeps.json").read_text()) == {"best_step": best}
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fake_train
 import numpy as np
 import pytest
 import torch
@@ -8,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
+from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers._metrics import auc, measure
 from sweeps.trainers.torch_tabular import Params, load, train_func
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     with pytest.raises(ValueError, match=r"params\.widht is unknown to torch_tabular; did you mean `width`\?"):
-        fake_train.run(train_func, {"widht": 5}, current(), shards, tmp_path)
+        run_loop(train_func, {"widht": 5}, current(), shards, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_params_are_filled_in():
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("depth", [0, 3])
 def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
-    current, shards = fake_train.make("regression")
+    current, shards = small_table("regression")
     params = {
         "optimizer": optimizer,
         "depth": depth,
@@ -52,13 +52,13 @@ def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
         "weight_decay": 1e-4,
         "batch_size": 159,
     }  # a last batch of one row
-    values = [m["valid-rmse"] for m in fake_train.run(train_func, params, current(), shards, tmp_path).metrics]
+    values = [m["valid-rmse"] for m in run_loop(train_func, params, current(), shards, tmp_path).metrics]
     assert min(values) < 0.9 * values[0]
 
 
 def test_predict_takes_any_column_order_and_missing_values(tmp_path):
-    current, shards = fake_train.make("multiclass", missing=True)
-    run = fake_train.run(train_func, {"epochs": 2}, current(), shards, tmp_path)
+    current, shards = small_table("multiclass", missing=True)
+    run = run_loop(train_func, {"epochs": 2}, current(), shards, tmp_path)
     model = load(str(run.checkpoints[2]))
     check = current().check
     assert check.isna().any().any()
@@ -69,8 +69,8 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
 
 
 def test_predictions_do_not_depend_on_threads(tmp_path):
-    current, shards = fake_train.make("binary")
-    run = fake_train.run(train_func, {"epochs": 2, "width": 256, "depth": 3}, current(), shards, tmp_path)
+    current, shards = small_table("binary")
+    run = run_loop(train_func, {"epochs": 2, "width": 256, "depth": 3}, current(), shards, tmp_path)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -105,10 +105,10 @@ def test_metrics_are_scikit_learns():
 
 
 def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
-    current, shards = fake_train.make("binary")
-    donor = fake_train.run(train_func, {"epochs": 4, "optimizer": "sgd"}, current(checkpoint_interval=0.0), shards, tmp_path).checkpoints[2]
+    current, shards = small_table("binary")
+    donor = run_loop(train_func, {"epochs": 4, "optimizer": "sgd"}, current(checkpoint_interval=0.0), shards, tmp_path).checkpoints[2]
     for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
-        took_over = fake_train.run(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
+        took_over = run_loop(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
         assert len(took_over.metrics) == 2
     with pytest.raises(ValueError, match="a network of another `depth` or `width`: under pbt these must be constants"):
-        fake_train.run(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)
+        run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

@@ -6,10 +6,10 @@ import multiprocessing
 import socket
 from pathlib import Path
 
-import fake_train
 import numpy as np
 import pytest
 
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import torch_tabular, xgboost
 from sweeps.trainers._metrics import measure
 
@@ -21,9 +21,9 @@ TORCH = {"epochs": 12, "lr": 0.02, "dropout": 0.1, "batch_size": 32}
 
 
 def _halves(task, rank):
-    current, shards = fake_train.make(task)
+    current, shards = small_table(task)
     train = shards["train"].frame
-    return current, {"train": fake_train.Shard(train.iloc[rank::2].reset_index(drop=True)), "valid": shards["valid"]}
+    return current, {"train": FakeShard(train.iloc[rank::2].reset_index(drop=True)), "valid": shards["valid"]}
 
 
 def _rank(rank, port, tracker, folder, answers):
@@ -39,7 +39,7 @@ def _rank(rank, port, tracker, folder, answers):
                 current, shards = _halves(task, rank)
                 keep = Path(folder, f"{module.__name__}-{task}-{rank}")
                 keep.mkdir()
-                once, again = (fake_train.run(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
+                once, again = (run_loop(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
                 checkpoint = str(once.checkpoints[12]) if rank == 0 else None
                 out[module.__name__, task] = once.metrics, again.metrics, checkpoint, once.final
     torch.distributed.destroy_process_group()
@@ -76,7 +76,7 @@ def test_ranks_agree_and_repeat(ranks, name, task):
     (once, again, checkpoint, final), (once_1, again_1, none, _) = ranks[0][name, task], ranks[1][name, task]
     assert len(once) == 12 and checkpoint and none is None
     assert once == again == once_1 == again_1
-    current, shards = fake_train.make(task)
+    current, shards = small_table(task)
     module = {"sweeps.trainers.xgboost": xgboost, "sweeps.trainers.torch_tabular": torch_tabular}[name]
     model = module.load(checkpoint)
     np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-import fake_train
 import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
 
+from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import matrix
 from sweeps.trainers._requested import RequestedMetrics
@@ -17,8 +17,8 @@ PARAMS = {"num_boost_round": 8, "eta": 1.5, "max_depth": 4}
 
 
 def test_is_what_xgboost_train_gives(tmp_path):
-    current, shards = fake_train.make("binary")
-    run = fake_train.run(train_func, PARAMS | {"report": "all"}, current(), shards, tmp_path)
+    current, shards = small_table("binary")
+    run = run_loop(train_func, PARAMS | {"report": "all"}, current(), shards, tmp_path)
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
     log: dict = {}
     params = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"], "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7}
@@ -32,23 +32,23 @@ def test_is_what_xgboost_train_gives(tmp_path):
 def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(method, large, tmp_path, monkeypatch):
     if large:
         monkeypatch.setattr(xgboost, "LARGE", 1)
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     rounds, steps = (25, [3, 10, 20]) if large else (120, [50, 100])
     params = {"num_boost_round": rounds, "max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.8, "tree_method": method}
     if method != "exact":
         params["colsample_bynode"] = 0.8
-    whole = fake_train.run(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
     assert list(whole.checkpoints) == (list(range(1, 26)) if large else [*steps, 120])
     for step in steps:
-        rest = fake_train.run(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
         assert rest.metrics == whole.metrics[step:]
 
 
 def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     names = [name for name in shards["train"].frame if name != "y"]
-    whole = fake_train.run(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
-    rest = fake_train.run(train_func, PARAMS, current(), shards, tmp_path, resume=whole.checkpoints[4])
+    whole = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
+    rest = run_loop(train_func, PARAMS, current(), shards, tmp_path, resume=whole.checkpoints[4])
     for folder in (*whole.checkpoints.values(), *rest.checkpoints.values()):
         assert xgb.Booster(model_file=folder / "model.ubj").feature_names == names
     wrong = xgb.DMatrix(shards["valid"].frame[names].rename(columns={names[0]: "another"}))
@@ -61,14 +61,14 @@ def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
     [{"monotone_constraints": {"N0": -1}}, {"monotone_constraints": [-1, 0, 0, 0, 0]}, {"interaction_constraints": [["N0"], ["N1", "N2"]]}],
 )
 def test_constraints_by_name_are_xgboosts_own_also_where_it_goes_on(constraints, tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     names = [name for name in shards["train"].frame if name != "y"]
     text = json.dumps(constraints)
     for i, name in enumerate(names):
         text = text.replace(f"N{i}", name)
     given = json.loads(text)
-    run = fake_train.run(train_func, PARAMS | given, current(checkpoint_interval=0.0), shards, tmp_path)
-    free = fake_train.run(train_func, PARAMS, current(), shards, tmp_path)
+    run = run_loop(train_func, PARAMS | given, current(checkpoint_interval=0.0), shards, tmp_path)
+    free = run_loop(train_func, PARAMS, current(), shards, tmp_path)
     assert run.metrics != free.metrics, "they constrain something"
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
     log: dict = {}
@@ -76,24 +76,24 @@ def test_constraints_by_name_are_xgboosts_own_also_where_it_goes_on(constraints,
     params = {"objective": "binary:logistic", "eval_metric": "logloss", "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7} | by_name
     xgb.train(params, train, 8, evals=[(valid, "valid")], evals_result=log, verbose_eval=False)
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
-    rest = fake_train.run(train_func, PARAMS | given, current(), shards, tmp_path, resume=run.checkpoints[3])
+    rest = run_loop(train_func, PARAMS | given, current(), shards, tmp_path, resume=run.checkpoints[3])
     assert rest.metrics == run.metrics[3:]
 
 
 def test_a_constraint_on_a_column_that_is_not_there_names_it_and_those_that_are(tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     with pytest.raises(ValueError, match=r"monotone_constraints: Constrained features are not a subset of .*; the prepared data has: "):
-        fake_train.run(train_func, PARAMS | {"monotone_constraints": {"nowhere": 1}}, current(), shards, tmp_path)
+        run_loop(train_func, PARAMS | {"monotone_constraints": {"nowhere": 1}}, current(), shards, tmp_path)
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
 def test_boosters_that_cannot_be_sliced(booster, tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     cur = current(checkpoint_interval=0.0)
     params = {"num_boost_round": 9, "booster": booster, "eta": 1.2} | (
         {"rate_drop": 0.4} if booster == "dart" else {"updater": "coord_descent"}
     )
-    run = fake_train.run(train_func, params, cur, shards, tmp_path)
+    run = run_loop(train_func, params, cur, shards, tmp_path)
     best = json.loads((run.checkpoints[9] / "sweeps.json").read_text())["best_step"]
     predicted = load(str(run.checkpoints[9])).predict(cur.check)
     np.testing.assert_array_equal(predicted, np.load(run.checkpoints[9] / "check.npy"))
@@ -112,35 +112,35 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
     ],
 )
 def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, others):
-    current, _ = fake_train.make("binary")
+    current, _ = small_table("binary")
     requested = RequestedMetrics.of(params, current(metric=asked[0], asked=asked))
     assert (requested.metrics, requested.splits, requested.others) == (metrics, splits, others)
     assert requested.lead == asked[0]
 
 
 def test_a_metric_of_the_users_is_reported_of_valid(tmp_path):
-    current, shards = fake_train.make("binary")
-    run = fake_train.run(train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path)
+    current, shards = small_table("binary")
+    run = run_loop(train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path)
     assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-logloss", "valid-aucpr", "valid-error@0.3"})}
     assert set(run.final) == {"train-logloss", "train-aucpr", "train-error@0.3"}
 
 
 def test_where_only_costs_are_asked_for_a_round_measures_one_metric(tmp_path):
-    current, shards = fake_train.make("multiclass")
-    run = fake_train.run(train_func, PARAMS, current(metric=None), shards, tmp_path)
+    current, shards = small_table("multiclass")
+    run = run_loop(train_func, PARAMS, current(metric=None), shards, tmp_path)
     assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-mlogloss"})}
 
 
 def test_params_win_over_what_the_trial_implies():
-    current, _ = fake_train.make("multiclass")
+    current, _ = small_table("multiclass")
     params = parameters({"objective": "multi:softmax", "n_jobs": 3, "seed": 5}, current())
     assert params["objective"] == "multi:softprob" and params["num_class"] == 3
     assert params["seed"] == 5 and params["n_jobs"] == 3 and "nthread" not in params
 
 
 def test_another_objective_of_the_same_task(tmp_path):
-    current, shards = fake_train.make("binary")
-    run = fake_train.run(
+    current, shards = small_table("binary")
+    run = run_loop(
         train_func,
         PARAMS | {"objective": "binary:logitraw", "eval_metric": "auc"},
         current(metric="valid-auc", goal="maximize"),
@@ -152,20 +152,20 @@ def test_another_objective_of_the_same_task(tmp_path):
 
 
 def test_column_names_that_xgboost_refuses(tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.rename(columns={"x0": "age_<30", "x1": "age_[30", "x2": "age_]30"})
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
-    run = fake_train.run(train_func, PARAMS, cur, shards, tmp_path)
+    run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
     np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))
 
 
 def test_categories_are_read(tmp_path):
-    current, shards = fake_train.make("binary")
+    current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(
             city=pd.Categorical(np.where(shard.frame["x0"] > 0, "Paris", "Lyon"), categories=["Lyon", "Nice", "Paris"])
         )
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
-    run = fake_train.run(train_func, PARAMS, cur, shards, tmp_path)
+    run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
     np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))

@@ -1,0 +1,169 @@
+"""A stand-in for Ray Train that runs a training loop in this process: shards come from pandas, reports go into a list.
+
+current, shards = small_table("binary")
+run = run_loop(my_trainer.train_func, {"lr": 0.1}, current(), shards, tmp_path)
+assert run.metrics[-1]["valid-logloss"] < run.metrics[0]["valid-logloss"]
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
+
+from sweeps.core.trial import Current, set_current
+
+
+class Stopped(BaseException):
+    """Raised by `ray.train.report` to stop the loop. Like the real stop, it is no `Exception`, so a loop cannot catch it by accident."""
+
+
+class FakeShard:
+    """A shard for `ray.train.get_dataset_shard`.
+
+    Args:
+        frame: Prepared rows, with the label column if there is a label.
+
+    Attributes:
+        reads: Number of times that the loop has read the rows.
+    """
+
+    def __init__(self, frame: pd.DataFrame):
+        self.frame, self.reads = frame, 0
+
+    def materialize(self) -> FakeShard:
+        """Return this shard, which is in memory already."""
+        return self
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows, and count the read."""
+        self.reads += 1
+        return self.frame
+
+
+@dataclass
+class LoopRun:
+    """What a training loop did.
+
+    Attributes:
+        metrics: Metrics of every report, in order.
+        checkpoints: A copy of each checkpoint's folder, by the number of the report that carried the checkpoint (1 for the first).
+        final: Metrics of the finished model (`Current.report_final`).
+    """
+
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    checkpoints: dict[int, Path] = field(default_factory=dict)
+    final: dict[str, float] = field(default_factory=dict)
+
+
+class _FakeSession(LocalTrainFnUtils):
+    """The object that `ray.train.report` and the other functions of Ray Train call."""
+
+    def __init__(self, shards: Mapping[str, FakeShard], keep: Path, resume: Path | None, stop_at: int | None, rank: int, world: int):
+        super().__init__("fake", dict(shards), world_size=world, world_rank=rank)  # type: ignore[arg-type]
+        self.keep, self.resume, self.stop_at, self.run = keep, resume, stop_at, LoopRun()
+
+    def get_checkpoint(self) -> Checkpoint | None:
+        return Checkpoint.from_directory(self.resume) if self.resume else None
+
+    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None = None, *args: Any, **kwargs: Any) -> None:
+        self.run.metrics.append(metrics)
+        step = len(self.run.metrics)
+        if checkpoint:
+            with checkpoint.as_directory() as folder:
+                self.run.checkpoints[step] = Path(shutil.copytree(folder, self.keep / str(len(list(self.keep.iterdir())))))
+        if step == self.stop_at:
+            raise Stopped
+
+
+def run_loop(
+    loop: Callable[[dict[str, Any]], None],
+    config: dict[str, Any],
+    current: Current,
+    shards: Mapping[str, FakeShard],
+    keep: Path,
+    *,
+    resume: Path | None = None,
+    stop_at: int | None = None,
+    rank: int = 0,
+    world: int = 1,
+) -> LoopRun:
+    """Run a training loop to its end, or stop it at a report.
+
+    Args:
+        loop: The training loop.
+        config: The trial's parameters.
+        current: What `sweeps.trial.current()` returns in the loop.
+        shards: Shards by name, "train" and "valid".
+        keep: An existing folder, into which the checkpoints are copied.
+        resume: The checkpoint that `ray.train.get_checkpoint` returns.
+        stop_at: Stop the loop at this report (1 for the first).
+        rank: Rank of this process.
+        world: Number of ranks.
+    """
+    session = _FakeSession(shards, keep, resume, stop_at, rank, world)
+    set_train_fn_utils(session)
+    set_current(current)
+    try:
+        loop(config)
+    except Stopped:
+        pass
+    finally:
+        set_train_fn_utils(None)
+        set_current(None)
+    session.run.final = current.final
+    return session.run
+
+
+def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Callable[..., Current], dict[str, FakeShard]]:
+    """Make a small table that a model can learn.
+
+    Args:
+        task: "binary", "multiclass" or "regression".
+        rows: Number of training rows. There are 80 validation rows beside them.
+        missing: Whether one column has missing values.
+
+    Returns:
+        A function that makes a `Current` (keyword arguments override its attributes), and the shards "train" and "valid". They have
+        five numeric columns, and the label in column `y`. All the `Current` of one function share what `Current.cached` keeps, as the
+        trials of one warm worker do.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows + 80, 5))
+    signal = x[:, 0] - 2 * x[:, 1] + 0.5 * x[:, 2] ** 2 + rng.normal(0, 0.5, rows + 80)
+    if task == "regression":
+        y: np.ndarray = 1000 + 50 * signal
+    else:
+        y = np.digitize(signal, [0.3] if task == "binary" else [-1, 1]).astype(np.int64)
+    frame = pd.DataFrame(x, columns=[f"x{i}" for i in range(5)]).assign(y=y)
+    if missing:
+        frame.loc[::7, "x3"] = np.nan
+    valid = frame.iloc[rows:].reset_index(drop=True)
+    cache: dict[str, Any] = {}
+    metric = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}[task]
+    classes = {"binary": ("no", "yes"), "multiclass": ("a", "b", "c"), "regression": None}[task]
+
+    def current(**changed: Any) -> Current:
+        given: dict[str, Any] = {
+            "trial": "0000",
+            "seed": 7,
+            "label": "y",
+            "task": task,
+            "classes": classes,
+            "metric": metric,
+            "goal": "minimize",
+            "max_t": None,
+            "threads": 1,
+            "check": valid.drop(columns="y").iloc[:32],
+            "_kept": cache,
+        }
+        return Current(**given | changed)
+
+    return current, {"train": FakeShard(frame.iloc[:rows].reset_index(drop=True)), "valid": FakeShard(valid)}
