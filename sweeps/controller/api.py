@@ -45,7 +45,7 @@ def run(
         address: of a Ray cluster; a Ray of its own is started by default, unless this process is connected to one.
         tracking_uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `dir`.
         storage: of the study, `postgresql://...`; by default a journal in the sweep's folder.
-        on_progress: called with a `Snapshot` a few times a second.
+        on_progress: called with a `SweepStatus` a few times a second.
 
     Raises:
         InputError: the file or the data is wrong, or a shape can never fit; every problem at once where they can be known at once.

@@ -21,7 +21,7 @@ import ray
 from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.progress import SweepProgress
-from sweeps.controller.snapshot import Snapshot
+from sweeps.controller.status import SweepStatus
 from sweeps.core.crash_cleanup import write
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.host_resources import lives
@@ -74,7 +74,7 @@ class SweepController:
     tracker: Tracker
     began: float  # seconds since the epoch
     interrupted: Callable[[], bool]
-    on_progress: Callable[[Snapshot], None]
+    on_progress: Callable[[SweepStatus], None]
     introduce: Callable[[], None]  # tells a pool that was started again of the data
     shown: float = 0.0
     reason: str | None = None  # why no more trials are begun
@@ -96,8 +96,8 @@ class SweepController:
         self.space, self.scheduler, self.folder = self.study_store.space, self.study_store.scheduler, self.study_store.folder
         (self.folder / STAGES).unlink(missing_ok=True)  # of a driver that was killed
         self.study_store.clock = lambda: time.time() - self.began
-        self.overview = SweepProgress(self.study_store, self.began)
-        self.running = self.overview.running
+        self.progress = SweepProgress(self.study_store, self.began)
+        self.running = self.progress.running
         if ranking.should_abort(self.study_store.course.ended):
             self.forgiven = len(self.study_store.course.ended)
         self.study_store.course.pardon(self.space.limits)
@@ -167,7 +167,7 @@ class SweepController:
 
     def _note(self, trial: Trial) -> None:
         self.tracker.begin(self.study_store.as_begun(trial.number), time.time())
-        self.overview.begun(trial)
+        self.progress.on_start(trial)
 
     def settle(self) -> None:
         """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
@@ -197,7 +197,7 @@ class SweepController:
         number = self.running[trial].trial.number
         fresh = self.study_store.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         self.tracker.reports(number, fresh)
-        self.overview.heard(trial, progress.attempts, fresh)
+        self.progress.on_reports(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_room(self.folder, progress.error or "")
@@ -230,7 +230,7 @@ class SweepController:
             self._finish(trial, State.FAIL, error)
             return Decision.STOP
         if self._perturb(row, step):
-            self.overview.changed(row.trial)
+            self.progress.on_change(row.trial)
             self.pool.renew.remote(row.trial, step, _past(row))
         else:
             self.pool.answer.remote(trial, step, True)
@@ -272,7 +272,7 @@ class SweepController:
             self._look_at_pool()
             if self.data_actor is not None and not lives(self.data_actor):
                 self.stop(LOST_MESSAGE, State.RUNNING)
-            self.on_progress(self.snapshot())
+            self.on_progress(self.status())
 
     def _look_at_budgets(self) -> None:
         """End the sweep when a limit of what it may spend is reached, and there is more to come."""
@@ -282,7 +282,7 @@ class SweepController:
         if limits.timeout is not None and time.time() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
             return
-        spent = self.overview.usage.seconds if self.overview.usage else {}
+        spent = self.progress.usage.seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
         used += [(row.seconds, row.trial) for row in map(self.study_store.standing, self.study_store.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
@@ -330,8 +330,8 @@ class SweepController:
         if self.asked is not None and ray.wait([self.asked], timeout=0)[0]:
             done, self.asked = self.asked, None
             with contextlib.suppress(ray.exceptions.RayError):
-                self.overview.usage = ray.get(done)
-                self._note_stages(self.overview.usage)
+                self.progress.usage = ray.get(done)
+                self._note_stages(self.progress.usage)
         self.asked = self.asked or self.pool.usage.remote()
 
     def _note_stages(self, usage: Usage) -> None:
@@ -357,7 +357,7 @@ class SweepController:
         if state is State.PRUNED and reason is None:
             reason = self.reason
         result = self.study_store.finish(begun.number, state, error, reason, final)
-        self.overview.ended(trial, result)
+        self.progress.on_end(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
         self.tracker.end(begun.number, result, self.study_store.ended_at(begun.number))
@@ -397,6 +397,6 @@ class SweepController:
         if self.cleaner is not None:
             self.cleaner.close()
 
-    def snapshot(self, stage: str | None = None) -> Snapshot:
+    def status(self, stage: str | None = None) -> SweepStatus:
         """How the sweep stands now; `stage` says what is going on other than trials."""
-        return self.overview.snapshot(self.reason, stage)
+        return self.progress.status(self.reason, stage)

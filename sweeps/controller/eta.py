@@ -1,8 +1,8 @@
-"""How long a sweep will still take: pure.
+"""Estimate how long a sweep still takes. Pure; no I/O and no clock.
 
-The mean time of a trial misleads: trials run side by side, a scheduler ends most of them early, those that it lets live hold their
-workers, and the first wait for processes to start. So what is yet to begin goes by how often a trial has ended of late, and what runs by
-its own pace to the steps at which it can end.
+The mean duration of a trial is misleading. Trials run in parallel, the scheduler stops most of them early, the survivors hold their
+workers, and the first trials wait for processes to start. The estimate therefore uses two sources. Trials that have not started follow
+the recent interval between ends of trials. Running trials follow the pace of their own reports to the steps at which they can end.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Before so many trials have ended, a pace means nothing.
-ENOUGH = 3
-# The pace is that of the later half of what has ended, and of no fewer than this.
-WINDOW = 8
+# Number of ended trials that an interval needs at least.
+MIN_ENDED = 3
+# The interval is the mean over the later half of the ended trials, but over at least this many.
+MIN_WINDOW = 8
 
 
 @dataclass(frozen=True)
-class Left:
-    """The time left.
+class TimeLeft:
+    """Estimated time left.
 
     Attributes:
-        seconds: from now on.
-        how: how that was reckoned, for people.
-        at_most: it is a bound, and no estimate.
+        seconds: Seconds from now on.
+        how: How the time was estimated, as a text for people.
+        at_most: Whether `seconds` is an upper bound and not an estimate.
     """
 
     seconds: float
@@ -32,92 +32,111 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Going:
+class RunningTrial:
     """A running trial.
 
     Attributes:
-        seconds: since it was begun.
-        ahead: seconds to the next step at which it can be ended, and to the one that ends it for sure; None if that is not known.
+        seconds: Seconds since the trial started.
+        time_to_stops: Seconds to the next step at which the trial can end, and to the step at which it certainly ends; None if unknown.
     """
 
     seconds: float
-    ahead: tuple[float, float] | None = None
+    time_to_stops: tuple[float, float] | None = None
 
-    def rest(self, usual: float) -> float:
-        """Seconds it will still take: half way between the soonest and the latest; else what is left of the time trials take."""
-        return sum(self.ahead) / 2 if self.ahead else max(0.0, usual - self.seconds)
+    def time_left(self, usual: float) -> float:
+        """Return the seconds that the trial still takes.
+
+        This is halfway between the earliest and the latest end. If these are unknown, it is the rest of the usual duration.
+        """
+        return sum(self.time_to_stops) / 2 if self.time_to_stops else max(0.0, usual - self.seconds)
 
 
-def ahead(first: tuple[int, float], last: tuple[int, float], stops: Sequence[int], now: float) -> tuple[float, float] | None:
-    """Seconds to the next of a trial's milestones and to the last of them, by the pace of its reports.
+def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequence[int], now: float) -> tuple[float, float] | None:
+    """Return the seconds to the next and to the last step at which a trial can end, from the pace of its reports.
 
     Args:
-        first, last: (step, time) of its first report and of its latest.
-        stops: the steps at which it can be ended, ascending; the last of them always ends it.
-        now: the time.
+        first: Step and time of the trial's first report.
+        last: Step and time of the trial's latest report.
+        stops: Steps at which the trial can end, ascending. The trial certainly ends at the last one.
+        now: Current time.
+
+    Returns:
+        The two durations, or None if the pace is unknown or no stop is left.
     """
     coming = [step for step in stops if step > last[0]]
     if not coming or last[0] <= first[0]:
         return None
-    each = (last[1] - first[1]) / (last[0] - first[0])
-    soonest, latest = (max(0.0, (step - last[0]) * each - (now - last[1])) for step in (coming[0], coming[-1]))
-    return soonest, latest
+    per_step = (last[1] - first[1]) / (last[0] - first[0])
+    earliest, latest = (max(0.0, (step - last[0]) * per_step - (now - last[1])) for step in (coming[0], coming[-1]))
+    return earliest, latest
 
 
 def time_left(
-    now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[Going], at_once: int, timeout: float | None
-) -> Left | None:
-    """The time left of a sweep; None as long as nobody can tell.
+    now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int, timeout: float | None
+) -> TimeLeft | None:
+    """Estimate the time left of a sweep.
 
     Args:
-        now: seconds since the sweep began, as all times here.
-        total: trials, those that have ended included.
-        ended: (begin, end) of each trial that has ended, in that order.
-        running: those that run.
-        at_once: the most that have run side by side.
-        timeout: `limits.timeout`; nothing goes on beyond it.
+        now: Seconds since the sweep started. All other times have the same origin.
+        total: Number of trials in the whole sweep, including those that have ended.
+        ended: (start, end) of each ended trial, ordered by end.
+        running: The running trials.
+        at_once: The largest number of trials that have run in parallel.
+        timeout: `limits.timeout`, an upper bound in seconds.
+
+    Returns:
+        The estimate, or None while it is unknown.
     """
-    left = _reckon(total - len(ended), ended, running, max(1, at_once))
+    left = _estimate(total - len(ended), ended, running, max(1, at_once))
     if timeout is not None and (left is None or left.seconds > timeout - now):
-        return Left(max(0.0, timeout - now), "limits.timeout", at_most=True)
+        return TimeLeft(max(0.0, timeout - now), "limits.timeout", at_most=True)
     return left
 
 
-def _reckon(to_go: int, ended: Sequence[tuple[float, float]], running: Sequence[Going], at_once: int) -> Left | None:
-    known = pace([end for _, end in ended], at_once)
-    to_begin = to_go - len(running)
-    if to_begin <= 0:
-        if not running or (known is None and not all(r.ahead for r in running)):
+def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], at_once: int) -> TimeLeft | None:
+    """Estimate the time left without a timeout. `unfinished` counts trials that run or have not started."""
+    interval = mean_interval([end for _, end in ended], at_once)
+    not_started = unfinished - len(running)
+    paces_known = all(r.time_to_stops for r in running)
+    if not_started <= 0:
+        if not running or (interval is None and not paces_known):
             return None
-        seconds = max(r.rest(known[0] * at_once if known else 0.0) for r in running)
+        seconds = max(r.time_left(interval[0] * at_once if interval else 0.0) for r in running)
         how = f"the last {len(running)} trials at their own pace" if len(running) > 1 else "the last trial at its own pace"
-    elif known is None:
+    elif interval is None:
         return None
     else:
-        every, count = known
-        rests = [r.rest(every * at_once) for r in running]
-        # At the very end one long trial is at work and the rest of the machine is idle: half of the time on average.
+        every, count = interval
+        rests = [r.time_left(every * at_once) for r in running]
+        # At the end, one long trial runs alone while the other slots are idle: on average for half of its extra time.
         longest = max(end - begin for begin, end in ended[-count:])
-        alone = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
-        seconds = max([to_begin * every + sum(rests) / at_once + alone, *rests])
-        how = f"{to_go} trials to go, one every {_say(every)} s (the last {count})"
-    if seconds < 1 and not all(r.ahead for r in running):  # the last one takes longer than the others did: who knows
+        tail = max(0.0, longest - every * at_once) * (1 - 1 / at_once) / 2
+        seconds = max([not_started * every + sum(rests) / at_once + tail, *rests])
+        how = f"{unfinished} trials to go, one every {_seconds_text(every)} s (the last {count})"
+    if seconds < 1 and not paces_known:  # The last trial already takes longer than the usual trial.
         return None
-    return Left(max(1.0, seconds), how)
+    return TimeLeft(max(1.0, seconds), how)
 
 
-def pace(ends: Sequence[float], at_once: int) -> tuple[float, int] | None:
-    """Seconds from one trial's end to the next, and over how many ends that was taken; None before there are enough.
+def mean_interval(ends: Sequence[float], at_once: int) -> tuple[float, int] | None:
+    """Return the mean seconds between the ends of trials, and the number of ends that the mean covers.
 
-    Trials that began together end together, so the window is one of whole rounds of `at_once`. It begins with the end of a trial
-    that is not of the first round, or with the last of that, which leaves the start of processes out.
+    Trials that start together end together, so the window covers whole rounds of `at_once` trials. It leaves out the first round,
+    which also waited for processes to start.
+
+    Args:
+        ends: When trials ended, ascending.
+        at_once: Number of trials that run in parallel.
+
+    Returns:
+        The interval and its window, or None if too few trials have ended.
     """
-    if len(ends) < max(ENOUGH, at_once + 1):
+    if len(ends) < max(MIN_ENDED, at_once + 1):
         return None
-    count = min(len(ends) - at_once, max(WINDOW, len(ends) // 2)) // at_once * at_once or at_once
+    count = min(len(ends) - at_once, max(MIN_WINDOW, len(ends) // 2)) // at_once * at_once or at_once
     count = min(count, len(ends) - 1)
     return (ends[-1] - ends[-1 - count]) / count, count
 
 
-def _say(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"

@@ -1,4 +1,4 @@
-"""What there is to show of a sweep while it runs: who runs, what has ended, the best so far. A snapshot is made of it."""
+"""Follow the running trials and the best value of a sweep, and build its `SweepStatus`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from sweeps.controller.eta import Going, Left, ahead, time_left
-from sweeps.controller.snapshot import Best, Pairs, Row, Snapshot, Use, configuration, workers
+from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
+from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow, shape_text, short_configuration
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.study_store import StudyStore
@@ -15,192 +15,202 @@ from sweeps.study import ranking
 
 
 @dataclass
-class Running:
-    """A trial that was begun, and what is known of it.
+class TrialProgress:
+    """Progress of a running trial.
 
     Attributes:
-        trial: itself.
-        began: seconds since the sweep began.
-        shown: its configuration in short.
-        first, last: its first report that was heard, and its latest.
-        best, best_step: the best value of its reports, and the report that had it.
-        attempt: the gang it is on, counted.
+        trial: The trial.
+        began: When the trial started, in seconds since the start of the sweep.
+        configuration: Its configuration in short.
+        first_report: The first report that this driver received.
+        last_report: The latest report.
+        best: The best value of its reports.
+        best_step: The step of the best value.
+        attempt: Number of the attempt.
     """
 
     trial: Trial
     began: float
-    shown: Pairs
-    first: Report | None = None
-    last: Report | None = None
+    configuration: Pairs
+    first_report: Report | None = None
+    last_report: Report | None = None
     best: float | None = None
     best_step: int = 0
     attempt: int = 1
 
 
 class SweepProgress:
-    """See the module.
+    """Progress of a sweep.
 
     Args:
-        ledger: of the sweep; what an earlier driver put on record is known.
-        began: when the sweep did, seconds since the epoch.
+        study_store: The study. Trials of earlier drivers count.
+        began: When the sweep started, in seconds since the epoch.
 
     Attributes:
-        running: the trials that run, by id, in the order in which they were begun.
-        failures: trial and error, in the order in which they ended.
-        best: the best so far; None before there is one.
-        spans: (begin, end) of the trials that this driver has seen end, in seconds since the sweep began.
-        at_once: the most that have run side by side.
-        usage: what the pool said last.
+        running: Running trials by id, in the order of their starts.
+        failures: Trial id and error of each failed trial, in the order of their ends.
+        best: The best trial; None before the first value.
+        spans: (start, end) of each trial that ended under this driver, in seconds since the start of the sweep.
+        at_once: The largest number of trials that have run in parallel.
+        usage: The latest report of the pool.
     """
 
     def __init__(self, study_store: StudyStore, began: float):
-        self._ledger, self._space, self._began = study_store, study_store.space, began
-        self.running: dict[str, Running] = {}
+        self._store, self._space, self._began = study_store, study_store.space, began
+        self.running: dict[str, TrialProgress] = {}
         self.spans: list[tuple[float, float]] = []
         self.at_once = 0
         self.usage: Usage | None = None
-        self.best: Best | None = None
+        self.best: BestTrial | None = None
         results = study_store.results()
         self.failures = [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
-        self._look_for_best()
-        self._note_leader()
+        self._find_best()
+        self._update_best_from_ended()
 
-    def begun(self, trial: Trial) -> None:
-        """A trial was begun."""
-        self.running[trial.id] = Running(trial, time.time() - self._began, configuration(trial))
+    def on_start(self, trial: Trial) -> None:
+        """Add a trial that starts."""
+        self.running[trial.id] = TrialProgress(trial, time.time() - self._began, short_configuration(trial))
         self.at_once = max(self.at_once, len(self.running))
 
-    def changed(self, trial: Trial) -> None:
-        """A trial goes on with other parameters."""
-        self.running[trial.id].trial, self.running[trial.id].shown = trial, configuration(trial)
+    def on_change(self, trial: Trial) -> None:
+        """Update a trial that continues with other parameters."""
+        self.running[trial.id].trial, self.running[trial.id].configuration = trial, short_configuration(trial)
 
-    def heard(self, trial: str, attempt: int, fresh: tuple[Report, ...]) -> None:
-        """There is news of a trial: the gang it is on, counted, and reports that were not known."""
-        running, metric, minimize = self.running[trial], self._ledger.judge.metric, self._ledger.minimize
+    def on_reports(self, trial: str, attempt: int, reports: tuple[Report, ...]) -> None:
+        """Add new reports of a trial.
+
+        Args:
+            trial: The trial's id.
+            attempt: Number of the attempt that the trial is on.
+            reports: The new reports, in order.
+        """
+        running, metric, minimize = self.running[trial], self._store.judge.metric, self._store.minimize
         running.attempt = attempt
-        for report in fresh:
-            running.first, running.last = running.first or report, report
+        for report in reports:
+            running.first_report, running.last_report = running.first_report or report, report
             value = None if metric is None else report.metrics[metric]
             if value is not None and ranking.beats(value, running.best, minimize):
                 running.best, running.best_step = value, report.step
-                if self._direct and ranking.beats(value, self.best.value if self.best else None, minimize):
-                    self._note_best(running.trial, value, report.step)
+                if self._reports_decide and ranking.beats(value, self.best.value if self.best else None, minimize):
+                    self._set_best(running.trial, value, report.step)
 
-    def ended(self, trial: str, result: Result) -> None:
-        """A trial has ended, or is left to be resumed."""
-        begun = self.running.pop(trial)
+    def on_end(self, trial: str, result: Result) -> None:
+        """Remove a trial that has ended or was interrupted."""
+        ended = self.running.pop(trial)
         if result.state is not State.RUNNING:
-            self.spans.append((begun.began, time.time() - self._began))
+            self.spans.append((ended.began, time.time() - self._began))
         if result.error is not None:
             self.failures.append((trial, result.error))
-        if result.state is State.FAIL and self.best is not None and self.best.trial == trial:  # it cannot win
-            self._look_for_best()
-        self._note_leader()
-
-    def _look_for_best(self) -> None:
-        """The best of all that is known and can still win."""
-        if not self._direct:
-            return
-        self.best, minimize = None, self._ledger.minimize
-        leading: tuple[int, Result] | None = None
-        for number, result in self._ledger.results().items():
-            out = result.given or result.state is State.FAIL
-            if not out and ranking.beats(result.value, leading[1].value if leading else None, minimize):
-                leading = number, result
-        self._note(leading)
-        for running in self.running.values():
-            if ranking.beats(running.best, self.best.value if self.best else None, minimize):
-                assert running.best is not None
-                self._note_best(running.trial, running.best, running.best_step)
+        if result.state is State.FAIL and self.best is not None and self.best.trial == trial:  # A failed trial cannot be the best.
+            self._find_best()
+        self._update_best_from_ended()
 
     @property
-    def _direct(self) -> bool:
-        """Whether a report alone says how good a trial is."""
-        return self._ledger.judge.plain and self._space.repeats.count == 1
+    def _reports_decide(self) -> bool:
+        """Whether the value of a single report says how good a trial is."""
+        return self._store.judge.plain and self._space.repeats.count == 1
 
-    def _note_best(self, trial: Trial, value: float, step: int) -> None:
-        self.best = Best(trial.id, value, step, (("workers", workers(trial.shape)), *configuration(trial)))
+    def _find_best(self) -> None:
+        """Find the best value among all trials that can still win."""
+        if not self._reports_decide:
+            return
+        self.best, minimize = None, self._store.minimize
+        best: tuple[int, Result] | None = None
+        for number, result in self._store.results().items():
+            excluded = result.given or result.state is State.FAIL
+            if not excluded and ranking.beats(result.value, best[1].value if best else None, minimize):
+                best = number, result
+        self._set_best_result(best)
+        for running in self.running.values():
+            if running.best is not None and ranking.beats(running.best, self.best.value if self.best else None, minimize):
+                self._set_best(running.trial, running.best, running.best_step)
 
-    def _note(self, leading: tuple[int, Result] | None) -> None:
-        if leading is not None and leading[1].value is not None:
-            self._note_best(self._ledger.trial(leading[0]), leading[1].value, leading[1].best_step or 0)
+    def _update_best_from_ended(self) -> None:
+        """Take the best of the ended trials, if single reports do not say how good a trial is."""
+        if not self._reports_decide:
+            self._set_best_result(self._store.course.best)
 
-    def _note_leader(self) -> None:
-        """Where a report alone does not say how good a trial is, the best is that of the trials that have ended."""
-        if not self._direct:
-            self._note(self._ledger.course.best)
+    def _set_best_result(self, best: tuple[int, Result] | None) -> None:
+        if best is not None and best[1].value is not None:
+            self._set_best(self._store.trial(best[0]), best[1].value, best[1].best_step or 0)
 
-    def snapshot(self, reason: str | None = None, stage: str | None = None) -> Snapshot:
-        """How the sweep stands now.
+    def _set_best(self, trial: Trial, value: float, step: int) -> None:
+        self.best = BestTrial(trial.id, value, step, (("workers", shape_text(trial.shape)), *short_configuration(trial)))
+
+    def status(self, reason: str | None = None, stage: str | None = None) -> SweepStatus:
+        """Return the current status of the sweep.
 
         Args:
-            reason: why it is ending early, if it is.
-            stage: what is going on other than trials.
+            reason: Why the sweep is ending early; None if it is not.
+            stage: What the sweep is doing when it is not running trials.
         """
-        course, objective = self._ledger.course, self._space.objective
-        states = Counter(s.value for s in course.ended)
+        budget, objective = self._store.course, self._space.objective
+        states = Counter(s.value for s in budget.ended)
         states["RUNNING"] = len(self.running)
         now = time.time() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
-        return Snapshot(
+        return SweepStatus(
             states=states,
-            total=self._ledger.queue.total,
+            total=self._store.queue.total,
             best=self.best,
             seconds=now,
-            left=None if reason else self._left(now),
+            left=None if reason else self._time_left(now),
             reason=reason,
-            name=self._ledger.folder.name,
+            name=self._store.folder.name,
             metric=", ".join(o.metric for o in self._space.objectives),
             goal=objective.goal,
-            front=len(course.front),
+            front=len(budget.front),
             failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
             rows=tuple(self._row(running, now, reason is not None) for running in self.running.values()),
-            use=self._use(),
+            use=self._resource_use(),
             fits=self.usage.fits if self.usage else 0,
             stage=stage,
         )
 
-    def _left(self, now: float) -> Left | None:
-        scheduler = self._ledger.scheduler
+    def _time_left(self, now: float) -> TimeLeft | None:
+        scheduler = self._store.scheduler
         rungs = () if isinstance(scheduler.rungs, range) else scheduler.rungs
         stops = (*rungs, scheduler.max_t) if scheduler.max_t else ()
-        going = []
+        running = []
         for r in self.running.values():
-            known = r.first and r.last and ahead((r.first.step, r.first.time), (r.last.step, r.last.time), stops, time.time())
-            going.append(Going(now - r.began, known or None))
-        to_end = len(self.spans) + self._ledger.queue.total - len(self._ledger.course.ended)
-        return time_left(now, to_end, self.spans, going, self.at_once, self._space.limits.timeout)
+            first, last = r.first_report, r.last_report
+            to_stops = time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time()) if first and last else None
+            running.append(RunningTrial(now - r.began, to_stops))
+        total = len(self.spans) + self._store.queue.total - len(self._store.course.ended)
+        return time_left(now, total, self.spans, running, self.at_once, self._space.limits.timeout)
 
-    def _row(self, r: Running, now: float, stopping: bool) -> Row:
-        silent: str | None = None
-        stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
-        if stopping:
-            said = "stopping"
-        elif rung is not None:
-            said = f"at rung {rung}"
-        elif self.usage is not None and (silent := self.usage.silent.get(r.trial.id)):
-            said = "silent"
-        elif r.last is not None and r.attempt == 1:  # heard of since the pool was asked
-            said = Stage.TRAINING.value
-        else:
-            said = stage.value if stage else "beginning"
-        metric = self._ledger.judge.metric
-        return Row(
+    def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:
+        metric, stage, last = self._store.judge.metric, self._stage(r, stopping), r.last_report
+        return TrialRow(
             trial=r.trial.id,
-            stage=said,
-            step=r.last.step if r.last else 0,
-            max_t=self._ledger.scheduler.max_t,
-            value=r.last.metrics[metric] if r.last and metric is not None else None,
+            stage=stage,
+            step=last.step if last else 0,
+            max_t=self._store.scheduler.max_t,
+            value=last.metrics[metric] if last and metric is not None else None,
             best=r.best,
             shape=r.trial.shape,
             seconds=now - r.began,
             attempt=r.attempt,
-            configuration=r.shown,
-            silent=(silent or "") if said == "silent" else "",
+            configuration=r.configuration,
+            silent=self.usage.silent[r.trial.id] if self.usage and stage == "silent" else "",
         )
 
-    def _use(self) -> tuple[Use, ...]:
+    def _stage(self, r: TrialProgress, stopping: bool) -> str:
+        """Return the words for what a trial is doing."""
+        stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
+        if stopping:
+            return "stopping"
+        if rung is not None:
+            return f"at rung {rung}"
+        if self.usage is not None and self.usage.silent.get(r.trial.id):
+            return "silent"
+        if r.last_report is not None and r.attempt == 1:  # The pool's latest report may be older than the trial's.
+            return Stage.TRAINING.value
+        return stage.value if stage else "beginning"
+
+    def _resource_use(self) -> tuple[ResourceUse, ...]:
         if self.usage is None:
             return ()
-        u, asked = self.usage, {name for shape in self._space.shapes for name, _ in shape.per_worker}
-        return tuple(Use(n, u.total[n], u.busy.get(n, 0.0), u.warm.get(n, 0.0)) for n in u.total if n in asked or n in ("CPU", "GPU"))
+        u, requested = self.usage, {name for shape in self._space.shapes for name, _ in shape.per_worker}
+        shown = [name for name in u.total if name in requested or name in ("CPU", "GPU")]
+        return tuple(ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0)) for name in shown)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import mlflow_summary, outcome
-from sweeps.controller.snapshot import opening
+from sweeps.controller.status import starting_status
 from sweeps.core import crash_cleanup, logging_setup, provenance, references
 from sweeps.core.command_hints import resume_of
 from sweeps.core.errors import InputError, SweepsError
@@ -212,7 +212,7 @@ class SweepSession:
         """What goes on before the first trial."""
         limit, stops = self.space.limits.max_trials, bool(rules.scheduler_of(self.space.scheduler).rungs)
         total = self.study_store.queue.total if self.study_store is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
-        self.on_progress(opening(self.space, total, self.folder.name, self.began, stage))
+        self.on_progress(starting_status(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""
@@ -327,7 +327,7 @@ class SweepSession:
                 text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
                 raise SweepsError(f"{text} trials at once: {resume_of(self.folder)} --set limits.max_concurrent_trials=N") from None
             raise
-        self.on_progress(conductor.snapshot())
+        self.on_progress(conductor.status())
 
     def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
         """Export the winner, and tell MLflow what the sweep came to."""
@@ -335,11 +335,11 @@ class SweepSession:
         from sweeps.report import Drawing
 
         self.drawing = Drawing(self.folder, storages.environment(self.folder))  # while the winner is exported and Ray shut down
-        study_store, failures, reason = conductor.study_store, conductor.overview.failures, conductor.reason
+        study_store, failures, reason = conductor.study_store, conductor.progress.failures, conductor.reason
         results, number, front = study_store.results(), study_store.winner(), study_store.front()
         counts = outcome.counts(results.values())
         chosen = next(iter(front), number)
-        self.on_progress(conductor.snapshot("writing the report" if number is None else "exporting the winner"))
+        self.on_progress(conductor.status("writing the report" if number is None else "exporting the winner"))
         best = None if chosen is None else results[chosen]
         notes = (*said, *outcome.notes(counts, failures, self.space.constraints, best, bool(front)))
         done, error = None, None
@@ -365,7 +365,7 @@ class SweepSession:
             freed=conductor.cleaner.freed.to_json() if conductor.cleaner else None,
         )
         self.ended = time.time()
-        self.on_progress(conductor.snapshot("writing the report"))
+        self.on_progress(conductor.status("writing the report"))
         mlflow_summary.conclude(tracker, result, self.ended, self.front_before)
         return result, error
 

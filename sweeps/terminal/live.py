@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from sweeps.controller.snapshot import Snapshot
+from sweeps.controller.status import SweepStatus
 from sweeps.terminal.text import clock
 
 # Seconds between two frames, and between two lines where there is no terminal.
@@ -36,11 +36,11 @@ class Progress:
         self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self.frames: _Frames | None = None
         self.lines: _Lines | None = None
-        self.last: Snapshot | None = None
+        self.last: SweepStatus | None = None
         self.stopping = False
         self.told: set[str] = set()  # the trials that are silent, of which it was said
 
-    def __call__(self, snapshot: Snapshot) -> None:
+    def __call__(self, snapshot: SweepStatus) -> None:
         if snapshot.reason == "interrupted" and not self.stopping:
             self.stopping = True
             self._say(STOPPING)
@@ -81,7 +81,7 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
 
-def line(s: Snapshot) -> str:
+def line(s: SweepStatus) -> str:
     """A snapshot in a line: trials by state, the best so far, the time left."""
     parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING']} running", f"{s.states['PRUNED']} pruned"]
     if s.states["FAIL"]:
@@ -99,12 +99,12 @@ class _View:
     """Shows a sweep from a thread of its own: the clock goes on while the driver waits for something."""
 
     def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None
+        self.snapshot: SweepStatus | None = None
         self.at = 0.0
         self.done = threading.Event()
         self.thread = threading.Thread(target=self._go_on, name="live view", daemon=True)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SweepStatus) -> None:
         """From now on show this one."""
         self.snapshot, self.at = snapshot, time.monotonic()
         if self.thread.ident is None:  # never started; it ends when the terminal goes away
@@ -116,7 +116,7 @@ class _View:
         if self.thread.is_alive():
             self.thread.join()
 
-    def _now(self) -> Snapshot:
+    def _now(self) -> SweepStatus:
         assert self.snapshot is not None
         return dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
 

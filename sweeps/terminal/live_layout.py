@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from sweeps.controller.snapshot import Pairs, Row, Snapshot, Use, workers
+from sweeps.controller.status import Pairs, ResourceUse, SweepStatus, TrialRow, shape_text
 from sweeps.terminal.text import clock
 
 LABEL = 8
@@ -33,7 +33,7 @@ class View:
         self._longest: dict[str, int] = {}
         self._width = 0
 
-    def lines(self, s: Snapshot, width: int, height: int) -> list[Text]:
+    def lines(self, s: SweepStatus, width: int, height: int) -> list[Text]:
         """A snapshot in at most `height` lines of at most `width` columns."""
         if width != self._width:
             self._width, self._heights = width, {}
@@ -57,7 +57,7 @@ class View:
         body = body + [Text("")] * (size - len(body))
         return [Text.assemble((label if i == 0 else "").ljust(LABEL), text) for i, text in enumerate(body)]
 
-    def _table(self, s: Snapshot, width: int, height: int) -> list[Text]:
+    def _table(self, s: SweepStatus, width: int, height: int) -> list[Text]:
         rows = {row.trial: row for row in s.rows}
         room = height - 1
         if room < 1 or not (rows or self._rows):
@@ -67,7 +67,7 @@ class View:
         self._rows = place(self._rows, list(rows), max(1, room))
         self._longest["value"] = min(METRIC, len(s.metric))
         for row in s.rows:
-            for name, text in (("trial", row.trial), ("workers", workers(row.shape))):
+            for name, text in (("trial", row.trial), ("workers", shape_text(row.shape))):
                 self._longest[name] = max(self._longest.get(name, 0), len(text))
         columns = columns_of(width, self._longest)
         best = s.best.trial if s.best else None
@@ -165,7 +165,7 @@ def _ends(left: Text, right: Text, width: int) -> Text:
     return Text.assemble(left, " " * (width - left.cell_len - right.cell_len), right)
 
 
-def _trials(s: Snapshot, width: int) -> list[Text]:
+def _trials(s: SweepStatus, width: int) -> list[Text]:
     counts = [Text(f"{s.states[state]} {word}", style if s.states[state] else "dim") for state, word, style in STATES]
     of = Text(f"{s.ended}/{s.total}", "bold")
     digits = len(str(s.total))
@@ -174,7 +174,7 @@ def _trials(s: Snapshot, width: int) -> list[Text]:
     return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
 
 
-def _best(s: Snapshot, width: int) -> list[Text]:
+def _best(s: SweepStatus, width: int) -> list[Text]:
     if s.best is None:
         return [Text(f"a front of {s.front} trial{'s' * (s.front != 1)}" if s.front else "no value yet", "" if s.front else "dim")]
     where = Text(f"trial {s.best.trial}, step {s.best.step}")
@@ -182,19 +182,19 @@ def _best(s: Snapshot, width: int) -> list[Text]:
     return [*flow([value, where], width, 2), *flow(pairs(s.best.configuration), width, 3)]
 
 
-def _use(s: Snapshot) -> list[Text]:
+def _use(s: SweepStatus) -> list[Text]:
     if not s.use:
         return [Text("-", "dim")]
     fitted = [Text(f"{s.fits} preprocessor{'s' * (s.fits != 1)} fitted", "dim")] if s.fits else []
     return [*map(_one_use, s.use), *fitted]
 
 
-def _one_use(use: Use) -> Text:
+def _one_use(use: ResourceUse) -> Text:
     warm = f" ({use.warm:g} warm)" if use.warm else ""
     return Text.assemble(f"{use.name} ", (f"{use.busy:g}", "cyan" if use.busy else "dim"), f"/{use.total:g}", (warm, "dim"))
 
 
-def _left(s: Snapshot) -> list[Text]:
+def _left(s: SweepStatus) -> list[Text]:
     if s.stage is not None:
         return [Text(s.stage)]
     if s.reason is not None:
@@ -213,21 +213,21 @@ def _head(columns: dict[str, int], metric: str) -> Text:
     return head
 
 
-def _row(row: Row, columns: dict[str, int], width: int, is_best: bool) -> Text:
+def _row(row: TrialRow, columns: dict[str, int], width: int, is_best: bool) -> Text:
     digits = 3 if width < NARROW else 5
     cells = {
         "trial": Text(row.trial, "bold green" if is_best else ""),
         "step": _step(row, columns["step"]) if "step" in columns else Text(),
         "value": Text(number(row.value, digits)),
         "best": Text(number(row.best)),
-        "workers": Text(workers(row.shape)),
+        "workers": Text(shape_text(row.shape)),
         "time": Text(clock(row.seconds)),
         "configuration": (flow(pairs(row.configuration, "preprocessor"), columns.get("configuration", 0), 1) or [Text()])[0],
     }
     return Text("  ").join(_cell(cells[name], size, name in ("value", "best", "time")) for name, size in columns.items())
 
 
-def _step(row: Row, width: int) -> Text:
+def _step(row: TrialRow, width: int) -> Text:
     """How far a trial has come; what it is at, where that is not its training."""
     if row.stage != "training":
         return Text(row.stage, "magenta" if row.stage.startswith("waiting") else "cyan")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.controller.eta import Going, ahead, pace, time_left
+from sweeps.controller.eta import RunningTrial, mean_interval, time_left, time_to_stops
 from sweeps.core.trial import Decision
 from sweeps.search.schedulers.rules import Asha, NoScheduler
 
@@ -25,58 +25,60 @@ def rounds(count: int, at_once: int, each: float, start: float = 0.0) -> list[tu
 
 
 def test_nobody_can_tell_before_some_have_ended():
-    assert time_left(5.0, 16, [], [Going(5.0)], 1, None) is None
-    assert time_left(9.0, 16, rounds(2, 1, 4.0), [Going(1.0)], 1, None) is None
-    assert time_left(13.0, 16, rounds(3, 1, 4.0), [Going(1.0)], 1, None) is not None
-    assert time_left(4.0, 16, rounds(4, 4, 4.0), [Going(0.0)] * 4, 4, None) is None, "the first round ends as one"
+    assert time_left(5.0, 16, [], [RunningTrial(5.0)], 1, None) is None
+    assert time_left(9.0, 16, rounds(2, 1, 4.0), [RunningTrial(1.0)], 1, None) is None
+    assert time_left(13.0, 16, rounds(3, 1, 4.0), [RunningTrial(1.0)], 1, None) is not None
+    assert time_left(4.0, 16, rounds(4, 4, 4.0), [RunningTrial(0.0)] * 4, 4, None) is None, "the first round ends as one"
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 4, 16])
 def test_the_first_trials_start_up_does_not_count(at_once):
     ended = rounds(2 * at_once + 1, at_once, 10.0, start=30.0)
     now = ended[-1][1]
-    running = [Going(now - begin) for begin, end in rounds(3 * at_once, at_once, 10.0, 30.0)[2 * at_once + 1 :]]
+    running = [RunningTrial(now - begin) for begin, end in rounds(3 * at_once, at_once, 10.0, 30.0)[2 * at_once + 1 :]]
     left = time_left(now, 5 * at_once, ended, running, at_once, None)
     true = rounds(5 * at_once, at_once, 10.0, start=30.0)[-1][1] - now
     assert left is not None and left.seconds == pytest.approx(true, rel=0.35)
 
 
 def test_it_says_how_it_was_reckoned():
-    left = time_left(40.0, 16, rounds(10, 1, 4.0), [Going(0.0)], 1, None)
+    left = time_left(40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, None)
     assert left is not None and left.seconds == pytest.approx(24.0) and not left.at_most
     assert left.how == "6 trials to go, one every 4 s (the last 8)"
 
 
 def test_the_pace_is_that_of_late():
     slow_then_fast = [(i * 10.0, (i + 1) * 10.0) for i in range(10)] + [(100.0 + i, 101.0 + i) for i in range(20)]
-    every, count = pace([end for _, end in slow_then_fast], 1) or (0, 0)
+    every, count = mean_interval([end for _, end in slow_then_fast], 1) or (0, 0)
     assert every == 1.0 and count == 15
 
 
 def test_the_last_trials_go_at_their_own_pace():
     ended = rounds(14, 2, 4.0)
-    left = time_left(30.0, 16, ended, [Going(2.0, (1.0, 1.0)), Going(2.0, (10.0, 40.0))], 2, None)
+    left = time_left(30.0, 16, ended, [RunningTrial(2.0, (1.0, 1.0)), RunningTrial(2.0, (10.0, 40.0))], 2, None)
     assert left is not None and left.seconds == 25.0 and left.how == "the last 2 trials at their own pace"
-    assert time_left(1.0, 1, [], [Going(1.0, (3.0, 3.0))], 1, None) is not None, "steps tell as much as trials that have ended"
+    assert time_left(1.0, 1, [], [RunningTrial(1.0, (3.0, 3.0))], 1, None) is not None, "steps tell as much as trials that have ended"
 
 
 def test_a_last_trial_that_takes_longer_than_all_others_leaves_one_in_the_dark():
-    assert time_left(100.0, 15, rounds(14, 2, 4.0), [Going(72.0)], 2, None) is None
+    assert time_left(100.0, 15, rounds(14, 2, 4.0), [RunningTrial(72.0)], 2, None) is None
 
 
 def test_it_promises_no_more_than_the_time_limit():
-    left = time_left(40.0, 160, rounds(10, 1, 4.0), [Going(0.0)], 1, 100.0)
+    left = time_left(40.0, 160, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, 100.0)
     assert left is not None and left.seconds == 60.0 and left.how == "limits.timeout" and left.at_most
-    early = time_left(5.0, 16, [], [Going(5.0)], 1, 100.0)
+    early = time_left(5.0, 16, [], [RunningTrial(5.0)], 1, 100.0)
     assert early is not None and early.seconds == 95.0 and early.at_most, "known before any trial has ended"
-    assert time_left(40.0, 16, rounds(10, 1, 4.0), [Going(0.0)], 1, 100.0) == time_left(40.0, 16, rounds(10, 1, 4.0), [Going(0.0)], 1, None)
+    assert time_left(40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, 100.0) == time_left(
+        40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, None
+    )
 
 
 def test_milestones_ahead():
-    assert ahead((1, 10.0), (3, 14.0), (9, 27), 15.0) == (11.0, 47.0)
-    assert ahead((1, 10.0), (10, 28.0), (9, 27), 28.0) == (34.0, 34.0)
-    assert ahead((3, 14.0), (3, 14.0), (9, 27), 15.0) is None, "one report has no pace"
-    assert ahead((1, 1.0), (2, 2.0), (), 3.0) is None, "a loop without a last step"
+    assert time_to_stops((1, 10.0), (3, 14.0), (9, 27), 15.0) == (11.0, 47.0)
+    assert time_to_stops((1, 10.0), (10, 28.0), (9, 27), 28.0) == (34.0, 34.0)
+    assert time_to_stops((3, 14.0), (3, 14.0), (9, 27), 15.0) is None, "one report has no pace"
+    assert time_to_stops((1, 1.0), (2, 2.0), (), 3.0) is None, "a loop without a last step"
 
 
 @given(
@@ -89,7 +91,7 @@ def test_milestones_ahead():
 def test_it_is_never_negative_and_never_beyond_the_limit(ended, running, at_once, more, timeout):
     ended = sorted(((b, b + e) for b, e in ended), key=lambda span: span[1])
     now = (ended[-1][1] if ended else 0.0) + 1.0
-    left = time_left(now, len(ended) + len(running) + more, ended, [Going(r) for r in running], at_once, timeout)
+    left = time_left(now, len(ended) + len(running) + more, ended, [RunningTrial(r) for r in running], at_once, timeout)
     assert left is None or left.seconds >= 0
     assert timeout is None or (left is not None and left.seconds <= max(0.0, timeout - now))
 
@@ -123,7 +125,8 @@ def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler
             heapq.heappush(line, (now + run["each"], trial))
         stops = (*scheduler.rungs, max_t)
         going = [
-            Going(now - r["begun"], ahead(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None) for r in running.values()
+            RunningTrial(now - r["begun"], time_to_stops(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None)
+            for r in running.values()
         ]
         left = time_left(now, total, ended, going, at_once, None)
         if left is not None and len(ended) > total / 5:

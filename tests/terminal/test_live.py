@@ -19,8 +19,8 @@ from collections import Counter
 
 import pytest
 
-from sweeps.controller.eta import Left
-from sweeps.controller.snapshot import Best, Snapshot
+from sweeps.controller.eta import TimeLeft
+from sweeps.controller.status import BestTrial, SweepStatus
 from sweeps.terminal import live
 from sweeps.terminal.live import STOPPING, Progress, line
 from tests.commands import REPO, space_of
@@ -70,18 +70,18 @@ class Terminal:
 
 def test_a_line_says_how_it_stands():
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
-    s = Snapshot(states, 64, Best("0009", 0.0413607, 49), 3700.0, Left(61.0, "somehow"))
+    s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
     assert line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
-    assert line(Snapshot(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
-    assert line(Snapshot(total=8, seconds=5.0, left=Left(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
-    assert line(Snapshot(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
+    assert line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
+    assert line(SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
+    assert line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     monkeypatch.setattr(live, "LINE_EVERY", 0.5)
     out = io.StringIO()
     show = Progress(False, out)
-    show(Snapshot(Counter(RUNNING=2), 8, seconds=60.6))
+    show(SweepStatus(Counter(RUNNING=2), 8, seconds=60.6))
     wait_until(lambda: out.getvalue().count("\n") >= 3, 10, "lines, though nothing is heard")
     show.close()
     clocks = [shown[-4:] for shown in out.getvalue().splitlines()]
@@ -103,7 +103,7 @@ def test_ctrl_c_is_answered_once(silent):
     out = io.StringIO()
     show = Progress(silent, out)
     for _ in range(2):
-        show(Snapshot(total=8, seconds=5.0, reason="interrupted"))
+        show(SweepStatus(total=8, seconds=5.0, reason="interrupted"))
     show.close()
     assert out.getvalue() == STOPPING + "\n"
 
@@ -177,8 +177,8 @@ def test_no_colour_where_none_is_wanted(terminal, monkeypatch):
 
 def test_rich_is_not_imported_without_a_terminal():
     code = (
-        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.snapshot import Snapshot\n"
-        "Progress(False, io.StringIO())(Snapshot(total=1)); print({'rich', 'ray', 'pydantic'} & set(sys.modules))"
+        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.status import SweepStatus\n"
+        "Progress(False, io.StringIO())(SweepStatus(total=1)); print({'rich', 'ray', 'pydantic'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
     assert done.stdout == "set()\n", done.stderr

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from sweeps.controller.eta import Left
-from sweeps.controller.snapshot import Best, Pairs, Row, Snapshot, Use
+from sweeps.controller.eta import TimeLeft
+from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow
 from sweeps.core.resources import Shape
 from sweeps.terminal.live_layout import View, flow, pairs, place
 from tests.commands import REPO
@@ -41,23 +41,23 @@ def given_to(scaler: str, eta: str, subsample: str, depth: str) -> Pairs:
     return (("preprocessor", scaler), ("eta", eta), ("subsample", subsample), ("max_depth", depth))
 
 
-STANDING = Snapshot(
+STANDING = SweepStatus(
     name="quickstart-20261120-164626",
     metric="valid-logloss",
     states=Counter(RUNNING=4, COMPLETE=6, PRUNED=21, FAIL=1),
     total=64,
-    best=Best("0019", 0.0413607, 49, (("workers", "1 × 1 CPU"), *given_to("MinMaxScaler", "0.2407", "0.5521", "8"))),
+    best=BestTrial("0019", 0.0413607, 49, (("workers", "1 × 1 CPU"), *given_to("MinMaxScaler", "0.2407", "0.5521", "8"))),
     failure=("0012", "xgboost.core.XGBoostError: value 1.2 for Parameter subsample exceed bound [0,1]"),
     rows=(
-        Row("0029", "training", 31, 50, 0.052918, 0.051774, TWO, 4.1, 1, given_to("StandardScaler", "0.1907", "0.6313", "6")),
-        Row("0030", "training", 7, 50, 0.34418, 0.34418, ONE, 2.3, 2, given_to("MinMaxScaler", "0.02231", "0.9102", "3")),
-        Row("0031", "starting workers", 0, 50, None, None, TWO, 1.8, 1, given_to("MinMaxScaler", "0.1141", "0.7746", "5")),
-        Row("0032", "waiting for workers", 0, 50, None, None, TWO, 0.4, 1, given_to("StandardScaler", "0.2604", "0.5099", "7")),
+        TrialRow("0029", "training", 31, 50, 0.052918, 0.051774, TWO, 4.1, 1, given_to("StandardScaler", "0.1907", "0.6313", "6")),
+        TrialRow("0030", "training", 7, 50, 0.34418, 0.34418, ONE, 2.3, 2, given_to("MinMaxScaler", "0.02231", "0.9102", "3")),
+        TrialRow("0031", "starting workers", 0, 50, None, None, TWO, 1.8, 1, given_to("MinMaxScaler", "0.1141", "0.7746", "5")),
+        TrialRow("0032", "waiting for workers", 0, 50, None, None, TWO, 0.4, 1, given_to("StandardScaler", "0.2604", "0.5099", "7")),
     ),
-    use=(Use("CPU", 6, 5, 1),),
+    use=(ResourceUse("CPU", 6, 5, 1),),
     fits=2,
     seconds=92.4,
-    left=Left(89.0, "36 trials to go, one every 2.4 s (the last 16)"),
+    left=TimeLeft(89.0, "36 trials to go, one every 2.4 s (the last 16)"),
 )
 
 
@@ -116,16 +116,16 @@ def test_nothing_jumps():
 
 
 def test_what_goes_on_other_than_trials_is_said():
-    lines = text_of(View().lines(Snapshot(name="x", total=4, stage="starting Ray", seconds=3.0), 80, 24))
+    lines = text_of(View().lines(SweepStatus(name="x", total=4, stage="starting Ray", seconds=3.0), 80, 24))
     assert "starting Ray" in lines[-1] and lines[1].split()[-8:] == ["0", "running", "0", "completed", "0", "pruned", "0", "failed"]
     assert "stopping: limits.timeout" in "\n".join(text_of(View().lines(dataclasses.replace(STANDING, reason="limits.timeout"), 80, 24)))
-    bound = dataclasses.replace(STANDING, left=Left(60.0, "limits.timeout", at_most=True))
+    bound = dataclasses.replace(STANDING, left=TimeLeft(60.0, "limits.timeout", at_most=True))
     assert "at most 1:00  limits.timeout" in "\n".join(text_of(View().lines(bound, 80, 24)))
 
 
 def test_nothing_of_the_users_moves_the_cursor():
     odd = dataclasses.replace(
-        STANDING, metric="a\tb\x1b[2J", failure=("0001", "\x1b[31mred\r\x07"), best=Best("0001", 1.0, 1, (("x", "a\nb"),))
+        STANDING, metric="a\tb\x1b[2J", failure=("0001", "\x1b[31mred\r\x07"), best=BestTrial("0001", 1.0, 1, (("x", "a\nb"),))
     )
     for text in text_of(View().lines(odd, 80, 24)):
         assert text.isprintable()

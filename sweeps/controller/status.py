@@ -1,0 +1,153 @@
+"""Status of a sweep at one moment: plain data that the controller publishes a few times a second."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweeps.controller.eta import TimeLeft
+from sweeps.core.resources import Shape
+
+if TYPE_CHECKING:
+    from sweeps.core.trial import Trial
+    from sweeps.space import Space
+
+# A short form of a configuration: (name, value) pairs as they are displayed.
+Pairs = tuple[tuple[str, str], ...]
+
+
+class BestTrial(NamedTuple):
+    """The best value so far: the trial's id, the value, the step that reported it, and the trial's configuration."""
+
+    trial: str
+    value: float
+    step: int
+    configuration: Pairs = ()
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """A running trial.
+
+    Attributes:
+        trial: The trial's id.
+        stage: What the trial is doing, such as "waiting for workers". It is "training" from the first report on.
+        step: Number of reports so far.
+        max_t: Step at which the scheduler ends the trial; None if there is no such step.
+        value: Objective in the latest report; None before the first report.
+        best: Best objective of all reports; None before the first report.
+        shape: Workers that the trial runs on.
+        seconds: Seconds since the trial started.
+        attempt: Number of the attempt; above 1 if the trial lost workers.
+        configuration: Values of all dimensions except the workers.
+        silent: Which ranks have not reported for a long time, and where their code stands; "" if there are none.
+    """
+
+    trial: str
+    stage: str
+    step: int
+    max_t: int | None
+    value: float | None
+    best: float | None
+    shape: Shape
+    seconds: float
+    attempt: int = 1
+    configuration: Pairs = ()
+    silent: str = ""
+
+
+@dataclass(frozen=True)
+class ResourceUse:
+    """Use of one resource, such as CPU.
+
+    Attributes:
+        name: The resource.
+        total: Amount that exists.
+        busy: Amount that trials and fits use.
+        warm: Amount that idle workers hold for the next trial.
+    """
+
+    name: str
+    total: float
+    busy: float = 0.0
+    warm: float = 0.0
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """Status of a sweep.
+
+    Attributes:
+        name: Name of the sweep's folder.
+        metric: The objective's metric.
+        goal: "minimize" or "maximize".
+        states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING.
+        total: Number of trials in the whole sweep, as known now; see `sweeps.study.repeats`.
+        best: The best trial; None before the first value, and with several objectives.
+        front: Number of trials on the Pareto front, with several objectives.
+        failure: The trial that failed last, and one line of its error.
+        rows: The running trials, ordered by number.
+        use: Use of CPU, GPU and all resources that the sweep asks for; empty until the pool has reported.
+        fits: Number of preprocessors fitted so far.
+        seconds: Seconds since the sweep started.
+        left: Estimated time left; None while it is unknown.
+        stage: What the sweep is doing when it is not running trials, such as "exporting the winner".
+        reason: Why the sweep is ending early; None if it is not.
+    """
+
+    states: Counter[str] = field(default_factory=Counter)
+    total: int = 0
+    best: BestTrial | None = None
+    seconds: float = 0.0
+    left: TimeLeft | None = None
+    reason: str | None = None
+    name: str = ""
+    metric: str = "objective"
+    goal: str = "minimize"
+    failure: tuple[str, str] | None = None
+    rows: tuple[TrialRow, ...] = ()
+    use: tuple[ResourceUse, ...] = ()
+    front: int = 0
+    fits: int = 0
+    stage: str | None = None
+
+    @property
+    def ended(self) -> int:
+        """Number of trials that have ended."""
+        return self.states["COMPLETE"] + self.states["PRUNED"] + self.states["FAIL"]
+
+
+def starting_status(space: Space, total: int, name: str, began: float, stage: str) -> SweepStatus:
+    """Return the status of a sweep that has not started its first trial.
+
+    Args:
+        space: The search space.
+        total: Number of trials in the whole sweep.
+        name: Name of the sweep's folder.
+        began: When the sweep started, in seconds since the epoch.
+        stage: What the sweep is doing, such as "reading the data".
+    """
+    objective, seconds = space.objective, time.time() - began
+    return SweepStatus(total=total, seconds=seconds, name=name, metric=objective.metric, goal=objective.goal, stage=stage)
+
+
+def shape_text(shape: Shape) -> str:
+    """Return a short text for a shape, such as `2 × 1 CPU`."""
+    per_worker = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
+    return f"{shape.workers} × {per_worker}" if per_worker else str(shape.workers)
+
+
+def short_configuration(trial: Trial) -> Pairs:
+    """Return a trial's preprocessor and the values of all other dimensions, except the workers."""
+    pairs = [("preprocessor", trial.chain)] if trial.preprocessor or "preprocessor" in trial.labels else []
+    for name, value in trial.labels.items():
+        section, _, rest = name.partition(".")
+        if section not in ("preprocessor", "scaling"):
+            pairs.append((rest if section == "params" and rest else name, _value_text(value)))
+    return tuple(pairs)
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
