@@ -1,0 +1,121 @@
+"""Commands to a running sweep: their files, and what the queue refuses to read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.controller.commands import FOLDER, Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop, parse, send
+
+COMMANDS: list[Command] = [Stop(), Stop("0007"), Pause(), Resume(), Enqueue({"params.eta": 0.1, "params.depth": 3})]
+
+
+def received(queue: CommandQueue) -> list[Command]:
+    commands: list[Command] = []
+    queue.poll(commands.append)
+    return commands
+
+
+def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
+    queue = CommandQueue(tmp_path, time.time())
+    assert received(queue) == [], "there is no folder yet"
+    files = [send(tmp_path, command) for command in COMMANDS]
+    assert all(file.exists() for file in files)
+    assert received(queue) == COMMANDS
+    assert received(queue) == [] and not list((tmp_path / FOLDER).iterdir()), "handled commands are deleted"
+
+
+def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
+    file = send(tmp_path, Enqueue({}))
+    queue, existed = CommandQueue(tmp_path, time.time()), []
+    queue.poll(lambda command: existed.append(file.exists()))
+    assert existed == [True] and not file.exists()
+
+
+def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_queued(tmp_path):
+    for command in COMMANDS:
+        send(tmp_path, command)
+    assert received(CommandQueue(tmp_path, time.time() + 1)) == [COMMANDS[-1]]
+    assert not list((tmp_path / FOLDER).iterdir())
+
+
+def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, caplog):
+    def refuse(command: Command) -> None:
+        raise CommandError("there is no trial 0099")
+
+    file = send(tmp_path, Stop("0099"))
+    with caplog.at_level(logging.WARNING):
+        CommandQueue(tmp_path, 0.0).poll(refuse)
+    assert "there is no trial 0099" in caplog.text and not file.exists()
+
+
+NAME = f"{time.time_ns() + 10**12:020d}-1.json"
+
+
+def plant(folder, kind: str) -> str:
+    """Put a file into the queue that the controller must not obey, and return its name."""
+    queue = folder / FOLDER
+    queue.mkdir()
+    if kind == "no name of a command":
+        (queue / "stop.json").write_text('{"command": "stop"}')
+        return "stop.json"
+    if kind == "link":
+        (folder / "elsewhere.json").write_text('{"command": "stop"}')
+        (queue / NAME).symlink_to(folder / "elsewhere.json")
+    elif kind == "pipe":
+        os.mkfifo(queue / NAME)
+    elif kind == "folder":
+        (queue / NAME).mkdir()
+    elif kind == "too large":
+        (queue / NAME).write_text('{"command": "stop"}' + " " * (1 << 16))
+    elif kind == "no text":
+        (queue / NAME).write_bytes(b"\xff\xfe")
+    else:
+        (queue / NAME).write_text(kind)
+    return NAME
+
+
+BAD = ["no name of a command", "link", "pipe", "folder", "too large", "no text", "{", "[]", "{}", '{"command": "quit"}']
+BAD += ['{"command": "stop", "trial": 7}', '{"command": "pause", "for": 3}', '{"command": "enqueue"}', "[" * 10_000]
+
+
+@pytest.mark.parametrize("kind", BAD, ids=lambda kind: kind[:30])
+def test_a_damaged_or_foreign_file_is_left_alone_and_reported_once(tmp_path, caplog, kind):
+    name, queue = plant(tmp_path, kind), CommandQueue(tmp_path, 0.0)
+    with caplog.at_level(logging.WARNING):
+        assert received(queue) == [] and received(queue) == []
+    assert len(caplog.records) == 1 and name in caplog.text
+    assert os.path.lexists(tmp_path / FOLDER / name)
+    send(tmp_path, Pause())
+    assert received(queue) == [Pause()], "later commands are read all the same"
+
+
+def test_a_file_of_another_user_is_not_obeyed(tmp_path, caplog, monkeypatch):
+    send(tmp_path, Stop())
+    own = os.getuid()
+    with caplog.at_level(logging.WARNING):
+        queue = CommandQueue(tmp_path, 0.0)
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        assert received(queue) == [] and received(queue) == []
+    assert len(caplog.records) == 1 and "folder of this user" in caplog.text
+
+
+def test_a_queue_that_is_a_link_is_not_read(tmp_path, caplog):
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "sweep"
+    elsewhere.mkdir(), folder.mkdir()
+    file = send(elsewhere, Stop())
+    (folder / FOLDER).symlink_to(elsewhere / FOLDER)
+    with caplog.at_level(logging.WARNING):
+        assert received(CommandQueue(folder, 0.0)) == []
+    assert "ignored" in caplog.text and file.exists()
+
+
+@given(st.text())
+def test_any_text_is_a_command_or_an_error(text):
+    with pytest.raises(CommandError):
+        parse(text)
