@@ -18,6 +18,7 @@ from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.result import SweepResult, refuse_faulty
 from sweeps.core.sweep_folder import ORIGIN, new_folder, refuse_links, saved_origin, without_password
+from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.execution import cluster
 from sweeps.plan import never_fits_here
@@ -59,6 +60,8 @@ def run(
         storages.check(storage)
     check_root(root)
     check_data(space)
+    if problems := check_metric_functions(space):
+        raise locate_problems(space, problems)
     if problems := missing(space.search.algorithm):
         raise locate_problems(space, problems)
     if address:

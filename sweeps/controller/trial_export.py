@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps import bundle
-from sweeps.core import provenance, references
+from sweeps.core import metrics, provenance, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, no_trial
 from sweeps.core.resources import COSTS
 from sweeps.core.result import plain
 from sweeps.core.sweep_folder import disk_fault, refuse_special
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial
 from sweeps.core.trust import Unreadable
-from sweeps.data import scores
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.search.study_store import StudyStore
 from sweeps.space import Space
@@ -150,9 +149,8 @@ def _bundle(
     if fitted is not None and (test := store.load_test(trial.data)) is not None:
         rows = fitted.transform(test[0])
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-        best["test"] = scores.score(metric, facts.task, test[1], _predicted(trial, load, source, rows))
-        if best["test"] is None:
-            notes = (*notes, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it")
+        best["test"], note = score_test(metric, facts.task, test[1], _predicted(trial, load, source, rows))
+        notes = (*notes, note) if note else notes
     stored = source / CHECK_PREDICTIONS
     made = {
         **told,
@@ -184,6 +182,29 @@ def _bundle(
         made=plain(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)
+
+
+def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: Any) -> tuple[float | None, str | None]:
+    """Score predictions of the test split.
+
+    Args:
+        metric: the name of a metric, or a user's function `module:function`.
+        task: the task of the label.
+        labels: encoded labels, shape (n,).
+        predictions: the output of the model.
+
+    Returns:
+        The score, or None with a note for the user that says why there is none.
+    """
+    try:
+        value = metrics.score(metric, task, labels, predictions)
+    except Exception as e:
+        if not metrics.is_function(metric):
+            raise
+        return None, f"no test score: `{metric}` raised {type(e).__name__}: {e}"
+    if value is None:
+        return None, f"no test score: `{metric}` is the loop's own metric, and sweeps cannot compute it"
+    return value, None
 
 
 def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:

@@ -1,10 +1,12 @@
-"""Whether the objective's metric is one that the trainer knows for the label's task: pure, and known before anything is trained."""
+"""Checks of the metrics that objectives and constraints name, made before any trial is trained."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.core import references
+from sweeps.core import metrics, references
 from sweeps.core.errors import Problem, nearest
 from sweeps.core.resources import COSTS
 
@@ -12,52 +14,85 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 SPLIT_PREFIXES = ("valid-", "train-")
-# Who names an objective or metrics of his own in `params` knows what they give.
+# A user who sets one of these in `params` decides which metrics the trainer reports.
 CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
 _TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes", "regression": "a regression"}
 
 
 def check_metrics(space: Space, task: str | None) -> list[Problem]:
-    """Hold the metrics of objectives and constraints, but for costs, against the trainer's `REPORTS`, if it says such a thing.
+    """Check that the trainer reports the metrics of objectives and constraints for this task.
 
-    `REPORTS` is a literal of the trainer's module: for each task the metrics that can be the objective; one without `valid-` or
-    `train-` stands for both.
+    The check uses the literal `REPORTS` of the trainer's module. `REPORTS` maps each task to the metrics that can be the objective. A
+    metric without `valid-` or `train-` stands for both splits. Costs, such as `seconds`, are always available.
 
     Args:
-        space: whose objective and trainer.
-        task: of the label; None if it has none.
+        space: the search space.
+        task: the label's task. None for data without a label.
+
+    Returns:
+        The problems. An empty list if the trainer has no `REPORTS`.
     """
     reports = references.literal(space.trainer.loop.partition(":")[0], "REPORTS", (space.path.parent,))
     params = space.sections.get("params", {})
-    if (
-        task is None
-        or not isinstance(reports, dict)
-        or task not in reports
-        or not isinstance(params, dict)
-        or set(CUSTOM_METRIC_KEYS) & set(params)
-    ):
+    if task is None or not isinstance(reports, dict) or task not in reports or not isinstance(params, dict):
         return []
-    asked = {f"objective.{i}.metric" if len(space.objectives) > 1 else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
-    asked |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
-    found = (_check_metric(key, metric, task, reports) for key, metric in asked.items() if metric not in COSTS)
+    if set(CUSTOM_METRIC_KEYS) & set(params):
+        return []
+    named = _objective_metrics(space) | {f"constraints.{c.metric}": c.metric for c in space.constraints}
+    found = (_check_metric(key, metric, task, reports) for key, metric in named.items() if metric not in COSTS)
     return [problem for problem in found if problem is not None]
 
 
-def _check_metric(key: str, metric: str, task: str, reports: dict[str, tuple[str, ...]]) -> Problem | None:
+def check_metric_functions(space: Space) -> list[Problem]:
+    """Import the user's metrics, such as `objective: {metric: "my_metrics:score"}`, and check that they are functions.
+
+    This runs the code of their modules. `sweeps validate` must not call it.
+
+    Args:
+        space: the search space.
+
+    Returns:
+        The problems.
+    """
+    functions = {key: metric for key, metric in _objective_metrics(space).items() if metrics.is_function(metric)}
+    if not functions:
+        return []
+    from sweeps.data.sources import importable
+
+    problems = []
+    with importable(space.path.parent.absolute(), Path.cwd()):
+        for key, metric in functions.items():
+            try:
+                metrics.load_function(metric)
+            except references.RefError as e:
+                problems.append(Problem(key, str(e)))
+            except Exception as e:  # the module is the user's and may raise anything
+                problems.append(Problem(key, f"`{metric}` cannot be imported: {type(e).__name__}: {e}"))
+    return problems
+
+
+def _objective_metrics(space: Space) -> dict[str, str]:
+    """Return the metric of each objective by its key in the space file."""
+    several = len(space.objectives) > 1
+    return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
+
+
+def _check_metric(key: str, metric: str, task: str, reports: Mapping[str, Sequence[str]]) -> Problem | None:
     if "@" in metric or metric in _expand(reports[task]):
         return None
-    others = [name for name, known in reports.items() if metric in _expand(known)]
-    fitting = [name for name in _expand(reports[task]) if name.startswith("valid-")]
-    if others:
-        text = f"is for {' or '.join(_TASK_NAMES.get(name, name) for name in others)}, but the label makes it {_TASK_NAMES.get(task, task)}"
+    other_tasks = [name for name, known in reports.items() if metric in _expand(known)]
+    valid_metrics = [name for name in _expand(reports[task]) if name.startswith("valid-")]
+    if other_tasks:
+        tasks = " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
+        text = f"is a metric for {tasks}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
-            text += " (an integer with many values counts as a number, unless `data.task` says otherwise)"
-        text += f"; such as {', '.join(fitting[:3])}"
+            text += " (integers with many values count as numbers, unless `data.task` says otherwise)"
+        text += f"; choose from {', '.join(valid_metrics[:3])}"
     else:
-        text = f"is not known to the trainer; {nearest(metric, fitting)}"
+        text = f"is not a metric of this trainer; {nearest(metric, valid_metrics)}"
     return Problem(key, f"`{metric}` {text}")
 
 
-def _expand(known: tuple[str, ...]) -> list[str]:
-    """The metrics that a trainer's table means."""
-    return [part + name for name in known for part in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)]
+def _expand(names: Sequence[str]) -> list[str]:
+    """Return the full names of metrics, with `valid-` and `train-` before those that have neither."""
+    return [prefix + name for name in names for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -282,3 +283,23 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"--output: .*file/out cannot be written: Not a directory"):
         exports.export(folder, output=tmp_path / "file" / "out")
+
+
+def own_score(labels: np.ndarray, predictions: np.ndarray) -> float:
+    return float(np.abs(labels - predictions).max())
+
+
+def broken_score(labels: np.ndarray, predictions: np.ndarray) -> float:
+    raise OSError("no table of costs")
+
+
+def test_a_users_metric_scores_the_test_split():
+    labels, predictions = np.array([0, 1]), np.array([0.25, 0.5])
+    assert trial_export.score_test("tests.controller.test_exports:own_score", "binary", labels, predictions) == (0.5, None)
+    metric = "tests.controller.test_exports:broken_score"
+    note = f"no test score: `{metric}` raised OSError: no table of costs"
+    assert trial_export.score_test(metric, "binary", labels, predictions) == (None, note), "the bundle is written all the same"
+    assert trial_export.score_test("profit", "binary", labels, predictions) == (
+        None,
+        "no test score: `profit` is the loop's own metric, and sweeps cannot compute it",
+    )

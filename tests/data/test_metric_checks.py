@@ -1,11 +1,13 @@
-"""The objective's metric is held against the label's task before anything is trained."""
+"""Metrics of objectives are checked before anything is trained."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from sweeps import space as space_file
-from sweeps.data.metric_checks import check_metrics
+from sweeps.data.metric_checks import check_metric_functions, check_metrics
 
 SPACE = """\
 trainer: {trainer}
@@ -16,10 +18,17 @@ space: {{params: {{{params}}}}}
 """
 
 
-def told(tmp_path, metric: str, task: str | None, trainer: str = "xgboost", params: str = "eta: {uniform: [0.1, 0.2]}") -> list[str]:
+OWN_LOOP = '{loop: "tests.user_loops:plain", backend: none}'
+
+
+def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = "eta: {uniform: [0.1, 0.2]}") -> space_file.Space:
     file = tmp_path / "own.yaml"
     file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params))
-    return [f"{p.place}: {p.text}" for p in check_metrics(space_file.load(file), task)]
+    return space_file.load(file)
+
+
+def messages(tmp_path: Path, metric: str, task: str | None, **keys: str) -> list[str]:
+    return [f"{p.place}: {p.text}" for p in check_metrics(read(tmp_path, metric, **keys), task)]
 
 
 @pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
@@ -33,31 +42,57 @@ def told(tmp_path, metric: str, task: str | None, trainer: str = "xgboost", para
     ],
 )
 def test_what_the_trainers_report_may_be_the_objective(tmp_path, trainer, task, metrics):
-    assert not [line for metric in metrics for line in told(tmp_path, metric, task, trainer)]
+    assert not [line for metric in metrics for line in messages(tmp_path, metric, task, trainer=trainer)]
 
 
-def test_a_metric_of_another_task_is_refused_with_those_of_this_one(tmp_path):
-    (line,) = told(tmp_path, "valid-logloss", "regression")
-    assert line.startswith("objective.metric: `valid-logloss` is for two classes, but the label makes it a regression (")
-    assert line.endswith("; such as valid-rmse, valid-mae, valid-rmsle")
-    (line,) = told(tmp_path, "valid-logloss", "multiclass")
-    assert line.endswith("but the label makes it more than two classes; such as valid-mlogloss, valid-merror, valid-auc")
+def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path):
+    (line,) = messages(tmp_path, "valid-logloss", "regression")
+    assert line.startswith("objective.metric: `valid-logloss` is a metric for two classes, but this label is for a regression (")
+    assert line.endswith("; choose from valid-rmse, valid-mae, valid-rmsle")
+    (line,) = messages(tmp_path, "valid-logloss", "multiclass")
+    assert line.endswith("but this label is for more than two classes; choose from valid-mlogloss, valid-merror, valid-auc")
 
 
-def test_a_misspelt_metric_is_told_the_nearest(tmp_path):
-    assert told(tmp_path, "valid-acuracy", "binary") == [
-        "objective.metric: `valid-acuracy` is not known to the trainer; did you mean `valid-accuracy`?"
+def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
+    assert messages(tmp_path, "valid-acuracy", "binary") == [
+        "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean `valid-accuracy`?"
     ]
 
 
 @pytest.mark.parametrize("params", ["objective: rank:pairwise", "eval_metric: ndcg", "objective: {choice: [a, b]}"])
-def test_who_gives_xgboost_an_objective_of_his_own_is_not_held_to_the_table(tmp_path, params):
-    assert not told(tmp_path, "valid-ndcg", "regression", params=params)
+def test_metrics_are_not_checked_if_params_set_an_objective_of_xgboost(tmp_path, params):
+    assert not messages(tmp_path, "valid-ndcg", "regression", params=params)
 
 
-def test_metrics_with_a_threshold_are_xgboosts_business(tmp_path):
-    assert not told(tmp_path, "valid-error@0.7", "binary")
+def test_metrics_with_a_threshold_are_left_to_xgboost(tmp_path):
+    assert not messages(tmp_path, "valid-error@0.7", "binary")
 
 
-def test_a_users_trainer_says_nothing_and_is_believed(tmp_path):
-    assert not told(tmp_path, "mine", "binary", trainer='{loop: "tests.user_loops:plain", backend: none}')
+def test_metrics_of_a_trainer_without_a_table_are_not_checked(tmp_path):
+    assert not messages(tmp_path, "mine", "binary", trainer=OWN_LOOP)
+
+
+def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
+    marker = tmp_path / "imported"
+    (tmp_path / "my_metrics_checked.py").write_text(
+        f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n\n\ndef score(y, p):\n    return 0.5\n\n\nnumber = 3\n"
+    )
+    space = read(tmp_path, '"my_metrics_checked:score"', OWN_LOOP)
+    assert space.objective.metric == "my_metrics_checked:score" and not marker.exists()
+    assert check_metric_functions(space) == [] and marker.exists()
+
+
+@pytest.mark.parametrize(
+    "metric, text",
+    [
+        ("my_metrics_refused:scores", "`my_metrics_refused` has no `scores`; it defines: score"),
+        ("my_metrics_refused:number", "`my_metrics_refused:number` is int, not a function of labels and predictions"),
+        ("my_metrics_absent:score", "no module `my_metrics_absent`"),
+        ("my_metrics_broken:score", "`my_metrics_broken:score` cannot be imported: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_metric_function_that_cannot_be_used_is_refused(tmp_path, metric, text):
+    (tmp_path / "my_metrics_refused.py").write_text("number = 3\n\n\ndef score(y, p):\n    return 0.5\n")
+    (tmp_path / "my_metrics_broken.py").write_text("1 / 0\n")
+    (problem,) = check_metric_functions(read(tmp_path, f'"{metric}"', OWN_LOOP))
+    assert problem.place == "objective.metric" and text in problem.text

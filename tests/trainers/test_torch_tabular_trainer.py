@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from sweeps.testing.fake_session import run_loop, small_table
-from sweeps.trainers._metrics import auc, measure
+from sweeps.trainers._metrics import measure
 from sweeps.trainers.torch_tabular import Params, load, train_func
 
 
@@ -82,7 +82,7 @@ def test_predictions_do_not_depend_on_threads(tmp_path):
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2).filter(lambda rows: len({y for y, _ in rows}) == 2))
 def test_auc_is_scikit_learns(rows):
     y, score = np.array([r[0] for r in rows]), np.array([r[1] / 7 for r in rows])
-    assert auc(y, score) == pytest.approx(sk.roc_auc_score(y, score))
+    assert measure("binary", "valid", y, score)["valid-auc"] == pytest.approx(sk.roc_auc_score(y, score))
 
 
 def test_metrics_are_scikit_learns():
@@ -100,7 +100,7 @@ def test_metrics_are_scikit_learns():
         "valid-rmse": pytest.approx(sk.root_mean_squared_error(y, p)),
         "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
     }
-    assert np.isnan(auc(np.ones(3, bool), np.ones(3)))
+    assert np.isnan(measure("binary", "valid", np.ones(3), np.ones(3))["valid-auc"])
     assert np.isfinite(measure("binary", "valid", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])
 
 

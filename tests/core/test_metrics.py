@@ -1,4 +1,4 @@
-"""Scores agree with XGBoost's own evaluation and with scikit-learn."""
+"""Metrics agree with XGBoost and with scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from sweeps.data.scores import score
+from sweeps.core import references
+from sweeps.core.metrics import METRICS, score
 
 RNG = np.random.default_rng(0)
 
@@ -74,3 +75,30 @@ def test_both_prefixes_and_both_shapes():
     y, p = np.array([0, 1, 1]), np.array([0.2, 0.7, 0.4])
     two = np.column_stack([1 - p, p])
     assert len({score(name, "binary", y, q) for name in ("logloss", "valid-logloss", "valid_logloss") for q in (p, two)}) == 1
+
+
+def test_no_metric_raises_on_predictions_that_are_nan():
+    for name, metric in METRICS.items():
+        task = metric.tasks[-1]
+        y, p = np.array([0, 1, 2]), np.full((3, 3), np.nan) if task == "multiclass" else np.full(3, np.nan)
+        assert isinstance(score(name, task, y, p), float), name
+
+
+def cost(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """A user's metric: a false negative costs five times as much as a false positive."""
+    return float(np.mean(np.where(y_true == 1, 5 * (y_pred <= 0.5), y_pred > 0.5)))
+
+
+def not_a_number(y_true: np.ndarray, y_pred: np.ndarray) -> str:
+    return "good"
+
+
+def test_a_users_function_scores_predictions():
+    y, p = np.array([0, 1, 1, 0]), np.array([0.7, 0.2, 0.9, 0.1])
+    assert score("tests.core.test_metrics:cost", "binary", y, p) == 1.5
+    with pytest.raises(references.RefError, match="has no `costs`"):
+        score("tests.core.test_metrics:costs", "binary", y, p)
+    with pytest.raises(references.RefError, match="not a function of labels and predictions"):
+        score("tests.core.test_metrics:RNG", "binary", y, p)
+    with pytest.raises(ValueError, match="returned str, not a number"):
+        score("tests.core.test_metrics:not_a_number", "binary", y, p)

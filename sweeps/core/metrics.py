@@ -1,0 +1,179 @@
+"""Table of the metrics that sweeps computes itself: their names, tasks and directions, and a function for each.
+
+Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions are those of
+XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
+A user's own metric is a function, named `module:function` in the space file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.core import references
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CLASSIFICATION = ("binary", "multiclass")
+NUMERIC = ("binary", "regression")  # for two classes: the label 0 or 1 against the probability of class 1
+# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips elsewhere.
+SMALLEST_PROBABILITY = 1e-16
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of labels and predictions.
+
+    Attributes:
+        tasks: the tasks that have this metric.
+        goal: "minimize" or "maximize".
+        function: computes it. Classification metrics take class codes (n,) and probabilities (n, k). Metrics of numbers take two
+            arrays of shape (n,).
+    """
+
+    tasks: tuple[str, ...]
+    goal: str
+    function: Callable[[np.ndarray, np.ndarray], float]
+
+
+def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray) -> float | None:
+    """Compute a metric of predictions.
+
+    Args:
+        metric: a name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
+        task: "binary", "multiclass" or "regression". None for data without a label.
+        y_true: labels of shape (n,): class codes 0, 1, ... or numbers.
+        y_pred: the model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k).
+            Regression: numbers, shape (n,).
+
+    Returns:
+        The score. NaN if the metric is undefined for these labels, such as the AUC of one class. None if sweeps does not know the
+        metric, or if the metric does not apply to the task.
+
+    Raises:
+        references.RefError: the user's function cannot be imported, or is not a function.
+        ValueError: the user's function did not return a number.
+    """
+    import numpy as np
+
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred, dtype=np.float64)
+    if is_function(metric):
+        return _call(metric, y_true, y_pred)
+    known = METRICS.get(metric.removeprefix("valid-").removeprefix("valid_"))
+    if known is None or task not in known.tasks:
+        return None
+    if len(y_true) == 0:
+        return float("nan")
+    if known.tasks is CLASSIFICATION:
+        return float(known.function(y_true.astype(np.int64), _probabilities(y_pred)))
+    if y_pred.ndim == 2 and task == "binary":
+        y_pred = y_pred[:, 1]
+    return float(known.function(y_true.astype(np.float64), y_pred.reshape(-1)))
+
+
+def is_function(metric: str) -> bool:
+    """Return whether a metric is a user's function, `module:function`."""
+    try:
+        references.parse(metric)
+    except references.RefError:
+        return False
+    return True
+
+
+def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Import a user's metric.
+
+    Raises:
+        references.RefError: it cannot be imported, or is not a function.
+    """
+    function = references.resolve(metric)
+    if not callable(function):
+        raise references.RefError(f"`{metric}` is {type(function).__name__}, not a function of labels and predictions")
+    return function
+
+
+def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    value = load_function(metric)(y_true, y_pred)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{metric}` returned {type(value).__name__}, not a number") from None
+
+
+def _probabilities(y_pred: np.ndarray) -> np.ndarray:
+    """Return probabilities of shape (n, k)."""
+    import numpy as np
+
+    if y_pred.ndim == 2 and y_pred.shape[1] > 1:
+        return y_pred
+    positive = y_pred.reshape(-1)
+    return np.column_stack([1 - positive, positive])
+
+
+def _log_loss(y: np.ndarray, p: np.ndarray) -> float:
+    import numpy as np
+
+    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], SMALLEST_PROBABILITY))))
+
+
+def _predicted_class(p: np.ndarray) -> np.ndarray:
+    """Return the likeliest class. With two classes, class 1 must be likelier than 0.5, as in XGBoost's `error`."""
+    import numpy as np
+
+    return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)
+
+
+def _error(y: np.ndarray, p: np.ndarray) -> float:
+    return float((_predicted_class(p) != y).mean())
+
+
+def _auc(y: np.ndarray, p: np.ndarray) -> float:
+    """Area under the ROC curve. With more than two classes: each against the rest, weighted by its frequency, as in XGBoost."""
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    if np.isnan(p).any():
+        return float("nan")
+    classes = [1] if p.shape[1] == 2 else range(p.shape[1])
+    if any((y == c).all() or not (y == c).any() for c in classes):
+        return float("nan")
+    return float(np.average([roc_auc_score(y == c, p[:, c]) for c in classes], weights=[(y == c).sum() for c in classes]))
+
+
+def _f1(y: np.ndarray, p: np.ndarray) -> float:
+    """F1 of class 1. With more than two classes: the mean over the classes that occur or were predicted."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y, _predicted_class(p), average="binary" if p.shape[1] == 2 else "macro", zero_division=0.0))
+
+
+def _mse(y: np.ndarray, p: np.ndarray) -> float:
+    return float(((y - p) ** 2).mean())
+
+
+def _mae(y: np.ndarray, p: np.ndarray) -> float:
+    return float(abs(y - p).mean())
+
+
+def _r2(y: np.ndarray, p: np.ndarray) -> float:
+    import numpy as np
+    from sklearn.metrics import r2_score
+
+    return float("nan") if np.isnan(p).any() or (y == y[0]).all() else float(r2_score(y, p))
+
+
+METRICS = {
+    "logloss": Metric(CLASSIFICATION, "minimize", _log_loss),
+    "mlogloss": Metric(CLASSIFICATION, "minimize", _log_loss),
+    "error": Metric(CLASSIFICATION, "minimize", _error),
+    "merror": Metric(CLASSIFICATION, "minimize", _error),
+    "accuracy": Metric(CLASSIFICATION, "maximize", lambda y, p: 1 - _error(y, p)),
+    "auc": Metric(CLASSIFICATION, "maximize", _auc),
+    "f1": Metric(CLASSIFICATION, "maximize", _f1),
+    "rmse": Metric(NUMERIC, "minimize", lambda y, p: _mse(y, p) ** 0.5),
+    "mse": Metric(NUMERIC, "minimize", _mse),
+    "mae": Metric(NUMERIC, "minimize", _mae),
+    "r2": Metric(NUMERIC, "maximize", _r2),
+}
