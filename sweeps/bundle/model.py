@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import columns, integrity
+from sweeps.bundle import integrity, schema
 from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
@@ -64,7 +64,7 @@ class Bundle:
         Raises:
             InputError: as `predict`.
         """
-        raw = columns.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
+        raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
@@ -75,7 +75,7 @@ class Bundle:
         """
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
-        raw = columns.enforce_schema(rows, self.manifest.columns)
+        raw = schema.enforce_schema(rows, self.manifest.columns)
         if raw.empty:  # not every model takes no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
@@ -119,7 +119,7 @@ class Bundle:
         one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these: ", " it: ", 1)
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
-                return InputError(columns.InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
+                return InputError(schema.InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:

@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
-from sweeps.bundle.columns import InvalidValue
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
+from sweeps.bundle.schema import InvalidValue, enforce_schema
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import first_line
 from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, pandas_names, probe_schema
@@ -193,7 +193,7 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
     """The predictions by several processes, once the file's columns are seen to be there; at least one piece, perhaps without rows."""
     import pyarrow.parquet as pq
 
-    from sweeps.bundle import columns, distributed_predict
+    from sweeps.bundle import distributed_predict
 
     if kind != "parquet":
         raise InputError(
@@ -206,7 +206,7 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     if loaded.manifest.columns:
-        columns.enforce_schema(_to_pandas(schema.empty_table()), loaded.manifest.columns)
+        enforce_schema(_to_pandas(schema.empty_table()), loaded.manifest.columns)
     if not sum(groups):  # of which Ray Data makes no piece
         yield loaded.predict(_to_pandas(schema.empty_table()))
         return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sweeps.bundle import columns, integrity, manifest
+from sweeps.bundle import integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
@@ -93,7 +93,7 @@ def export(
         expected = None
     elif expected is not None and len(expected) != len(raw):
         raise BundleError(f"{target}: {len(expected)} expected predictions for {len(raw)} rows")
-    described = [] if raw is None else columns.infer_schema(raw)
+    described = [] if raw is None else schema.infer_schema(raw)
     if raw is not None:
         arrays = {n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}
         raw = raw.assign(**arrays).reset_index(drop=True)
@@ -110,7 +110,7 @@ def export(
             load=load,
             label=label,
             task=task,  # type: ignore[arg-type]
-            classes=None if classes is None else [columns.json_scalar(c) for c in classes],
+            classes=None if classes is None else [schema.json_scalar(c) for c in classes],
             columns=described,
             checked=expected is not None,
             made=json.loads(json.dumps(made, default=str)),
@@ -214,7 +214,7 @@ def _write_rows(raw: pd.DataFrame, described: Sequence[manifest.ColumnSchema], f
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tensors = {column.name: columns.tensors_to_arrow(raw[column.name]) for column in described if column.type == "tensor"}
+    tensors = {column.name: schema.tensors_to_arrow(raw[column.name]) for column in described if column.type == "tensor"}
     table = pa.Table.from_pandas(raw.assign(**dict.fromkeys(tensors)))
     for name, values in tensors.items():
         table = table.set_column(table.column_names.index(name), name, values)

@@ -16,9 +16,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from sweeps.bundle.columns import InvalidValue
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
+from sweeps.bundle.schema import InvalidValue
 from sweeps.core.errors import InputError, Problem
 from sweeps.serving import request_checks
 from sweeps.serving.access import Access, Guard, Receive, Send

@@ -15,8 +15,8 @@ from typing import Any
 
 import pydantic_core
 
-from sweeps.bundle.columns import tensor_rule, to_tensor
 from sweeps.bundle.manifest import ColumnSchema
+from sweeps.bundle.schema import tensor_rule, to_tensor
 from sweeps.serving.limits import MAX_ROWS
 
 # Problems that one answer names at most.

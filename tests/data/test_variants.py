@@ -202,7 +202,7 @@ def test_a_split_without_a_class_is_told():
 def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_path, kind):
     import ray
 
-    from sweeps.bundle.columns import infer_schema
+    from sweeps.bundle.schema import infer_schema
     from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step

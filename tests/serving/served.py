@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sweeps.bundle import columns
+from sweeps.bundle import schema
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
 from sweeps.data import fit_chain
@@ -56,7 +56,7 @@ def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
         label="sold",
         task="binary",
         classes=["no", "yes"],
-        columns=columns.infer_schema(rows),
+        columns=schema.infer_schema(rows),
         checked=False,
         made={"sweep": "houses", "trial": "0003"},
         python="3.11",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.bundle import columns
+from sweeps.bundle import schema
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.core.errors import InputError
 from sweeps.serving import request_checks
@@ -195,7 +195,7 @@ def test_a_value_that_only_the_columns_of_training_refuse_is_named_with_field_an
     assert send(app, "/predict", [GOOD, GOOD | {"built": offset}]) == (422, {"detail": [refused]})
 
 
-COLUMNS = columns.infer_schema(served.raw())
+COLUMNS = schema.infer_schema(served.raw())
 DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.bundle.columns import InvalidValue, enforce_schema, infer_schema, tensors_to_arrow
 from sweeps.bundle.manifest import ColumnSchema
+from sweeps.bundle.schema import InvalidValue, enforce_schema, infer_schema, tensors_to_arrow
 from sweeps.core.errors import InputError
 
 RAW = pd.DataFrame(

@@ -1,0 +1,7 @@
+"""Fixtures of the tests of checkpoints."""
+
+from __future__ import annotations
+
+from tests.search.conftest import make_space
+
+__all__ = ["make_space"]
