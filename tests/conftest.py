@@ -12,7 +12,7 @@ import hypothesis
 import psutil
 import pytest
 
-from sweeps.tracking import Tracker
+from sweeps.tracking import MlflowTracker
 from tests.commands import end_all
 from tests.waiting import wait_until
 
@@ -56,7 +56,7 @@ def clean_ray(local_ray, monkeypatch, tmp_path_factory):
     root = tmp_path_factory.getbasetemp() / "mlflow"
     root.mkdir(exist_ok=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
-    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda *given: Tracker(*given[:-1]))
+    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda *arguments: MlflowTracker(*arguments[:-1]))
     yield local_ray
     wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = local_ray.util.placement_group_table()

@@ -10,7 +10,7 @@ import pytest
 import sweeps
 from sweeps.core.trial import State
 from sweeps.study import record
-from sweeps.tracking import Tracker
+from sweeps.tracking import MlflowTracker
 from tests.commands import space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -61,7 +61,7 @@ def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imp
 
 def test_without_a_server_the_sweep_and_its_loops_go_on(clean_ray, tmp_path, monkeypatch):
     # in place of a minute, which a server that restarts may need
-    monkeypatch.setattr(Tracker, "close", lambda self, timeout=60.0, close=Tracker.close: close(self, 1.0))
+    monkeypatch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 1.0))
     file = space_of(tmp_path, "logs_to_mlflow", limits="max_trials: 1", x="0.25")
     result = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:1")
     assert result.trials["completed"] == 1

@@ -26,14 +26,15 @@ from sweeps.core.crash_cleanup import write
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.host_resources import lives
 from sweeps.core.sweep_folder import STAGES, check_room
-from sweeps.core.trial import Decision, Report, State, Trial
+from sweeps.core.trial import Decision, State, Trial
 from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
 from sweeps.search.schedulers.rules import Pbt
 from sweeps.search.study_store import StudyStore
 from sweeps.study import budgets, ranking
 from sweeps.study.live_trial import LiveTrial
-from sweeps.tracking import Tracker
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.events import TrialChanged, TrialEnded, TrialReported, TrialStarted
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class SweepController:
 
     study_store: StudyStore
     pool: Any
-    tracker: Tracker
+    trackers: TrackerHub
     began: float  # seconds since the epoch
     interrupted: Callable[[], bool]
     on_progress: Callable[[SweepStatus], None]
@@ -166,7 +167,7 @@ class SweepController:
         self.study_store.sync()  # while the trial is on its way
 
     def _note(self, trial: Trial) -> None:
-        self.tracker.begin(self.study_store.as_begun(trial.number), time.time())
+        self.trackers.publish(TrialStarted(time.time(), trial.number, self.study_store.as_begun(trial.number)))
         self.progress.on_start(trial)
 
     def settle(self) -> None:
@@ -196,7 +197,8 @@ class SweepController:
             return Decision.STOP
         number = self.running[trial].trial.number
         fresh = self.study_store.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
-        self.tracker.reports(number, fresh)
+        if fresh:
+            self.trackers.publish(TrialReported(fresh[-1].time, number, fresh))
         self.progress.on_reports(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
@@ -242,8 +244,7 @@ class SweepController:
         assert isinstance(self.scheduler, Pbt)
         if (taken := self.study_store.perturb(row.trial.number, step, self.scheduler)) is None:
             return False
-        self.tracker.reports(row.trial.number, (Report(taken.origin, taken.metrics, taken.time),))
-        self.tracker.tag(row.trial.number, {"sweeps.pbt": row.trial.lineage})
+        self.trackers.publish(TrialChanged(taken.time, row.trial.number, row.trial, taken.origin, taken.metrics))
         return True
 
     def _verdict(self, number: int, rung: int) -> Decision:
@@ -360,7 +361,7 @@ class SweepController:
         self.progress.on_end(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.tracker.end(begun.number, result, self.study_store.ended_at(begun.number))
+        self.trackers.publish(TrialEnded(self.study_store.ended_at(begun.number), begun.number, result))
         self.pool.forget.remote(trial)
         if state is State.RUNNING:
             return

@@ -1,13 +1,12 @@
-"""What MLflow is told of a sweep as a whole: what it is, what it came to; and all of it once more, where MLflow was away."""
+"""Where in MLflow a sweep is, what the sweep's result says about it, and how MLflow gets what it missed of an ended sweep."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.controller import outcome
 from sweeps.core import crash_cleanup, provenance
 from sweeps.core.command_hints import resume_of
 from sweeps.core.result import SweepResult
@@ -15,93 +14,88 @@ from sweeps.core.sweep_folder import RESULT, without_password
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 from sweeps.study import storage
+from sweeps.tracking import MlflowTracker
+from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
+from sweeps.tracking.history import TrialHistory
 
-# How the note begins that says what MLflow has missed.
-UNTOLD = "MLflow at "
+# Start of the note that says what MLflow missed.
+MISSED = "MLflow at "
 
 
-def introduce(tracker: Any, folder: Path, space: Space, fingerprint: str, commit: dict[str, str] | None) -> None:
-    """What the sweep is.
+def sweep_started(folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool) -> SweepStarted:
+    """Return the first event of a driver.
 
     Args:
-        tracker: see `sweeps.tracking`.
-        folder, space: the sweep's.
-        fingerprint: of its data.
-        commit: see `provenance.git`; None for one that is told already, or not known.
+        folder: The sweep's folder.
+        space: The sweep's space.
+        fingerprint: Hash of the data.
+        git: See `provenance.git`.
+        time: Seconds since the epoch.
+        resumed: Whether an earlier driver may have started trials.
     """
-    tags = {"sweeps.data_fingerprint": fingerprint, "sweeps.space": space.text[:4000], "sweeps.dir": str(folder)}
-    tags |= {"mlflow.source.git.commit": commit["commit"], "sweeps.git_dirty": commit["dirty"]} if commit else {}
-    tracker.tag_parent(tags)
-    tracker.describe(space)
-    tracker.artifact("space.yaml", space.text)
+    history = TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
+    return SweepStarted(time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history)
 
 
-def on_record(folder: Path, space: Space) -> Any:
-    """Reads what there is to tell of the trials; see `Tracker.go_on`."""
-    from sweeps.search.trial_building import OnRecord
-
-    return OnRecord(folder, space, (storage.place_of(folder) or (None,))[0])
-
-
-def conclude(tracker: Any, result: SweepResult, ended: float, before: Collection[int] = ()) -> None:
-    """What the sweep came to; `before` are the trials of the front that an earlier driver came to."""
-    front = {int(best["trial"]) for best in result.front}
-    for n in front:
-        tracker.tag(n, {"sweeps.front": "true"})
-    for n in set(before) - front:
-        tracker.tag(n, {"sweeps.front": "false"})
-    tracker.tag_parent(outcome.tags(result))
-    tracker.metrics(outcome.metrics(result), ended)
-
-
-def again(
-    tracker: Any, folder: Path, space: Space, fingerprint: str, result: SweepResult, best: Trial | None, others: Collection[int] = ()
+def send_again(
+    tracker: MlflowTracker,
+    folder: Path,
+    space: Space,
+    fingerprint: str,
+    result: SweepResult,
+    best: Trial | None,
+    others: Collection[int] = (),
 ) -> SweepResult:
-    """All that MLflow may have missed of a sweep that has come to its end, of which nothing is changed.
+    """Send everything to MLflow that it may have missed of a sweep that ended. The sweep does not change.
 
     Args:
-        tracker, folder, space, fingerprint: see `introduce`.
-        result: what the sweep came to, as `kept` wrote it.
-        best: the winner.
-        others: trials that an earlier driver may have had in the front.
+        tracker: The MLflow tracker.
+        folder: The sweep's folder.
+        space: The sweep's space.
+        fingerprint: Hash of the data.
+        result: The sweep's result, as `add_mlflow` wrote it.
+        best: The best trial.
+        others: Numbers of the trials that an earlier driver may have put on the Pareto front.
 
     Returns:
-        The result, see `kept`.
+        The result, see `add_mlflow`.
     """
-    ended = result.mlflow.get("ended") or (folder / RESULT).stat().st_mtime  # by a driver before 2026-11-22
-    notes = tuple(note for note in result.notes if not note.startswith(UNTOLD))
+    ended = result.mlflow.get("ended") or (folder / RESULT).stat().st_mtime  # drivers before 2026-11-22 did not write `ended`
+    notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
     result = dataclasses.replace(result, notes=notes, mlflow=before)
-    introduce(tracker, folder, space, fingerprint, provenance.of_last(folder))
-    tracker.go_on(on_record(folder, space))
+    tracker.handle(sweep_started(folder, space, fingerprint, provenance.of_last(folder), ended, resumed=True))
     for file in (*folder.glob("code*.diff"), folder / provenance.KEPT):
         if file.is_file():
-            tracker.artifact(file.name, file.read_text(encoding="utf-8"))
-    tracker.artifact(RESULT, result.as_text())
-    conclude(tracker, result, ended, others)
-    made = [folder / f"report.{kind}" for kind in ("md", "html")]
-    if all(file.is_file() for file in made):
-        tracker.report(*(file.read_text(encoding="utf-8") for file in made), best)
-    tracker.finish(outcome.status(result), ended)
-    return kept(tracker, tracker.close(), result, ended)
+            tracker.handle(ArtifactSaved(ended, file.name, file.read_text(encoding="utf-8")))
+    tracker.handle(ArtifactSaved(ended, RESULT, result.as_text()))
+    reports = {f"report.{kind}": folder / f"report.{kind}" for kind in ("md", "html")}
+    markdown = ""
+    if all(file.is_file() for file in reports.values()):
+        texts = {name: file.read_text(encoding="utf-8") for name, file in reports.items()}
+        markdown = texts["report.md"]
+        for name, text in texts.items():
+            tracker.handle(ArtifactSaved(ended, name, text))
+    tracker.handle(SweepEnded(ended, result, best, markdown, frozenset(others)))
+    return add_mlflow(tracker, tracker.close(), result, ended)
 
 
-def kept(tracker: Any, told: bool, result: SweepResult, ended: float) -> SweepResult:
-    """The result, written to the sweep's folder, with what MLflow knows of it.
+def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float) -> SweepResult:
+    """Return the result with its place in MLflow, and with a note if MLflow missed anything. Write it to the sweep's folder.
 
     Args:
-        tracker: see `sweeps.tracking`; it is closed.
-        told: it got everything that it did not refuse.
-        result: the sweep's.
-        ended: when the search came to its end, by the clock that MLflow is told.
+        tracker: The MLflow tracker, which is closed.
+        complete: Whether MLflow took everything that it did not refuse.
+        result: The sweep's result.
+        ended: When the search ended, in seconds since the epoch.
     """
     notes, mlflow = list(result.notes), place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
-        mlflow = dict(result.mlflow)  # it did not answer this time
-    if not told or tracker.error:
+        mlflow = dict(result.mlflow)  # the server did not answer this time
+    if not complete or tracker.error:
         why = f"did not get everything: {tracker.error or 'it did not answer'}"
         notes.append(
-            f"{UNTOLD}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}"
+            f"{MISSED}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}"
         )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
@@ -109,6 +103,6 @@ def kept(tracker: Any, told: bool, result: SweepResult, ended: float) -> SweepRe
     return result
 
 
-def place(tracker: Any) -> dict[str, Any]:
-    """Where in MLflow a sweep is, for its result."""
+def place(tracker: MlflowTracker) -> dict[str, Any]:
+    """Return where in MLflow a sweep is, as `SweepResult.mlflow` has it."""
     return {"tracking_uri": without_password(tracker.uri), "experiment": tracker.experiment, "parent_run": tracker.parent}

@@ -1,4 +1,4 @@
-"""The end of a sweep: what its result says, what is wrong with it, what MLflow is told. Pure."""
+"""The end of a sweep: what its result says, and what is wrong with it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from sweeps.core.command_hints import resume_of
 from sweeps.core.errors import SweepFailed
-from sweeps.core.result import SweepResult
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Constraint
 
@@ -75,33 +74,3 @@ def goes_on(said: Mapping[str, Any], to_run: int, changed: bool) -> bool:
     reason = said.get("reason")
     stopped = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")  # whose cause may be mended now
     return to_run > 0 and (reason is None or stopped or changed or not (said.get("best") or said.get("front")))
-
-
-def status(result: SweepResult) -> str:
-    """Of the sweep's run in MLflow."""
-    if result.reason == "interrupted":
-        return "KILLED"
-    return "FAILED" if result.best is None and not result.front else "FINISHED"
-
-
-def tags(result: SweepResult) -> dict[str, str]:
-    """Of the sweep's run in MLflow."""
-    told = {"sweeps.reason": result.reason or "every trial has ended"}  # said again: it may have been interrupted before
-    if result.front:
-        told["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
-    if result.best is not None:
-        told |= {"sweeps.best_trial": result.best["trial"], "sweeps.bundle": str(result.bundle or "")}
-    return told
-
-
-def metrics(result: SweepResult) -> dict[str, float]:
-    """Of the sweep's run in MLflow."""
-    told = {f"trials.{state}": n for state, n in ({"interrupted": 0} | result.trials).items()} | {
-        "fits": result.fits,
-        "seconds": result.seconds,
-    }
-    if result.best is not None:
-        told |= {name: value for name, value in (("best", result.best["value"]), ("best.test", result.best["test"])) if value is not None}
-    if result.freed is not None:
-        told |= {f"checkpoints.freed.{name}": result.freed[name] for name in ("checkpoints", "bytes")}
-    return told

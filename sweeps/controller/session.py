@@ -33,6 +33,8 @@ from sweeps.space import Space, known_fits
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.study import budgets, repeats
 from sweeps.study import storage as storages
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ class SweepSession:
         self.roots = roots_of(space)
         self.drawing: Any = None  # of the report, which is written at the very end
         self.winner: Trial | None = None
+        self.report = ""  # in Markdown
+        self.trackers = TrackerHub()
         self.ended: float | None = None  # when the search came to its end
 
     def take_up(self, changed: bool) -> SweepResult | None:
@@ -159,23 +163,21 @@ class SweepSession:
     def _run(self) -> SweepResult:
         from sweeps import report
 
-        tracker = self._tracker()
+        self.trackers = self._trackers()
         if self.over is not None:
-            before, note = self.over
-            best = self.study_store.trial(int(before.best["trial"])) if before.best else None
-            others = self.study_store.results() if before.front else ()  # an earlier driver may have had them in the front
-            return mlflow_summary.again(tracker, self.folder, self.space, self.study_store.data or "", before, best, others).noting(note)
-        result, error, status, patience = None, None, "FAILED", CLOSE_WITHIN
+            return self._send_to_mlflow(*self.over)
+        result: SweepResult | None = None
+        patience = CLOSE_WITHIN
         try:
             self._say("starting Ray")
             with cluster.ray_for(self.space, self.folder, self.roots, self.address) as joined:
                 self.interrupt.again()
-                result, error = self._search(tracker, joined)
-            status = outcome.status(result)
-            tracker.artifact(RESULT, result.as_text())
+                result, error = self._search(joined)
+            self.trackers.publish(ArtifactSaved(time.time(), RESULT, result.as_text()))
             made = report.write(self.folder, self.space, result, self.drawing)
-            if made is not None:
-                tracker.report(made.markdown, made.html, self.winner)
+            for name, text in (("report.md", made.markdown), ("report.html", made.html)) if made is not None else ():
+                self.trackers.publish(ArtifactSaved(time.time(), name, text))
+            self.report = made.markdown if made is not None else ""
         except Exception as e:
             if storages.outage(e) is not None:  # which MLflow may share
                 patience = CLOSE_SOON
@@ -186,18 +188,33 @@ class SweepSession:
             except OSError:  # MLflow's artifacts lie on the same disk by default, and a full disk stays full
                 patience = CLOSE_SOON
             ended = self.ended or time.time()
-            tracker.finish(status, ended)
-            told = tracker.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)
-        result = mlflow_summary.kept(tracker, told, result, ended)
+            self.trackers.publish(SweepEnded(ended, result, self.winner, self.report, frozenset(self.front_before)))
+            notes = self.trackers.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)
+        assert result is not None
+        for note in notes:
+            result = result.noting(note)
+        if self.trackers.mlflow is not None:
+            result = mlflow_summary.add_mlflow(self.trackers.mlflow, self.trackers.mlflow_complete, result, ended)
+        else:
+            crash_cleanup.write(self.folder / RESULT, result.as_text())
         if error is not None:
             error.result = result
             raise error
         return result
 
-    def _tracker(self) -> Any:
-        from sweeps.tracking import TrackerProcess
+    def _send_to_mlflow(self, before: SweepResult, note: str) -> SweepResult:
+        """Send what MLflow missed of a sweep with nothing left to do."""
+        assert self.trackers.mlflow is not None, "only MLflow can have missed something"
+        best = self.study_store.trial(int(before.best["trial"])) if before.best else None
+        others = self.study_store.results() if before.front else ()  # an earlier driver may have had them in the front
+        fingerprint = self.study_store.data or ""
+        return mlflow_summary.send_again(self.trackers.mlflow, self.folder, self.space, fingerprint, before, best, others).noting(note)
 
-        return TrackerProcess(self.tracking, self.root, self.space.name, self.folder.name, self.begun, self.folder / "sweep.log")
+    def _trackers(self) -> TrackerHub:
+        from sweeps import tracking
+
+        log_file = self.folder / "sweep.log"
+        return TrackerHub({}, tracking.TrackerProcess(self.tracking, self.root, self.space.name, self.folder.name, self.begun, log_file))
 
     @property
     def tracking(self) -> str:
@@ -214,7 +231,7 @@ class SweepSession:
         total = self.study_store.queue.total if self.study_store is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
         self.on_progress(starting_status(self.space, total, self.folder.name, self.began, stage))
 
-    def _search(self, tracker: Any, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
+    def _search(self, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
         """The search and the export; what came of it, and what is wrong with that."""
         import ray
 
@@ -257,14 +274,17 @@ class SweepSession:
             introduce()
             study_store = self.study_store = self.study_store or self._open_ledger()
             study_store.begun_with(facts.fingerprint)
-            for name, text in provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, time.time()).items():
-                tracker.artifact(name, text)
-            mlflow_summary.introduce(tracker, self.folder, space, facts.fingerprint, provenance.git(space.data.base))
+            now, git = time.time(), provenance.git(space.data.base)
+            files = provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, now)
             if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
                 (self.folder / RESULT).unlink(missing_ok=True)
-                tracker.go_on(mlflow_summary.on_record(self.folder, space))
-            conductor = SweepController(study_store, pool, tracker, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
+            self.trackers.publish(mlflow_summary.sweep_started(self.folder, space, facts.fingerprint, git, now, taken_up))
+            for name, text in files.items():
+                self.trackers.publish(ArtifactSaved(now, name, text))
+            conductor = SweepController(
+                study_store, pool, self.trackers, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
+            )
             conductor.data_actor = holds
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
@@ -281,7 +301,7 @@ class SweepSession:
                 conductor.reason = data_actor.LOST_MESSAGE
             if conductor.reason == data_actor.LOST_MESSAGE:
                 raise SweepsError(f"{data_actor.describe_loss(actor, holds)}. To go on: {resume_of(self.folder)}")
-            return self._conclude(conductor, fitted, facts.notes, tracker)
+            return self._conclude(conductor, fitted, facts.notes)
         finally:
             ray.kill(pool)
             ray.kill(actor)
@@ -329,8 +349,8 @@ class SweepSession:
             raise
         self.on_progress(conductor.status())
 
-    def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...], tracker: Any) -> tuple[SweepResult, SweepsError | None]:
-        """Export the winner, and tell MLflow what the sweep came to."""
+    def _conclude(self, conductor: Any, fits: int, said: tuple[str, ...]) -> tuple[SweepResult, SweepsError | None]:
+        """Export the winner, and return the result."""
         from sweeps.controller import trial_export
         from sweeps.report import Drawing
 
@@ -356,7 +376,7 @@ class SweepSession:
             best=done.best if done else None,
             bundle=done.bundle if done else None,
             checkpoint=done.checkpoint if done else None,
-            mlflow=mlflow_summary.place(tracker),
+            mlflow=mlflow_summary.place(self.trackers.mlflow) if self.trackers.mlflow is not None else {},
             fits=fits,
             seconds=round(time.time() - self.began, 2),
             reason=reason,
@@ -366,7 +386,6 @@ class SweepSession:
         )
         self.ended = time.time()
         self.on_progress(conductor.status("writing the report"))
-        mlflow_summary.conclude(tracker, result, self.ended, self.front_before)
         return result, error
 
 

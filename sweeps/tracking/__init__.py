@@ -1,6 +1,8 @@
-"""A sweep in MLflow: what is written (`tracker`, `apart`), what MLflow's UI shows of it (`views`), and that UI, served (`ui`)."""
+"""Trackers record a sweep elsewhere: in MLflow, in files, on a web page. The controller publishes events to them through a hub."""
 
-from sweeps.tracking.mlflow.tracker import Tracker, default_uri
+from sweeps.tracking.hub import TrackerHub
+from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.tracker_process import TrackerProcess
+from sweeps.tracking.tracker import Tracker
 
-__all__ = ["Tracker", "TrackerProcess", "default_uri"]
+__all__ = ["MlflowTracker", "Tracker", "TrackerHub", "TrackerProcess", "default_uri"]

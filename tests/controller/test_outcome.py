@@ -12,6 +12,7 @@ from sweeps.controller import outcome
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Constraint
+from sweeps.tracking.mlflow.run_contents import sweep_metrics, sweep_tags
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
 BEST = {"trial": "0002", "value": 0.5, "test": None}
@@ -74,8 +75,8 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
 )
 def test_what_mlflow_is_told(more, tags, metrics):
     ended = result(**more)
-    assert outcome.tags(ended) == {"sweeps.reason": "every trial has ended", **tags}
-    assert outcome.metrics(ended) == {
+    assert sweep_tags(ended) == {"sweeps.reason": "every trial has ended", **tags}
+    assert sweep_metrics(ended) == {
         "trials.completed": 2,
         "trials.failed": 1,
         "trials.interrupted": 0,

@@ -51,17 +51,17 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
     from mlflow.tracking import MlflowClient
 
     from sweeps.study import record
-    from sweeps.tracking import Tracker
+    from sweeps.tracking import MlflowTracker
 
     with monkeypatch.context() as patch:
-        patch.setattr(Tracker, "close", lambda self, timeout=60.0, close=Tracker.close: close(self, 0.5))
+        patch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5))
         patch.setattr("sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"})
         file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
     assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
     assert "and this sends it again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
     with monkeypatch.context() as patch:
-        patch.setattr(Tracker, "close", lambda self, timeout=60.0, close=Tracker.close: close(self, 0.5))
+        patch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5))
         still = sweeps.resume(before.dir, tracking_uri="http://127.0.0.1:9")
     assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, "of its end it tells as it did at first"
     assert still.notes[-1].startswith("nothing was left to do: it ended by limits.target")

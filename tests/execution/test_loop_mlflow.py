@@ -19,8 +19,9 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import Result, State, Trial
 from sweeps.execution import isolation, loop_mlflow
 from sweeps.execution.loop_mlflow import TrialRun, logged
-from sweeps.tracking.mlflow.tracker import Tracker, default_uri
+from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.commands import REPO
+from tests.tracking.made import begin, end
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -46,10 +47,10 @@ class Sweep:
         shutil.copy(database, root)
         self.root, self.uri = root, default_uri(root)
         self.client = MlflowClient(self.uri)
-        self.tracker = Tracker(self.uri, root, "exp", "sweep-1", 1.0)
+        self.tracker = MlflowTracker(self.uri, root, "exp", "sweep-1", 1.0)
         for number in (0, 1):
             self.folder(number).mkdir(parents=True)
-            self.tracker.begin(Trial(number, f"{number:04d}", {}, (), Shape(1, (("CPU", 1.0),)), 7, {"lr": 0.1}), 1.0)
+            self.tracker.handle(begin(Trial(number, f"{number:04d}", {}, (), Shape(1, (("CPU", 1.0),)), 7, {"lr": 0.1}), 1.0))
 
     def folder(self, number):
         return self.root / "sweep-1" / "trials" / f"{number:04d}"
@@ -252,7 +253,7 @@ def test_the_end_that_the_sweep_tells_counts_whatever_the_loop_tells_later(sweep
         mlflow.start_run()
         with monkeypatch.context() as elsewhere:  # the tracker is in another process than the loop
             elsewhere.setattr(loop_mlflow, "_at_hand", None)
-            sweep.tracker.end(0, Result(state, 0.5), 2.0)
+            sweep.tracker.handle(end(0, Result(state, 0.5), 2.0))
             sweep.tracker.close(20.0)
         mlflow.end_run("KILLED")
         mlflow.start_run()

@@ -34,6 +34,10 @@ def _told(journal: Any, logs: list) -> bool:
     return "told.0" in str(logs)
 
 
+def _trial_ended(hub: Any, event: Any) -> bool:
+    return type(event).__name__ == "TrialEnded"
+
+
 POINTS = {
     "folder": Point("the sweep's folder made, the study not", "sweeps.controller.session:SweepSession.run", "before"),
     "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_trials:suggest", "before", 4),
@@ -42,7 +46,7 @@ POINTS = {
     "rung": Point("between a rung's report and its verdict", "sweeps.controller.controller:SweepController._verdict", "before"),
     "verdict": Point("between a verdict and the stop", "sweeps.controller.controller:SweepController._finish", "before", 1, _pruned),
     "end": Point("between a trial's end and its record", "sweeps.search.study_store:StudyStore.finish", "before"),
-    "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:Tracker.end", "before"),
+    "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:TrackerHub.publish", "before", 1, _trial_ended),
     "batch": Point("an MLflow batch in flight", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
     "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
     "ended": Point("a run ended in MLflow, the next not", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),

@@ -16,7 +16,7 @@ from sweeps.search.study_store import StudyStore
 from sweeps.space import load
 from sweeps.space.auto_algorithm import GP_TRIALS, choose
 from sweeps.space.saved_space import save_space, taken_up
-from sweeps.tracking.mlflow.run_contents import settings
+from sweeps.tracking.mlflow.run_contents import space_params
 
 USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
 
@@ -80,7 +80,7 @@ def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(tmp_path, sea
     assert bool(space.algorithm_reason) == (search != TPE)
     planned = plan(space, {"CPU": 2}).to_json()["algorithm"]
     assert planned == {"name": algorithm, "reason": space.algorithm_reason}
-    assert settings(space)["search.algorithm"] == algorithm
+    assert space_params(space)["search.algorithm"] == algorithm
     shown = CliRunner().invoke(cli.main, ["plan", str(tmp_path / "own.yaml")], prog_name="sweeps").output
     assert any(line.split()[:1] == ["search"] and algorithm in line for line in shown.splitlines())
 

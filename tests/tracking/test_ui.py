@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking import Tracker, default_uri
+from sweeps.tracking import MlflowTracker, default_uri
+from sweeps.tracking.events import SweepEnded
 from sweeps.tracking.mlflow import ui
 from sweeps.tracking.mlflow.ui import Sweep, choose, free_port, links, serve_ui
-from tests.report.made import space_in
+from tests.tracking.made import START, sweep_result, sweep_started
 from tests.waiting import wait_until
 
 OLD, NEW = (Sweep(f"made-{n}", f"run{n}", "1", float(n), True, n > 1) for n in (1, 2))
@@ -99,9 +100,9 @@ def test_a_server_that_refuses_does_answer():
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
-    tracker = Tracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
-    tracker.describe(space_in(tmp_path))
-    tracker.finish("FINISHED", 1_700_000_001.0)
+    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
+    tracker.handle(sweep_started(tmp_path))
+    tracker.handle(SweepEnded(START + 1, sweep_result(tmp_path)))
     assert tracker.close()
     code = "import sys; from pathlib import Path; from sweeps.tracking.mlflow.ui import serve_ui"
     code += f"; sys.exit(serve_ui(Path({str(tmp_path)!r}), port=0))"

@@ -50,7 +50,7 @@ def test_sweeps_are_compared_by_what_they_came_to(space):
 
 def test_a_view_is_saved_as_mlflow_reads_it(space):
     state = views.trials_view("made-1", space)
-    tag = views.saved("made-1: trials", 1_700_000_000.5, state)
+    tag = views.saved_view("made-1: trials", 1_700_000_000.5, state)
     assert len(tag) < MAX_EXPERIMENT_TAG_VAL_LENGTH / 4
     read = json.loads(tag)
     packed = read.pop("state")

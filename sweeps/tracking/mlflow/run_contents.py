@@ -1,64 +1,99 @@
-"""What is logged of a run: a trial's parameters, a sweep's settings, its description."""
+"""What MLflow shows of runs: the parameters of a trial; the parameters, tags, metrics and description of a sweep. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from sweeps.core.result import SweepResult
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 
-PARAM_LENGTH = 6000  # of a parameter's value, by MLflow's own limit
-# A run's description is a tag, of at most so many characters.
+PARAM_LENGTH = 6000  # MLflow's limit for a parameter's value
+# MLflow keeps a run's description in this tag, and limits its length.
 NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 
 
-def flat(values: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Nested parameters as MLflow's flat ones: `params.eta`."""
-    out: dict[str, str] = {}
+def flatten(values: dict[str, Any], prefix: str) -> dict[str, str]:
+    """Return nested parameters as flat ones with dotted names, such as `params.eta`."""
+    flat: dict[str, str] = {}
     for key, value in values.items():
         name = f"{prefix}.{key}"
         if isinstance(value, dict):
-            out.update(flat(value, name))
+            flat.update(flatten(value, name))
         else:
-            out[name] = str(value)[:PARAM_LENGTH]
-    return out
+            flat[name] = str(value)[:PARAM_LENGTH]
+    return flat
 
 
-def parameters(trial: Trial) -> dict[str, str]:
-    """What is logged of a trial's configuration: every dimension under its path, and the constants of `params` and `scaling`.
+def trial_params(trial: Trial) -> dict[str, str]:
+    """Return the parameters of a trial's run: every dimension by its path, and the constants of `params` and `scaling`.
 
-    `preprocessor` is the chain without what is tuned inside it, which has parameters of its own: so it groups trials.
+    `preprocessor` is the chain without the values that are tuned inside it, so that it groups trials. These values have parameters of
+    their own.
     """
     scaling = {"num_workers": trial.shape.workers, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
     labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
-    return {**labels, **flat(trial.params, "params"), **flat(scaling, "scaling")}
+    return {**labels, **flatten(trial.params, "params"), **flatten(scaling, "scaling")}
 
 
-def settings(space: Space) -> dict[str, str]:
-    """How a sweep searches, by the names of the space file: what makes two sweeps of one name comparable, or not."""
-    told: dict[str, Any] = {"trainer": space.trainer.loop}
+def space_params(space: Space) -> dict[str, str]:
+    """Return the parameters of the parent run: the settings that decide whether two sweeps can be compared, by the space file's keys."""
+    params: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
-        told["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
+        params["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
     for key in ("metric", "goal"):
-        told[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
-    told |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
-    told |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
-    told |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
-    told |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
-    told |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
-    told |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
-    return {name: str(value) for name, value in told.items()}
+        params[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
+    params |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
+    params |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
+    params |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
+    params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
+    params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
+    params |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
+    return {name: str(value) for name, value in params.items()}
 
 
-def described(markdown: str, links: dict[str, str]) -> str:
-    """A run's description: links, and as many whole lines of a report as MLflow takes.
+def sweep_status(result: SweepResult | None) -> str:
+    """Return the status of the parent run. Without a result, the driver failed."""
+    if result is not None and result.reason == "interrupted":
+        return "KILLED"
+    return "FAILED" if result is None or (result.best is None and not result.front) else "FINISHED"
 
-    Unasked the page shows some five lines of it, under a veil from the third one on, through which no link can be clicked. It has
-    the report's title already. The space file has a link, and lines so long that they would squeeze the page. Tables have no room
-    between their columns there.
+
+def sweep_tags(result: SweepResult) -> dict[str, str]:
+    """Return the tags of the parent run at the end of a sweep."""
+    tags = {"sweeps.reason": result.reason or "every trial has ended"}  # replaces the tag of an interrupted driver
+    if result.front:
+        tags["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
+    if result.best is not None:
+        tags |= {"sweeps.best_trial": result.best["trial"], "sweeps.bundle": str(result.bundle or "")}
+    return tags
+
+
+def sweep_metrics(result: SweepResult) -> dict[str, float]:
+    """Return the metrics of the parent run at the end of a sweep."""
+    metrics: dict[str, float] = {f"trials.{state}": count for state, count in ({"interrupted": 0} | result.trials).items()}
+    metrics |= {"fits": result.fits, "seconds": result.seconds}
+    if result.best is not None:
+        values = {"best": result.best["value"], "best.test": result.best["test"]}
+        metrics |= {name: value for name, value in values.items() if value is not None}
+    if result.freed is not None:
+        metrics |= {f"checkpoints.freed.{name}": result.freed[name] for name in ("checkpoints", "bytes")}
+    return metrics
+
+
+def description(markdown: str, links: dict[str, str]) -> str:
+    """Return a run's description: links, then as many whole lines of a report as MLflow's limit allows.
+
+    MLflow's page first shows about five lines, and fades them out from the third line on, where links cannot be clicked. So the links
+    come first. The report's title is left out, because the page has it. The space file is left out, because it has a link and its long
+    lines would squeeze the page. The page shows no space between the columns of a table, so they get one.
+
+    Args:
+        markdown: The report.
+        links: Targets by text.
     """
     head = " · ".join(f"[{text}]({link})" for text, link in links.items()) + "\n\n"
     rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]

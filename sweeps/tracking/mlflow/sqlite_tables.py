@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 
-def make(uri: str) -> None:
+def create(uri: str) -> None:
     """Make the database of a `sqlite:` URI where its file is missing; another process may do the same at any time.
 
     Args:

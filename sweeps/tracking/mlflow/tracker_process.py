@@ -1,7 +1,7 @@
-"""The tracker in a process of its own, at a low priority: in the driver's it would share the interpreter's lock with the search.
+"""Runs the MLflow tracker in a process of its own, at a low priority, so that it does not share the interpreter's lock with the search.
 
-The driver sends what it says as pickles and keeps each until it is told that it is written. If the process is lost another is
-started and told again; a thing said twice changes nothing.
+The driver sends events as pickles and keeps each one until the process says that it is written. If the process is lost, the driver starts
+another one and sends these events again. Events that are written twice change nothing.
 """
 
 from __future__ import annotations
@@ -17,51 +17,53 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from sweeps.core import logging_setup
-from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Tracker
+from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
 
 log = logging.getLogger(__name__)
 
-# Lost this often, it is not started again: the study has it all.
+# After this many losses the process is not started again. A resume sends what is missing from the study.
 STARTS = 5
-NICE = 19  # whoever trains goes first
-LOST = ("lost", ())
+NICE = 19  # training has priority
 
 
-class TrackerProcess(Tracker):
-    """A `Tracker` whose work another process does.
+class TrackerProcess(MlflowTracker):
+    """An `MlflowTracker` whose work is done by another process.
 
     Args:
-        uri, root, experiment, sweep, started: see `Tracker`.
-        errors: file for what the process may print as it dies.
+        uri, root, experiment, sweep, started: See `MlflowTracker`.
+        errors: File for what the process prints.
     """
 
     def __init__(self, uri: str, root: Path, experiment: str, sweep: str, started: float, errors: Path):
-        self._given, self._errors = (uri, root, experiment, sweep, started), errors
-        self._unwritten: deque[tuple[str, tuple]] = deque()
+        self._arguments = (uri, root, experiment, sweep, started)
+        self._errors = errors
+        self._unwritten: deque[Message] = deque()
         self._closing = False
-        self._process: subprocess.Popen | None = None
-        super().__init__(*self._given)
+        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(*self._arguments)
 
     def close(self, timeout: float = CLOSE_WITHIN) -> bool:
+        """Wait until all events are written; kill the process if the server stays away. See `MlflowTracker.close`."""
         done = super().close(timeout)
         if not done and self._process is not None:
             self._process.kill()
         return done
 
-    # ---- the thread: sends, and starts the process
+    # The thread sends events, and starts the process
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         code = 0
         for _ in range(STARTS):
-            heard = self._start()
+            listener = self._start()
             with contextlib.suppress(OSError):  # the process is gone
                 self._send()
-            code = self._end(heard)
-            if self._done.is_set() or (self._closing and code == 0):
+            code = self._end(listener)
+            if self._stopped.is_set() or (self._closing and code == 0):
                 return
         self.error = self.error or f"its process was lost {STARTS} times, the last time with exit code {code}"
 
@@ -70,71 +72,77 @@ class TrackerProcess(Tracker):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         with open(self._errors, "ab") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env)
-        heard = threading.Thread(target=self._hear, args=(self._process.stdout,), name="mlflow-hear", daemon=True)
-        heard.start()
-        return heard
+        listener = threading.Thread(target=self._listen, args=(self._process.stdout,), name="mlflow-listen", daemon=True)
+        listener.start()
+        return listener
 
     def _send(self) -> None:
-        """Send what is said, until the process ends."""
+        """Send events until the process ends."""
         assert self._process is not None and self._process.stdin is not None
         pipe = self._process.stdin
-        pickle.dump(self._given, pipe)
-        for event in list(self._unwritten):
-            pickle.dump(event, pipe)
+        pickle.dump(self._arguments, pipe)
+        for message in list(self._unwritten):
+            pickle.dump(message, pipe)
         pipe.flush()
-        while (event := self._events.get()) != LOST:
-            self._unwritten.append(event)
-            self._closing = self._closing or event[0] == "close"
-            pickle.dump(event, pipe)
+        while not isinstance(message := self._messages.get(), Lost):
+            self._keep(message)
+            pickle.dump(message, pipe)
             pipe.flush()
 
-    def _end(self, heard: threading.Thread) -> int:
-        """Wait for the process, which ends when its pipe does."""
+    def _keep(self, message: Message) -> None:
+        """Keep a message until it is written."""
+        self._unwritten.append(message)
+        self._closing = self._closing or isinstance(message, Close)
+
+    def _end(self, listener: threading.Thread) -> int:
+        """Wait for the process, which ends when its pipe is closed; return its exit code."""
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         code = self._process.wait()
-        heard.join()
-        while not self._events.empty():  # of this process; what was said meanwhile is kept
-            if (event := self._events.get()) != LOST:
-                self._unwritten.append(event)
-                self._closing = self._closing or event[0] == "close"
+        listener.join()
+        while not self._messages.empty():
+            if not isinstance(message := self._messages.get(), Lost):
+                self._keep(message)
         return code
 
-    def _hear(self, pipe: BinaryIO) -> None:
-        """Take up what the process says of itself, until it ends."""
+    def _listen(self, pipe: BinaryIO) -> None:
+        """Read what the process says, until it ends."""
         with pipe:
             for line in pipe:
-                said = json.loads(line)
-                if "log" in said:
-                    log.log(said["level"], "%s: %s", said["name"], said["log"])
+                status = json.loads(line)
+                if "log" in status:
+                    log.log(status["level"], "%s: %s", status["name"], status["log"])
                     continue
-                self.parent, self.error, self.waiting = said["parent"], said["error"], said["waiting"]
-                if said["written"] or said["answered"]:
-                    self._answered = time.monotonic()
-                for _ in range(said["written"]):
+                self.parent, self.error, self.waiting = status["parent"], status["error"], status["waiting"]
+                if status["written"] or status["answered"]:
+                    self._last_answer = time.monotonic()
+                for _ in range(status["written"]):
                     self._unwritten.popleft()
-        self._events.put(LOST)
+        self._messages.put(Lost())
 
 
-# ---- the process
+# The process
 
 
-class _Worker(Tracker):
-    """The tracker that does the work, and says how it goes."""
+Say = Callable[[dict[str, Any]], None]
 
-    def __init__(self, *given: Any, say: Any):
-        self._tell = say
-        super().__init__(*given)
+
+class _Worker(MlflowTracker):
+    """The tracker that does the work, and tells the driver about its progress."""
+
+    def __init__(self, *arguments: Any, say: Say):
+        self._say = say
+        super().__init__(*arguments)
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        self._tell({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered})
+        self._say({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered})
 
 
-class _Forward(logging.Handler):
-    """Sends what is logged to the driver, whose log it belongs to."""
+class _ForwardingHandler(logging.Handler):
+    """Sends log records to the driver, which logs them."""
 
-    def __init__(self, say: Any):
+    def __init__(self, say: Say):
         super().__init__()
         self._say, self.formatter = say, logging.Formatter("%(message)s")
 
@@ -143,11 +151,11 @@ class _Forward(logging.Handler):
 
 
 def main() -> None:
-    """Write what the driver says, until it closes or is gone."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the driver, which ends its sweep gently and has more to say then
-        signal.signal(one, signal.SIG_IGN)
+    """Write the driver's events until the driver closes the tracker or is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # for the driver, which then still has events to send
+        signal.signal(number, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints is none of the driver's business
+    os.dup2(2, 1)  # keep what libraries print apart from what the driver reads
     lock = threading.Lock()
 
     def say(what: dict[str, Any]) -> None:
@@ -155,19 +163,18 @@ def main() -> None:
             status.write(json.dumps(what) + "\n")
 
     logging_setup.set_environment()
-    logging.basicConfig(handlers=[_Forward(say)], level=logging.WARNING)
+    logging.basicConfig(handlers=[_ForwardingHandler(say)], level=logging.WARNING)
     logging.captureWarnings(True)
-    import mlflow.tracking  # noqa: F401 - before it is put behind: a short sweep would wait for it
+    import mlflow.tracking  # noqa: F401 - at normal priority: a short sweep would wait for it
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
-    given = pickle.load(pipe)
-    tracker = _Worker(*given, say=say)
+    tracker = _Worker(*pickle.load(pipe), say=say)
     with contextlib.suppress(EOFError):
         while True:
-            kind, what = pickle.load(pipe)
-            tracker._say(kind, *what)
-            if kind == "close":
+            message = pickle.load(pipe)
+            tracker._messages.put(message)
+            if isinstance(message, Close):
                 tracker._thread.join()
                 return
-    tracker.close(0.0)  # the driver is gone: whoever resumes the sweep says it all again
+    tracker.close(0.0)  # the driver is gone; whoever resumes the sweep sends everything again

@@ -29,7 +29,7 @@ NAME_LENGTH = 250  # of a metric or a parameter, by MLflow's own limit
 ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
-def legal(name: str) -> str:
+def legal_name(name: str) -> str:
     """Return a name that MLflow takes: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name loses its end."""
     return ILLEGAL.sub(lambda found: "_" * len(found[0]), name[:NAME_LENGTH]) or "_"
 
@@ -48,17 +48,17 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
     """The trials of a sweep, the best first: its dimensions as columns and as axes; the curves of the objective."""
     columns = {
         column("metrics", OBJECTIVE): 110,  # with the arrow of its order
-        **{column("metrics", legal(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
+        **{column("metrics", legal_name(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
         column("tags", "sweeps.state"): _width("sweeps.state"),
         **({column("tags", "sweeps.feasible"): _width("sweeps.feasible")} if space.constraints else {}),
         **({column("tags", "sweeps.front"): _width("sweeps.front")} if len(space.objectives) > 1 else {}),
-        **{column("params", legal(d.name)): _width(legal(d.name), d) for d in space.dimensions},
+        **{column("params", legal_name(d.name)): _width(legal_name(d.name), d) for d in space.dimensions},
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
     # MLflow's plot leaves out a run that lacks an axis; the last axis gives the lines their colour
-    axes = [legal(dimension.name) for dimension in space.always][:MAX_AXES]
-    metric = legal(space.objective.metric)
+    axes = [legal_name(dimension.name) for dimension in space.always][:MAX_AXES]
+    metric = legal_name(space.objective.metric)
     charts = [
         _chart(sweep, "parallel", "PARALLEL", selectedParams=axes, selectedMetrics=[OBJECTIVE], showAllRuns=True),
         _chart(sweep, "curves", "LINE", metricKey=metric, selectedMetricKeys=[metric], xAxisKey="step", useGlobalXaxisKey=True),
@@ -70,7 +70,7 @@ def sweeps_view(space: Space) -> dict[str, Any]:
     """All sweeps of an experiment with what each came to, the best first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
-        **{column("tags", legal(f"best.{d.name}")): _width(legal(f"best.{d.name}"), d) for d in space.dimensions},
+        **{column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d) for d in space.dimensions},
         **{column("metrics", name): _width(name) for name in ("trials.completed", "trials.pruned", "seconds")},
     }
     return _state("tags.`sweeps.kind` = 'sweep'", column("metrics", "best"), space.objective.goal == "minimize", columns, [])
@@ -109,7 +109,7 @@ def _state(where: str, by: str, ascending: bool, columns: dict[str, int], charts
     return state
 
 
-def saved(name: str, at: float, state: dict[str, Any]) -> str:
+def saved_view(name: str, at: float, state: dict[str, Any]) -> str:
     """The value of a saved view's tag.
 
     Args:

@@ -24,7 +24,7 @@ from mlflow.store.db import utils
 utils._upgrade_db = lambda engine: os.kill(os.getpid(), signal.SIGKILL)
 from sweeps.tracking.mlflow import sqlite_tables
 
-sqlite_tables.make({uri!r})
+sqlite_tables.create({uri!r})
 """
 
 
@@ -41,7 +41,7 @@ def test_a_death_while_they_are_made_leaves_nothing_in_the_way(tmp_path):
     died = subprocess.run([sys.executable, "-c", KILLED.format(uri=uri)], env=env, capture_output=True, timeout=60)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
-    sqlite_tables.make(uri)
+    sqlite_tables.create(uri)
     assert experiments(uri) == ["Default"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "mlflow.db"]
 
@@ -60,12 +60,12 @@ def test_of_two_who_make_them_one_is_first(tmp_path, database, monkeypatch):
         link(here, there)
 
     monkeypatch.setattr(os, "link", slow)
-    sqlite_tables.make(uri)
+    sqlite_tables.create(uri)
     assert second.is_set() and "theirs" in experiments(uri)
     assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize("uri", ["http://localhost:1", "sqlite:///:memory:", "sqlite://", "sqlite:////no/such/folder/mlflow.db"])
 def test_what_is_no_new_file_is_left_alone(uri):
-    sqlite_tables.make(uri)
+    sqlite_tables.create(uri)
     assert not Path("/no/such").exists()

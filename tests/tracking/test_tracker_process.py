@@ -12,7 +12,9 @@ import pytest
 
 from sweeps.core.trial import Result, State
 from sweeps.tracking import TrackerProcess, default_uri
-from tests.tracking.test_tracker import check, play, reports, trial
+from sweeps.tracking.events import ArtifactSaved, SweepEnded
+from tests.tracking.made import begin, end, report, reports, trial
+from tests.tracking.test_mlflow_tracker import check, play
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
@@ -26,7 +28,7 @@ def test_what_is_said_is_written_in_another_process(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = started(tmp_path)
-    play(tracker)
+    play(tracker, tmp_path)
     assert tracker.close() and tracker.error is None
     assert tracker._process.poll() == 0 and not tracker._unwritten
     check(MlflowClient(default_uri(tmp_path)), tracker)
@@ -36,12 +38,12 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = started(tmp_path)
-    tracker.begin(trial(7), 1.0)
+    tracker.handle(begin(trial(7), 1.0))
     wait_until(lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written")
     first = tracker._process
     first.send_signal(signal.SIGSTOP)  # so that it cannot have read what is said now
-    tracker.reports(7, reports(3))
-    tracker.end(7, Result(State.COMPLETE, 0.5), 5.0)
+    tracker.handle(report(7, reports(3)))
+    tracker.handle(end(7, Result(State.COMPLETE, 0.5), 5.0))
     wait_until(lambda: len(tracker._unwritten) == 2, 10, "the news to be sent")
     first.kill()
     wait_until(lambda: tracker._process is not first, 20, "another process")
@@ -55,7 +57,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
 def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
     (tmp_path / "mlflow.db").unlink()
     tracker = started(tmp_path)
-    tracker.finish("FAILED", 1.0)
+    tracker.handle(SweepEnded(1.0, None))
     assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()
 
 
@@ -63,7 +65,7 @@ def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(
     command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
     pickle.dump(("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
-    pickle.dump(("metrics", ({"best": 1.0}, 1.0)), process.stdin)
+    pickle.dump(ArtifactSaved(1.0, "a.txt", "a"), process.stdin)
     process.stdin.flush()
     assert any(b"does not answer" in line for line in process.stdout)  # it has begun
     process.send_signal(signal.SIGINT)
@@ -77,7 +79,7 @@ def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(
 
 def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
     tracker = TrackerProcess("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
-    play(tracker)
+    play(tracker, tmp_path)
     assert not tracker.close(1.0)
     tracker._process.wait(10)
     tracker._thread.join(10)

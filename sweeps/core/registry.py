@@ -1,0 +1,78 @@
+"""Registry of plug-ins: a kind and a name lead to a `module:attr` string, which is imported when it is needed.
+
+A user names a class of their own as `module:attr` in the place of a registered name. To add a plug-in of ours, write its file and add a
+row here. This module imports nothing of the plug-ins, so a folder may look a plug-in up whose folder comes later in the order of imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeps.core import references
+from sweeps.core.errors import nearest
+
+PLUGINS: Mapping[str, Mapping[str, str]] = {
+    "tracker": {
+        "mlflow": "sweeps.tracking.mlflow.tracker:MlflowTracker",
+        "jsonl": "sweeps.tracking.jsonl:JsonLinesTracker",
+        "tensorboard": "sweeps.tracking.tensorboard:TensorBoardTracker",
+        "webhook": "sweeps.tracking.webhook:WebhookTracker",
+    },
+}
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Return the registered names of a kind of plug-in, such as `tracker`."""
+    return tuple(PLUGINS[kind])
+
+
+def is_reference(name: str) -> bool:
+    """Return whether a name is the `module:attr` of a user's own plug-in."""
+    return ":" in name
+
+
+def reference(kind: str, name: str) -> str:
+    """Return the `module:attr` that a name stands for.
+
+    Args:
+        kind: The kind of plug-in, such as `tracker`.
+        name: A registered name, or a `module:attr` of the user's own.
+
+    Raises:
+        RefError: The name is not registered, or it is not a reference.
+    """
+    if is_reference(name):
+        references.parse(name)
+        return name
+    if name not in PLUGINS[kind]:
+        raise references.RefError(f"there is no {kind} `{name}`; {nearest(name, PLUGINS[kind])} (your own: `module:attr`)")
+    return PLUGINS[kind][name]
+
+
+def resolve(kind: str, name: str) -> Any:
+    """Import a plug-in. This runs code of its module.
+
+    Args:
+        kind: The kind of plug-in, such as `tracker`.
+        name: A registered name, or a `module:attr` of the user's own.
+
+    Raises:
+        RefError: The name is not registered, there is no such module, or the module has no such attribute. The message says which.
+    """
+    return references.resolve(reference(kind, name))
+
+
+def problem(kind: str, name: str, roots: Iterable[Path] = ()) -> str | None:
+    """Return what is wrong with a name, as far as it can be told without an import. Return None if nothing is wrong.
+
+    Args:
+        kind: The kind of plug-in, such as `tracker`.
+        name: A registered name, or a `module:attr` of the user's own.
+        roots: Folders to search for the user's modules before `sys.path`.
+    """
+    try:
+        return references.problem(reference(kind, name), roots)
+    except references.RefError as e:
+        return str(e)

@@ -1,0 +1,37 @@
+"""The events of trials that earlier drivers of a sweep started, read from the study."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.search.trial_building import OnRecord
+from sweeps.space import Space
+from sweeps.tracking.events import TrialEnded, TrialEvent, TrialReported, TrialStarted
+
+
+@dataclass(frozen=True)
+class TrialHistory:
+    """A `sweeps.tracking.events.History`. It can be pickled and called in another process.
+
+    Attributes:
+        folder: The sweep's folder.
+        space: The sweep's space.
+        url: URL of the database that holds the study, with its password; None for a journal in the folder.
+    """
+
+    folder: Path
+    space: Space
+    url: str | None = field(default=None, repr=False)
+
+    def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
+        """Yield TrialStarted, TrialReported and TrialEnded of each trial, except the trials whose numbers are in `skip`.
+
+        A trial has the parameters that it started with. What PBT changed since is among its reports.
+        """
+        for trial, started, reports, result, ended in OnRecord(self.folder, self.space, self.url)(skip):
+            yield TrialStarted(started, trial.number, trial)
+            if reports:
+                yield TrialReported(reports[-1].time, trial.number, reports)
+            yield TrialEnded(ended, trial.number, result)

@@ -1,0 +1,140 @@
+"""The hub hands each event of a sweep to every tracker, and never blocks the search.
+
+MLflow has a process of its own (`sweeps.tracking.mlflow.tracker_process`). Every other tracker runs in a daemon thread with a queue. A
+tracker that raises is dropped at once and not retried, because it may have handled half of the event. A tracker is also dropped if too
+many events wait for it. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from sweeps.core.secrets import masked
+from sweeps.tracking.events import Event, TrialEvent
+from sweeps.tracking.mlflow.tracker import MlflowTracker
+from sweeps.tracking.tracker import Tracker
+
+log = logging.getLogger(__name__)
+
+# A tracker is dropped when more events than this wait for it.
+MAX_WAITING = 100_000
+
+
+class TrackerHub:
+    """Publishes the events of one driver to all trackers.
+
+    Args:
+        trackers: Trackers other than MLflow, by the names that the space file gives them.
+        mlflow: The MLflow tracker; None if the sweep has none.
+
+    Attributes:
+        mlflow: See above.
+        mlflow_complete: Whether MLflow took every event that it did not refuse. Known after `close`.
+    """
+
+    def __init__(self, trackers: Mapping[str, Tracker] | None = None, mlflow: MlflowTracker | None = None):
+        self.mlflow = mlflow
+        self.mlflow_complete = True
+        self._threads = [TrackerThread(name, tracker) for name, tracker in (trackers or {}).items()]
+
+    def publish(self, event: Event) -> None:
+        """Hand an event to every tracker. Returns at once."""
+        if self.mlflow is not None:
+            self.mlflow.handle(event)
+        for thread in self._threads:
+            thread.handle(event)
+
+    def close(self, timeout: float) -> tuple[str, ...]:
+        """Wait until the trackers have handled all events, then close them.
+
+        Args:
+            timeout: Seconds to wait. MLflow gets this time again whenever its server answers.
+
+        Returns:
+            A note for each tracker other than MLflow that was dropped or did not finish.
+        """
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.finish()
+        if self.mlflow is not None:
+            self.mlflow_complete = self.mlflow.close(timeout)
+        return tuple(_notes(thread.join(deadline) for thread in self._threads))
+
+
+def _notes(notes: Iterable[str | None]) -> Iterable[str]:
+    return (note for note in notes if note is not None)
+
+
+class TrackerThread:
+    """Runs one tracker in a daemon thread.
+
+    Args:
+        name: What the space file calls the tracker; for notes and the log.
+        tracker: The tracker.
+
+    Attributes:
+        failure: Why the tracker was dropped; None if it was not.
+    """
+
+    def __init__(self, name: str, tracker: Tracker):
+        self.name = name
+        self.failure: str | None = None
+        self._tracker = tracker
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None closes the tracker
+        self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+
+    def handle(self, event: Event) -> None:
+        """Queue an event, unless the tracker was dropped."""
+        if self.failure is not None:
+            return
+        if (waiting := self._queue.qsize()) >= MAX_WAITING:
+            self._drop(f"was dropped, because it is too slow: {waiting} events were waiting")
+            return
+        self._queue.put(event)
+
+    def finish(self) -> None:
+        """Tell the thread that no more events come."""
+        self._queue.put(None)
+
+    def join(self, deadline: float) -> str | None:
+        """Wait for the thread to end.
+
+        Args:
+            deadline: When to stop waiting, by the monotonic clock.
+
+        Returns:
+            A note if the tracker was dropped or did not finish in time, else None.
+        """
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive() and self.failure is None:
+            waiting = max(0, self._queue.qsize() - 1)
+            self._drop(f"did not finish in time; {waiting} events were waiting for it")
+        return None if self.failure is None else f"tracker `{self.name}` {self.failure}"
+
+    def _run(self) -> None:
+        while self.failure is None and (event := self._queue.get()) is not None:
+            try:
+                self._tracker.handle(event)
+            except BaseException as e:  # a tracker must not end a thread of ours, even by `sys.exit`
+                log.exception("tracker `%s` failed", self.name)
+                self._drop(f"failed at {_described(event)} and got no more events: {type(e).__name__}: {e} (traceback: sweep.log)")
+        try:
+            self._tracker.close()
+        except BaseException as e:
+            log.exception("tracker `%s` failed", self.name)
+            self._drop(f"failed as it was closed: {type(e).__name__}: {e} (traceback: sweep.log)")
+
+    def _drop(self, why: str) -> None:
+        if self.failure is None:
+            self.failure = masked(" ".join(why.split()))
+            log.warning("tracker `%s` %s", self.name, self.failure)
+
+
+def _described(event: Event) -> str:
+    name = type(event).__name__
+    return f"{name} of trial {event.trial_id}" if isinstance(event, TrialEvent) else name

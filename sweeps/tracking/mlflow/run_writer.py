@@ -1,0 +1,404 @@
+"""Writes the events of a sweep into MLflow: a parent run for the sweep and a child run for each trial.
+
+Every request can be sent twice without harm: runs are found again by their tags, and metrics carry the times of their reports.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sweeps.core.crash_cleanup import write
+from sweeps.core.resources import COSTS
+from sweeps.core.sweep_folder import masked, without_password
+from sweeps.core.trial import FILES, RUN, Result, State, Trial
+from sweeps.space import Space
+from sweeps.tracking.events import (
+    ArtifactSaved,
+    Event,
+    History,
+    SweepEnded,
+    SweepStarted,
+    TrialChanged,
+    TrialEnded,
+    TrialReported,
+    TrialStarted,
+)
+from sweeps.tracking.mlflow import sqlite_tables, views
+from sweeps.tracking.mlflow.client import Client
+from sweeps.tracking.mlflow.run_contents import (
+    NOTE,
+    PARAM_LENGTH,
+    description,
+    space_params,
+    sweep_metrics,
+    sweep_status,
+    sweep_tags,
+    trial_params,
+)
+from sweeps.tracking.mlflow.views import legal_name
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric, Param, RunTag
+
+log = logging.getLogger(__name__)
+
+STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
+# MLflow's limits for one log_batch call.
+BATCH_METRICS, BATCH_PARAMS = 1000, 100
+# An experiment without this tag makes the UI ask the user whether it is about language models.
+KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
+# Length of MLflow's tags that hold an error or a space file.
+TAG_LENGTH = 4000
+REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether MLflow would refuse the same request again, such as one with a text that cannot be encoded.
+
+    MLflow's own store reports an encoding error like a fault of the server. All other errors may pass.
+    """
+    from mlflow.exceptions import MlflowException
+
+    if isinstance(error, MlflowException):
+        return error.error_code in REFUSALS or isinstance(error.__cause__, UnicodeError)
+    return isinstance(error, UnicodeError)
+
+
+class Batch:
+    """Requests that a group of events leads to.
+
+    Attributes:
+        metrics: Metrics to log, by run ID.
+        params: Parameters to log, by run ID. A dict, because MLflow refuses a batch that names a parameter twice.
+        tags: Tags to set, by run ID.
+        statuses: Runs to terminate: run ID, status, end time in milliseconds.
+        started: Trials that started.
+        ended: Numbers of the trials whose files are logged.
+    """
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, list[Metric]] = defaultdict(list)
+        self.params: dict[str, dict[str, str]] = defaultdict(dict)
+        self.tags: dict[str, dict[str, str]] = defaultdict(dict)
+        self.statuses: list[tuple[str, str, int]] = []
+        self.started: list[Trial] = []
+        self.ended: list[int] = []
+
+    def add_metrics(self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0) -> None:
+        """Add the metrics that have a value.
+
+        Args:
+            run: The run's ID.
+            values: Names that MLflow accepts, and values.
+            time: Seconds since the epoch.
+            step: The step of the trial.
+        """
+        from mlflow.entities import Metric
+
+        self.metrics[run] += [Metric(name, value, int(time * 1000), step) for name, value in values if value is not None]
+
+
+class RunWriter:
+    """Writes events into the runs of one sweep.
+
+    Args:
+        uri: Tracking URI.
+        root: Folder of all sweeps. A new experiment of a SQLite store keeps its artifacts there.
+        experiment: Name of the experiment.
+        sweep: Name of the sweep, which is the name of the parent run and of the sweep's folder in the root.
+        started: When the sweep's first driver started, in seconds since the epoch.
+        on_refusal: Called with an error of a request that MLflow refuses for good.
+        on_file: Called when an artifact file was logged.
+
+    Attributes:
+        parent: ID of the parent run; None before `open`.
+        experiment_id: ID of the experiment.
+        runs: IDs of the trials' runs, by trial number.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        root: Path,
+        experiment: str,
+        sweep: str,
+        started: float,
+        on_refusal: Callable[[Exception], None],
+        on_file: Callable[[], None],
+    ):
+        self.uri, self.root, self.experiment, self.sweep, self.started = uri, root, experiment, sweep, started
+        self.parent: str | None = None
+        self.experiment_id = ""
+        self.runs: dict[int, str] = {}
+        self._on_refusal, self._on_file = on_refusal, on_file
+        self._complete: set[int] = set()  # trials of earlier drivers whose end MLflow has
+        self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
+        self._objectives: list[str] = []
+        self._constrained = False
+        self._client: Any = None
+
+    # Runs
+
+    def open(self) -> None:
+        """Find or create the experiment and the parent run."""
+        sqlite_tables.create(self.uri)
+        self._client = Client(self.uri)
+        self.experiment_id = self._find_experiment()
+        started = round(self.started * 1000)  # another sweep of this name may have started in the same second elsewhere
+        self.parent = self._find_run(
+            f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
+        )
+        if self.parent is None:
+            tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
+            self.parent = self._client.create_run(self.experiment_id, started, tags, run_name=self.sweep).info.run_id
+        else:
+            self._client.update_run(self.parent, status="RUNNING")
+            self._find_trials()
+
+    def _find_experiment(self) -> str:
+        """Find or create the experiment; return its ID."""
+        found = self._client.get_experiment_by_name(self.experiment)
+        if found is not None:
+            if KIND not in found.tags:
+                self._client.set_experiment_tag(found.experiment_id, KIND, MACHINE_LEARNING)
+            return str(found.experiment_id)
+        location = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
+        return str(self._client.create_experiment(self.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}))
+
+    def _find_trials(self) -> None:
+        """Find the runs of the trials of a resumed sweep."""
+        for run in self._client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
+            number = int(run.data.tags["sweeps.trial"])
+            self.runs[number] = run.info.run_id
+            if run.info.status in ("FINISHED", "FAILED"):  # the status is written last
+                self._complete.add(number)
+
+    def _find_run(self, where: str) -> str | None:
+        runs = self._client.search_runs([self.experiment_id], where, max_results=1)
+        return str(runs[0].info.run_id) if runs else None
+
+    def _trial_run(self, trial: Trial, started: float, look_first: bool) -> str:
+        """Find or create the run of a trial; return its ID."""
+        if trial.number not in self.runs:
+            tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
+            tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
+            tags |= {} if trial.origin is None else {"sweeps.repeats": f"{trial.origin:04d}"}
+            where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
+            run = self._find_run(where) if look_first else None
+            if run is None:
+                run = str(self._client.create_run(self.experiment_id, int(started * 1000), tags, run_name=trial.id).info.run_id)
+            self.runs[trial.number] = run
+        return self.runs[trial.number]
+
+    # Events
+
+    def write(self, events: Sequence[Event], retrying: bool) -> None:
+        """Write events. After an error, it is safe to write the same events again.
+
+        Args:
+            events: The events, in order.
+            retrying: Whether the server was away. It may then have created a run without an answer, so runs are looked for first.
+        """
+        batch = Batch()
+        for event in self._with_history(events):
+            self._add(event, batch, retrying)
+        self._send(batch)
+
+    def _with_history(self, events: Sequence[Event]) -> Iterator[Event]:
+        """Yield the events, and after a resume the events of earlier trials that MLflow may have missed."""
+        for event in events:
+            yield event
+            if isinstance(event, SweepStarted) and event.history is not None:
+                yield from self._history(event.history)
+
+    def _history(self, history: History) -> Sequence[Event]:
+        try:
+            return list(history(self._complete))
+        except Exception as e:  # a database may be away, as a server may be
+            raise ConnectionError(f"the study cannot be read: {e}") from e
+
+    def _add(self, event: Event, batch: Batch, retrying: bool) -> None:
+        """Add the requests of one event to a batch."""
+        if isinstance(event, TrialStarted):
+            self._add_trial_start(event, batch, retrying)
+        elif (add := self._HANDLERS.get(type(event))) is not None:
+            add(self, event, batch)
+
+    def _add_sweep_start(self, event: SweepStarted, batch: Batch) -> None:
+        space, parent = event.space, self._parent()
+        self._objectives = [objective.metric for objective in space.objectives]
+        self._constrained = bool(space.constraints)
+        tags = {"sweeps.data_fingerprint": event.fingerprint, "sweeps.space": space.text[:TAG_LENGTH], "sweeps.dir": str(event.folder)}
+        if event.git_commit is not None and event.git_dirty is not None:
+            tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
+        batch.tags[parent] |= tags
+        self._permit(self._save_views, space)
+        known = self._client.get_run(parent).data.params  # from an earlier driver: MLflow refuses to change a parameter
+        params = {legal_name(name): value[:PARAM_LENGTH] for name, value in space_params(space).items()}
+        batch.params[parent] |= {name: value for name, value in params.items() if name not in known}
+        self._permit(self._client.log_text, parent, space.text, "space.yaml")
+
+    def _add_trial_start(self, event: TrialStarted, batch: Batch, retrying: bool) -> None:
+        trial = event.trial
+        if trial.number in self.runs:  # the trial continues
+            self._permit(functools.partial(self._client.update_run, self.runs[trial.number], status="RUNNING"))
+        run = self._trial_run(trial, event.time, retrying)
+        batch.params[run] |= {legal_name(name): value for name, value in trial_params(trial).items()}
+        batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
+        batch.started.append(trial)
+
+    def _add_reports(self, event: TrialReported, batch: Batch) -> None:
+        for report in event.reports:
+            values = ((legal_name(name), value) for name, value in report.metrics.items())
+            batch.add_metrics(self.runs[event.number], values, report.time, report.step)
+
+    def _add_trial_change(self, event: TrialChanged, batch: Batch) -> None:
+        run = self.runs[event.number]
+        batch.add_metrics(run, ((legal_name(name), value) for name, value in event.metrics.items()), event.time, event.step)
+        if event.trial.lineage:
+            batch.tags[run]["sweeps.pbt"] = event.trial.lineage
+
+    def _add_trial_end(self, event: TrialEnded, batch: Batch) -> None:
+        run, result = self.runs[event.number], event.result
+        tags = batch.tags[run]
+        tags["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+        if self._constrained:
+            tags["sweeps.feasible"] = str(result.feasible).lower()
+        if result.error:
+            tags["sweeps.error"] = result.error[-TAG_LENGTH:]
+        if result.state is not State.RUNNING:  # an interrupted trial may continue, and MLflow cannot remove a metric
+            batch.add_metrics(run, self._final_metrics(result).items(), event.time)
+            batch.ended.append(event.number)
+        batch.statuses.append((run, STATUS[result.state], int(event.time * 1000)))
+
+    def _final_metrics(self, result: Result) -> dict[str, float | None]:
+        """Return the metrics of a trial that ended, by names that MLflow accepts."""
+        metrics: dict[str, float | None] = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
+        metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
+        if len(self._objectives) > 1:
+            metrics |= {legal_name(f"objective.{o}"): v for o, v in zip(self._objectives, result.values, strict=False)}
+        return metrics | {legal_name(f"final/{name}"): value for name, value in result.final.items()}
+
+    def _add_artifact(self, event: ArtifactSaved, batch: Batch) -> None:
+        self._permit(self._client.log_text, self._parent(), event.text, event.name)
+
+    def _add_sweep_end(self, event: SweepEnded, batch: Batch) -> None:
+        parent, result = self._parent(), event.result
+        if result is not None:
+            front = {int(best["trial"]) for best in result.front}
+            for number in sorted({*front, *event.earlier_front}):
+                batch.tags[self.runs[number]]["sweeps.front"] = str(number in front).lower()
+            batch.tags[parent] |= sweep_tags(result)
+            batch.add_metrics(parent, sweep_metrics(result).items(), event.time)
+        if event.report:
+            batch.tags[parent] |= self._report_tags(event.report, event.best)
+        batch.statuses.append((parent, sweep_status(result), int(event.time * 1000)))
+        batch.ended += self._logged_files  # a trial that its scheduler stopped may have written files since
+
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[RunWriter, Any, Batch], None]]] = {
+        SweepStarted: _add_sweep_start,
+        TrialReported: _add_reports,
+        TrialChanged: _add_trial_change,
+        TrialEnded: _add_trial_end,
+        ArtifactSaved: _add_artifact,
+        SweepEnded: _add_sweep_end,
+    }
+
+    def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
+        """Return the parent run's description and the tags that name the best trial. Delete those of an earlier best trial."""
+        parent = self._parent()
+        links = {
+            "All trials, best first": views.runs_link("", self.experiment_id, self.sweep),
+            "Charts": views.runs_link("", self.experiment_id, self.sweep, chart=True),
+            "Report with figures": views.run_link("", self.experiment_id, parent, "report.html"),
+            "Space file": views.run_link("", self.experiment_id, parent, "space.yaml"),
+        }
+        tags: dict[str, str] = {}
+        if best is not None and best.number in self.runs:
+            run = self.runs[best.number]
+            links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
+            tuned = {"preprocessor", "scaling.num_workers", *best.labels}
+            tags = {legal_name(f"best.{name}"): value for name, value in trial_params(best).items() if name in tuned}
+            tags["sweeps.best_run"] = run
+            for name in self._client.get_run(parent).data.tags:
+                if name.startswith("best.") and name not in tags:
+                    self._client.delete_tag(parent, name)
+        return {**tags, NOTE: description(markdown, links)}
+
+    def _save_views(self, space: Space) -> None:
+        trials = views.saved_view(f"{self.sweep}: trials", self.started, views.trials_view(self.sweep, space))
+        sweeps = views.saved_view("all sweeps", self.started, views.sweeps_view(space))
+        for name, value in {self.sweep: trials, views.ALL_SWEEPS: sweeps}.items():
+            self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
+
+    def _parent(self) -> str:
+        assert self.parent is not None, "open() comes first"
+        return self.parent
+
+    # Requests
+
+    def _send(self, batch: Batch) -> None:
+        """Send the requests of a batch. The status of a run comes last, because it says that nothing is missing."""
+        from mlflow.entities import Param, RunTag
+
+        for run in {**batch.metrics, **batch.params, **batch.tags}:
+            params = [Param(name, value) for name, value in batch.params[run].items()]
+            tags = [RunTag(name, value) for name, value in batch.tags[run].items()]
+            self._permit(self._log_batch, run, batch.metrics[run], params, tags)
+        for trial in batch.started:  # after the trial's parameters, because its loop may log some of the same names
+            self._write_run_file(trial)
+        for number in dict.fromkeys(batch.ended):
+            self._log_files(number)
+        for run, status, time in batch.statuses:
+            self._permit(self._client.set_terminated, run, status, time)
+
+    def _log_batch(self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]) -> None:
+        """Log any number of metrics, parameters and tags in calls that keep MLflow's limits."""
+        first = True
+        while first or metrics or params or tags:
+            room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
+            self._client.log_batch(run, metrics[:room], params[:BATCH_PARAMS], tags[:BATCH_PARAMS])
+            metrics, params, tags, first = metrics[room:], params[BATCH_PARAMS:], tags[BATCH_PARAMS:], False
+
+    def _write_run_file(self, trial: Trial) -> None:
+        """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
+        folder = self._folder(trial.number)
+        if folder.is_dir():
+            run = {"tracking_uri": without_password(self.uri), "experiment_id": self.experiment_id, "run_id": self.runs[trial.number]}
+            write(folder / RUN, json.dumps(run) + "\n")
+
+    def _log_files(self, number: int) -> None:
+        """Log the files that a trial's loop wrote, if they changed since they were last logged."""
+        logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
+        for path in sorted(top.rglob("*")):
+            try:
+                if not path.is_file() or logged.get(path) == (now := (path.stat().st_size, path.stat().st_mtime_ns)):
+                    continue
+                target = Path(FILES, path.relative_to(top)).parent
+                self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
+            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # the fault of the file, not of the server
+                log.error("MLflow: %s is not logged: %s", path, masked(str(e)))
+                continue
+            logged[path] = now
+            self._on_file()
+
+    def _folder(self, number: int) -> Path:
+        return self.root / self.sweep / "trials" / f"{number:04d}"
+
+    def _permit(self, action: Callable[..., Any], *args: Any) -> None:
+        """Send a request that MLflow may refuse for good without harm to other runs."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            action(*args)
+        except (MlflowException, UnicodeError) as e:
+            if not is_refusal(e):
+                raise
+            self._on_refusal(e)
