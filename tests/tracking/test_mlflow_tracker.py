@@ -122,7 +122,7 @@ def test_the_best_trials_tags_are_those_of_the_latest_report(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
-    gone = dataclasses.replace(trial(0), labels={"params.gone": 3})
+    gone = dataclasses.replace(trial(0), labels={**trial(0).labels, "params.gone": 3})
     tracker.handle(begin(gone, 1.0))
     tracker.handle(SweepEnded(2.0, sweep_result(tmp_path), gone, "# r"))
     assert tracker.close() and tracker.error is None
