@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.core import sweep_folder as sweep_folder
+from sweeps.core import disk
 from sweeps.core.command_hints import printable
+from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import encodable, shortened
-from sweeps.core.sweep_folder import ORIGIN, check_room
-from sweeps.study.storage import JOURNAL
+from sweeps.core.sweep_folder import JOURNAL, ORIGIN
 
 
 def invoked(*args: object):
@@ -115,13 +115,13 @@ def test_an_errors_text_can_be_written_whatever_name_it_repeats():
 
 def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_full(tmp_path, monkeypatch):
     said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
-    monkeypatch.setattr(sweep_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
-    check_room(tmp_path, "ValueError: of the loop's own")
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    check_disk_space(tmp_path, "ValueError: of the loop's own")
     with pytest.raises(OSError) as e:
-        check_room(tmp_path, said)
+        check_disk_space(tmp_path, said)
     assert e.value.errno == errno.ENOSPC
-    monkeypatch.setattr(sweep_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
-    check_room(tmp_path, said)
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
+    check_disk_space(tmp_path, said)
 
 
 def test_a_name_that_is_too_long_for_the_disk_is_refused(old_sweep):

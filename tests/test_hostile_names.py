@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import masked, without_password
+from sweeps.core.secrets import masked, without_password
 from sweeps.space import load
 
 SPACE = """\

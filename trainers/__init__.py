@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["nearest", "reports_all", "require_metric", "require_numbers"]
+__all__ = ["reports_all", "require_metric", "require_numbers"]
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def require_metric(metric: str, reported: Iterable[str], asked_as: str = "object
     """
     reported = list(reported)
     if metric not in reported:
-        raise ValueError(f"{asked_as} is `{metric}`, which this trainer does not report; {nearest(metric, reported)}")
+        raise ValueError(f"{asked_as} is `{metric}`, which this trainer does not report; {did_you_mean(metric, reported)}")
 
 
 def require_numbers(features: pd.DataFrame, also: str = "") -> None:

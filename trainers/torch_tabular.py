@@ -25,7 +25,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.trainers import nearest, reports_all, require_metric, require_numbers
+from sweeps.core.suggestions import did_you_mean
+from sweeps.trainers import reports_all, require_metric, require_numbers
 from sweeps.trainers._metrics import measure
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Params:
             if name == "report":  # see `reports_all`
                 continue
             if name not in rules:
-                raise ValueError(f"params.{name} is unknown to torch_tabular; {nearest(name, rules)}")
+                raise ValueError(f"params.{name} is unknown to torch_tabular; {did_you_mean(name, rules)}")
             kind, holds, rule = rules[name]
             try:
                 typed = kind(value)

@@ -15,6 +15,7 @@ from sweeps.bundle import integrity, schema
 from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
@@ -212,7 +213,7 @@ def load_bundle(path: str | Path) -> Bundle:
     path = Path(path).resolve()
     if not path.is_dir():
         raise InputError(Problem(str(path), "there is no such folder"))
-    if not (path / integrity.MANIFEST).is_file() and (path / "origin.json").is_file():
+    if not (path / integrity.MANIFEST).is_file() and SweepFolder(path).origin.is_file():
         from sweeps.space.saved_space import bundle_of  # here, as a bundle goes without it
 
         path = bundle_of(path)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import importlib.metadata
 import io
 import pickle
-import site
 import sys
-import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
+from sweeps.core.library_code import is_library_file
 
 OWN_PACKAGE = "sweeps"
 ALWAYS_REQUIRED = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
@@ -65,7 +63,7 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
         file = references.source_of(module, roots)
         if file is None:
             continue  # an attribute, or an optional import that is not there
-        if _is_installed(file) and top != OWN_PACKAGE:
+        if is_library_file(file) and top != OWN_PACKAGE:
             packages.add(top)
             continue
         if top == OWN_PACKAGE:
@@ -154,25 +152,3 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         stack += [(child, inside) for child in ast.iter_child_nodes(node)]
     return found
-
-
-@functools.cache
-def _library_folders() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    folders = [
-        paths["purelib"],
-        paths["platlib"],
-        paths["stdlib"],
-        paths["platstdlib"],
-        site.getusersitepackages(),
-        *site.getsitepackages(),
-        *(p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")),  # of an environment that this one looks into
-    ]
-    return tuple(dict.fromkeys(Path(p).resolve() for p in folders))
-
-
-def _is_installed(file: Path) -> bool:
-    """Whether a module's file belongs to the interpreter or to an installed package, of whatever environment is on the path."""
-    file = file.resolve()
-    installed = not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
-    return installed or file == Path(sys.executable).resolve() or any(folder in file.parents for folder in _library_folders())

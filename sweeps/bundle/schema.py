@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle.manifest import ColumnSchema
-from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.suggestions import did_you_mean
 from sweeps.data.columns import is_tensor, tensors_to_arrays
 
 # NumPy's letters for the element types that a tensor can have: booleans, integers and floats
@@ -139,7 +140,7 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
     """` (did you mean ...?)` where a spare column is near."""
-    tail = nearest(name, names)
+    tail = did_you_mean(name, names)
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
 

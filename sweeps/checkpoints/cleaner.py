@@ -10,7 +10,8 @@ from typing import Any
 
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import remove, sizes
-from sweeps.core.trial import Result
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trial import Result, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
 
@@ -53,7 +54,7 @@ class CheckpointCleaner:
     """
 
     def __init__(self, folder: Path, rule: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], known: list[EndedTrial]):
-        self.folder, self.rule, self.repeats, self.goals = folder / "trials", rule, repeats, goals
+        self.folder, self.rule, self.repeats, self.goals = SweepFolder(folder).trials, rule, repeats, goals
         self.freed = CleanupResult()
         self._known = {trial[0]: trial for trial in known}
         self._on_disk: dict[int, dict[str, int]] = {}  # what trials that have ended hold, if that was looked at
@@ -89,7 +90,7 @@ class CheckpointCleaner:
         now = rank_trials(Configurations.of((trial[:3] for trial in self._known.values()), self.repeats), self.goals)
         held = [self._files_of(number, number in now.finished) for number, files in self._on_disk.items() if files]
         for number, name in select_deletable(held, now.ranked, now.protected, self.rule):
-            if not remove(self.folder / f"{number:04d}" / name):
+            if not remove(self.folder / format_trial_id(number) / name):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
             self._poorer.add(number)

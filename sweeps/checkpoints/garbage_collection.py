@@ -8,7 +8,7 @@ from sweeps.checkpoints.cleaner import CleanupResult
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import remove, sizes
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.sweep_folder import refuse_links
+from sweeps.core.sweep_folder import SweepFolder, refuse_links
 from sweeps.space import value_types
 
 
@@ -34,12 +34,12 @@ def collect_garbage(folder: Path, rule: RetentionPolicy, dry_run: bool = False) 
     try:
         ledger = StudyStore(folder, space)
         now = rank_trials(ledger.configurations(), ledger.judge.goals)
-        on_disk = {n: sizes(folder / "trials" / f"{n:04d}") for n in ledger.results()}
+        on_disk = {n: sizes(SweepFolder(folder).trial(n)) for n in ledger.results()}
         saved = ledger.saved()
         held = [TrialCheckpoints(n, n in now.finished, files, *saved[n]) for n, files in on_disk.items()]
         gone = select_deletable(held, now.ranked, now.protected, rule)
         if not dry_run:
-            gone = [(n, name) for n, name in gone if remove(folder / "trials" / f"{n:04d}" / name)]
+            gone = [(n, name) for n, name in gone if remove(SweepFolder(folder).trial(n) / name)]
         size = sum(on_disk[n][name] for n, name in gone)
         total = sum(sum(files.values()) for files in on_disk.values())
         return CleanupResult(len(gone), len({n for n, _ in gone}), size, total - size)

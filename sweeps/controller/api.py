@@ -16,8 +16,10 @@ from sweeps.controller.session import SweepSession
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_faulty
-from sweeps.core.sweep_folder import ORIGIN, new_folder, refuse_links, saved_origin, without_password
+from sweeps.core.secrets import without_password
+from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.execution import cluster
@@ -73,7 +75,7 @@ def run(
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
     new, root = not root.exists(), root.resolve()
-    folder = new_folder(root, space.name, began)
+    folder = create_sweep_folder(root, space.name, began)
     driver = SweepSession(space, root, folder, began, address, uri, on_progress)
     try:
         kept = {} if storage is None else storages.named(storage, folder.name)
@@ -85,7 +87,7 @@ def run(
         _clear(folder, root if new else None)
         raise
     except OSError as e:
-        if (folder / ORIGIN).exists():
+        if SweepFolder(folder).origin.exists():
             raise
         _clear(folder, root if new else None)
         raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
@@ -137,7 +139,7 @@ def resume(
     from sweeps.data.prepared_store import refuse_untrusted
 
     folder = Path(sweep).resolve()
-    origin = saved_origin(folder)
+    origin = read_origin(folder)
     refuse_faulty(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"

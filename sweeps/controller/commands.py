@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.crash_cleanup import write
+from sweeps.core.atomic_files import write_text
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def send(folder: Path, command: Command) -> Path:
     queue = folder / FOLDER
     queue.mkdir(exist_ok=True)
     file = queue / f"{time.time_ns():020d}-{os.getpid()}.json"
-    write(file, json.dumps(to_json(command)) + "\n")
+    write_text(file, json.dumps(to_json(command)) + "\n")
     return file
 
 

@@ -22,10 +22,11 @@ from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.progress import SweepProgress
 from sweeps.controller.status import SweepStatus
-from sweeps.core.crash_cleanup import write
+from sweeps.core.atomic_files import write_text
+from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.host_resources import lives
-from sweeps.core.sweep_folder import STAGES, check_room
+from sweeps.core.processes import is_alive
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Decision, State, Trial
 from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
@@ -95,7 +96,7 @@ class SweepController:
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
         self.space, self.scheduler, self.folder = self.study_store.space, self.study_store.scheduler, self.study_store.folder
-        (self.folder / STAGES).unlink(missing_ok=True)  # of a driver that was killed
+        SweepFolder(self.folder).stages.unlink(missing_ok=True)  # of a driver that was killed
         self.study_store.clock = lambda: time.time() - self.began
         self.progress = SweepProgress(self.study_store, self.began)
         self.running = self.progress.running
@@ -159,7 +160,7 @@ class SweepController:
         return begun
 
     def _begin(self, trial: Trial, past: Past | None = None) -> None:
-        folder = self.folder / "trials" / trial.id
+        folder = SweepFolder(self.folder).trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
         self._note(trial)
         self.attempts[trial.id] = past.attempts if past is not None else 0
@@ -202,7 +203,7 @@ class SweepController:
         self.progress.on_reports(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
-                check_room(self.folder, progress.error or "")
+                check_disk_space(self.folder, progress.error or "")
             if progress.refused is not None and not self.study_store.course.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
@@ -271,7 +272,7 @@ class SweepController:
         if time.monotonic() - self.shown > SHOW_EVERY:
             self.shown = time.monotonic()
             self._look_at_pool()
-            if self.data_actor is not None and not lives(self.data_actor):
+            if self.data_actor is not None and not is_alive(self.data_actor):
                 self.stop(LOST_MESSAGE, State.RUNNING)
             self.on_progress(self.status())
 
@@ -324,7 +325,7 @@ class SweepController:
             row = self.study_store.standing(running.trial.number)
             lost = 0 if isinstance(self.scheduler, Pbt) else row.attempts - self.attempts[running.trial.id]  # PBT's are no losses
             past = _past(row, max(1, lost))
-            self.pool.start.remote(running.trial, str(self.folder / "trials" / running.trial.id), past)
+            self.pool.start.remote(running.trial, str(SweepFolder(self.folder).trial(running.trial.id)), past)
 
     def _look_at_pool(self) -> None:
         """Take up what the pool has said of what it holds, and ask again; Tune's loop does not wait for it."""
@@ -341,7 +342,7 @@ class SweepController:
         stages |= {trial: f"silent: {said}" for trial, said in usage.silent.items()}
         if stages != self.stages:
             self.stages = stages
-            write(self.folder / STAGES, json.dumps(stages) + "\n")
+            write_text(SweepFolder(self.folder).stages, json.dumps(stages) + "\n")
 
     @_kept
     def lost(self, trial: str) -> None:
@@ -394,7 +395,7 @@ class SweepController:
                 self._note(row.trial)
                 self._finish(row.trial.id, State.PRUNED, None)
             self.study_store.sync()
-        (self.folder / STAGES).unlink(missing_ok=True)
+        SweepFolder(self.folder).stages.unlink(missing_ok=True)
         if self.cleaner is not None:
             self.cleaner.close()
 

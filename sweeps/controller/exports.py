@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.core.atomic_files import part_of
+from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.result import plain, result_in
-from sweeps.core.sweep_folder import RESULT, disk_fault, refuse_links, without_password
+from sweeps.core.secrets import without_password
+from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
+from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.space.saved_space import saved_space
 from sweeps.study import storage
 
 if TYPE_CHECKING:
     from sweeps.search.study_store import StudyStore
-
-EXPORTS = "exports"  # in the sweep's folder
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,9 @@ def export(
     from sweeps.core.folder_lock import FolderLock
     from sweeps.data.prepared_store import refuse_untrusted
     from sweeps.search.study_store import StudyStore
-    from sweeps.study.storage import JOURNAL
 
     folder = Path(sweep).resolve()
-    if not (folder / JOURNAL).is_file() and storage.place_of(folder) is None:
+    if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
         storage.refuse_less(folder)
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
     if trial is not None and top is not None:
@@ -104,7 +105,8 @@ def export(
             numbers = [trial_export.number_of(study_store, trial)] if top is None else trial_export.best_numbers(study_store, top, latest)
         named, several = Path(output).resolve() if output else None, pareto or top is not None
         kind = "-refit" if refit else "-latest" if latest else ""
-        targets = {n: named if named and not several else (named or folder / EXPORTS) / f"{n:04d}{kind * (not named)}" for n in numbers}
+        exports = named or SweepFolder(folder).exports
+        targets = {n: named if named and not several else exports / f"{format_trial_id(n)}{kind * (not named)}" for n in numbers}
         known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
         there = {t for n, t in known.items() if _whole(t, refit, *_exported(study_store, n, latest))}
         for target in targets.values():
@@ -157,7 +159,7 @@ def _export(
     """One trial's bundle, in its place or not at all."""
     from sweeps.controller import trial_export, trial_refit
 
-    work = target.with_name(f".{target.name}.part")
+    work = part_of(target)
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -172,12 +174,12 @@ def _export(
             raise InputError(Problem("--trial", done.notes[-1]))
         made.rename(target)
     except Exception as e:
-        if (why := disk_fault(e)) is None:
+        if (why := disk_error(e)) is None:
             raise
         raise InputError(Problem("--output", f"{target} cannot be written: {why}; free some space, or name another folder with -o")) from e
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        if target.parent == folder / EXPORTS and not target.exists():
+        if target.parent == SweepFolder(folder).exports and not target.exists():
             with contextlib.suppress(OSError):  # others are there
                 target.parent.rmdir()
     return Written(target, done.notes)

@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.core import crash_cleanup, provenance
+from sweeps.core import provenance
+from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import resume_of
 from sweeps.core.result import SweepResult
-from sweeps.core.sweep_folder import RESULT, without_password
+from sweeps.core.secrets import without_password
+from sweeps.core.sweep_folder import PROVENANCE, RESULT, SweepFolder
 from sweeps.core.trial import Trial
 from sweeps.space import Space
 from sweeps.study import storage
@@ -60,12 +62,12 @@ def send_again(
     Returns:
         The result, see `add_mlflow`.
     """
-    ended = result.mlflow.get("ended") or (folder / RESULT).stat().st_mtime  # drivers before 2026-11-22 did not write `ended`
+    ended = result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime  # drivers before 2026-11-22 did not write `ended`
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
     result = dataclasses.replace(result, notes=notes, mlflow=before)
     tracker.handle(sweep_started(folder, space, fingerprint, provenance.of_last(folder), ended, resumed=True))
-    for file in (*folder.glob("code*.diff"), folder / provenance.KEPT):
+    for file in (*folder.glob("code*.diff"), folder / PROVENANCE):
         if file.is_file():
             tracker.handle(ArtifactSaved(ended, file.name, file.read_text(encoding="utf-8")))
     tracker.handle(ArtifactSaved(ended, RESULT, result.as_text()))
@@ -99,7 +101,7 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
         )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
-    crash_cleanup.write(result.dir / RESULT, result.as_text())
+    write_text(SweepFolder(result.dir).result, result.as_text())
     return result
 
 

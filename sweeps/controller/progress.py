@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
 from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow, shape_text, short_configuration
-from sweeps.core.trial import Report, Result, State, Trial
+from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.study_store import StudyStore
 from sweeps.study import ranking
@@ -63,7 +63,7 @@ class SweepProgress:
         self.usage: Usage | None = None
         self.best: BestTrial | None = None
         results = study_store.results()
-        self.failures = [(f"{n:04d}", r.error) for n, r in results.items() if r.error is not None]
+        self.failures = [(format_trial_id(n), r.error) for n, r in results.items() if r.error is not None]
         self._find_best()
         self._update_best_from_ended()
 

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import provenance
+from sweeps.core.atomic_files import write_bytes
 from sweeps.core.checkpoint_files import GONE, step_of
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.json_files import object_in
-from sweeps.core.result import RESULT, best_of, file_fault, plain, result_in
-from sweeps.core.sweep_folder import BUNDLE, MANIFEST, saved_origin, without_password
+from sweeps.core.origin import read_origin
+from sweeps.core.result import best_of, file_fault, plain, result_in
+from sweeps.core.secrets import without_password
+from sweeps.core.sweep_folder import JOURNAL, MANIFEST, RESULT, SweepFolder
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
 from sweeps.search.journal_rebuild import Salvaged
 from sweeps.space.saved_space import saved_space
-from sweeps.study.storage import JOURNAL, place_of
+from sweeps.study.storage import place_of
 
 # Behind the name of a file that was damaged, with a number behind it.
 DAMAGED = ".damaged-"
@@ -70,8 +73,8 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
     from sweeps.study.journal import whole_lines
 
     folder = Path(sweep).resolve()
-    saved_origin(folder)
-    journal, result = folder / JOURNAL, folder / RESULT
+    read_origin(folder)
+    journal, result = SweepFolder(folder).journal, SweepFolder(folder).result
     if (place := place_of(folder)) is not None:
         said = f"the study lies in {without_password(place[0])}, and only journals are repaired; restore the database from a backup"
         raise InputError(Problem(str(folder), said))
@@ -95,7 +98,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
         kept = []
         if salvaged is not None and salvaged.changed:
             kept += [_keep(journal, data, number)] if journal.exists() else []
-            _replace(journal, b"".join(salvaged.lines))
+            write_bytes(journal, b"".join(salvaged.lines))
         if faulty or (salvaged is not None and salvaged.contradiction is not None):
             kept.append(_aside(result, number))
         if salvaged is not None:
@@ -125,7 +128,7 @@ def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) 
     data = entries[0].get("data_fingerprint") if entries else None
     saved = {best["trial"]: found for best in best_of(told or {"best": None}) if (found := _saved(folder, best["trial"])) is not None}
     when = (folder / (RESULT if told is not None else "origin.json")).stat().st_mtime
-    there = (folder / "trials").glob("*")
+    there = SweepFolder(folder).trials.glob("*")
     trials = frozenset(int(path.name) for path in there if re.fullmatch(r"\d{4,9}", path.name) and _trial(folder, path.name) is not None)
     return salvage(lines, told, Known(space, when, data if isinstance(data, str) else None, saved, trials))
 
@@ -135,7 +138,7 @@ def _saved(folder: Path, trial: str) -> Checkpoint | None:
     at = _trial(folder, trial)
     if at is None:
         return None
-    made = (object_in(folder / BUNDLE / MANIFEST) or {}).get("made")
+    made = (object_in(SweepFolder(folder).bundle / MANIFEST) or {}).get("made")
     exported = made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
     found = []
     for path in sorted(at.glob("checkpoint_*"), key=lambda p: step_of(p.name)):
@@ -156,7 +159,7 @@ def _refuse_others(folder: Path) -> None:
     Raises:
         InputError: they are not.
     """
-    for path in (folder, folder / JOURNAL, folder / RESULT, folder / "trials"):
+    for path in (folder, SweepFolder(folder).journal, SweepFolder(folder).result, SweepFolder(folder).trials):
         try:
             found = path.lstat()
         except FileNotFoundError:
@@ -171,13 +174,13 @@ def _refuse_others(folder: Path) -> None:
 
 def _trial(folder: Path, trial: str) -> Path | None:
     """The folder of a trial; None if there is none, or only a link."""
-    path = folder / "trials" / trial
+    path = SweepFolder(folder).trial(trial)
     return path if path.is_dir() and not path.is_symlink() else None
 
 
 def _free(folder: Path) -> int:
     """The first number that nothing damaged bears yet."""
-    names = [path.name for place in (folder, folder / "trials") if place.is_dir() for path in place.glob(f"*{DAMAGED}*")]
+    names = [path.name for place in (folder, SweepFolder(folder).trials) if place.is_dir() for path in place.glob(f"*{DAMAGED}*")]
     taken = [int(tail) for name in names if (tail := name.rpartition(DAMAGED)[2]).isdecimal()]
     return max(taken, default=0) + 1
 
@@ -190,20 +193,6 @@ def _keep(file: Path, data: bytes, number: int) -> Path:
         f.flush()
         os.fsync(f.fileno())
     return kept
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """Put a file in the place of another, whole or not at all."""
-    part = file.with_name(f".{file.name}.part")
-    part.unlink(missing_ok=True)
-    try:
-        with open(part, "xb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _aside(path: Path, number: int) -> Path:

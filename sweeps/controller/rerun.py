@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller.session import facts_of, job_of
 from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.host_resources import lives
+from sweeps.core.origin import read_origin
+from sweeps.core.processes import is_alive
 from sweeps.core.resources import COSTS
 from sweeps.core.result import plain
-from sweeps.core.sweep_folder import ORIGIN, saved_origin
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, Result, State
 from sweeps.execution import cluster
 from sweeps.plan import never_fits
@@ -136,10 +137,10 @@ def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str |
 
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
-        shutil.copy(folder / ORIGIN, scratch)  # by which the nodes of a cluster show that they see the folder
+        shutil.copy(SweepFolder(folder).origin, scratch)  # by which the nodes of a cluster show that they see the folder
         held.callback(FolderLock(scratch).release)  # a driver that takes up the sweep leaves it alone
         held.enter_context(logging_setup.into(scratch / "rerun.log"))
-        address = address or saved_origin(folder).get("address")
+        address = address or read_origin(folder).get("address")
         if address:
             cluster.prepare_authentication(address)
         yield scratch, held.enter_context(cluster.ray_for(space, scratch, roots, address))
@@ -207,7 +208,7 @@ def trained(
         while True:
             news = pool.advance.remote(trial.id, runner)
             while not ray.wait([news], timeout=1.0)[0]:
-                if holds is not None and not lives(holds):
+                if holds is not None and not is_alive(holds):
                     raise SweepsError(data_actor.describe_loss(actor, holds))
             progress = ray.get(news)
             reports += progress.reports

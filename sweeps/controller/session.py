@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import mlflow_summary, outcome
 from sweeps.controller.status import starting_status
 from sweeps.core import crash_cleanup, logging_setup, provenance, references
+from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import resume_of
+from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.resources import COSTS, concurrency
 from sweeps.core.result import SweepResult, here
 from sweeps.core.signals import Interrupt
-from sweeps.core.sweep_folder import RESULT, check_room
+from sweeps.core.sweep_folder import RESULT, SCRATCH, SweepFolder
 from sweeps.core.trial import Trial
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
@@ -95,9 +97,9 @@ class SweepSession:
             What the sweep came to, if nothing is left to do.
         """
         with logging_setup.into(self.folder / "sweep.log"):
-            ended = crash_cleanup.end(self.folder) + child_processes.end(str(self.folder))
+            ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
             self.study_store = self._open_ledger()
-        said = _said(self.folder / RESULT)
+        said = _said(SweepFolder(self.folder).result)
         spent = self._spent(said) if said is not None else None
         if said is not None and (spent or not outcome.goes_on(said, self.study_store.to_run, changed)):
             reason = said.get("reason")
@@ -111,7 +113,7 @@ class SweepSession:
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
         self.began = time.time() - self.study_store.spent
-        crash_cleanup.tidy(self.folder, self.study_store.checkpoints())
+        crash_cleanup.remove_partial_files(self.folder, self.study_store.checkpoints())
         return None
 
     def _spent(self, said: dict[str, Any]) -> str | None:
@@ -184,7 +186,7 @@ class SweepSession:
             raise
         finally:
             try:
-                check_room(self.folder)
+                check_disk_space(self.folder)
             except OSError:  # MLflow's artifacts lie on the same disk by default, and a full disk stays full
                 patience = CLOSE_SOON
             ended = self.ended or time.time()
@@ -196,7 +198,7 @@ class SweepSession:
         if self.trackers.mlflow is not None:
             result = mlflow_summary.add_mlflow(self.trackers.mlflow, self.trackers.mlflow_complete, result, ended)
         else:
-            crash_cleanup.write(self.folder / RESULT, result.as_text())
+            write_text(SweepFolder(self.folder).result, result.as_text())
         if error is not None:
             error.result = result
             raise error
@@ -278,7 +280,7 @@ class SweepSession:
             files = provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, now)
             if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
-                (self.folder / RESULT).unlink(missing_ok=True)
+                SweepFolder(self.folder).result.unlink(missing_ok=True)
             self.trackers.publish(mlflow_summary.sweep_started(self.folder, space, facts.fingerprint, git, now, taken_up))
             for name, text in files.items():
                 self.trackers.publish(ArtifactSaved(now, name, text))
@@ -306,7 +308,7 @@ class SweepSession:
             ray.kill(pool)
             ray.kill(actor)
             child_processes.end(str(self.folder))  # on this machine, of workers that were lost
-            for scratch in crash_cleanup.SCRATCH:
+            for scratch in SCRATCH:
                 shutil.rmtree(self.folder / scratch, ignore_errors=True)
 
     def _tune(self, conductor: Any, at_once: int, slots: int) -> None:

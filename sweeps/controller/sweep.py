@@ -72,7 +72,7 @@ class Sweep:
             for each dimension that was active in any trial, by its name as `params.eta`; `seconds` on workers, over all attempts.
             A dimension is missing (NaN or NA) where it was inactive. Its column is Int64, float64, boolean, text or object.
         """
-        running = folder_lock.driven(self.folder)
+        running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
         metrics = [o.metric for o in study.judge.objectives] if study is not None else []

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.command_hints import repair_of
-from sweeps.core.errors import DamagedStudy, InputError, Problem, nearest, no_trial
+from sweeps.core.errors import DamagedStudy, InputError, Problem, no_trial
 from sweeps.core.json_files import is_text, object_in
-from sweeps.core.result import RESULT, file_fault, here, plain, result_in
-from sweeps.core.sweep_folder import ORIGIN, STAGES, STAMP, origin_fault, told_origin
+from sweeps.core.origin import origin_error, valid_origin_keys
+from sweeps.core.result import file_fault, here, plain, result_in
+from sweeps.core.suggestions import did_you_mean
+from sweeps.core.sweep_folder import ORIGIN, STAMP, SweepFolder
 from sweeps.space import saved_space
 
 LOOK_EVERY = 0.3
@@ -96,16 +98,16 @@ def sweeps_in(root: Path) -> list[Sweep]:
     """
     if not root.is_dir():
         raise InputError(Problem("--dir", f"{root}: no such folder; a sweep makes it"))
-    found = [look_at(folder) for folder in sorted(root.iterdir()) if (folder / ORIGIN).is_file()]
+    found = [look_at(folder) for folder in sorted(root.iterdir()) if SweepFolder(folder).origin.is_file()]
     return sorted(found, key=lambda s: s.began, reverse=True)
 
 
 def look_at(folder: Path) -> Sweep:
     """How a sweep stands, from its folder."""
-    from sweeps.core.folder_lock import driven
+    from sweeps.core.folder_lock import is_driven
 
-    origin, result, problems = told_origin(folder), result_in(folder), [*_damaged(folder)]
-    running = driven(folder)
+    origin, result, problems = valid_origin_keys(folder), result_in(folder), [*_damaged(folder)]
+    running = is_driven(folder)
     metric, trials, total = origin.get("metric"), (result or {}).get("trials"), origin.get("max_trials")
     best, study, over = None, None, result is not None and not running
     stages: dict[str, str] = {}
@@ -129,7 +131,7 @@ def look_at(folder: Path) -> Sweep:
         counts = Counter(t.result.state.name for t in study.ran)
         trials = {word: counts[state] for word, state in WORDS.items()}
         if running:  # the first word of a stage says it: `waiting for workers`
-            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, object_in(folder / STAGES) or {}
+            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, object_in(SweepFolder(folder).stages) or {}
             stages = {trial: stage for trial, stage in told.items() if trial in begun and is_text(stage) and stage.strip()}
         trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
         trials |= Counter(_word(stage) for stage in stages.values())
@@ -144,7 +146,7 @@ def look_at(folder: Path) -> Sweep:
         total=total,
         best=best,
         metric=metric,
-        began=origin.get("began") or (folder / ORIGIN).stat().st_mtime,
+        began=origin.get("began") or SweepFolder(folder).origin.stat().st_mtime,
         result=result,
         algorithm=origin.get("algorithm"),
         stages=stages,
@@ -159,11 +161,11 @@ def _word(stage: str) -> str:
 
 def _damaged(folder: Path) -> Iterator[Problem]:
     """What is wrong with the files that tell of a sweep beside its study."""
-    origin = object_in(folder / ORIGIN)
-    if why := "holds no JSON object" if origin is None else origin_fault(origin):
-        yield Problem(str(folder / ORIGIN), f"{why}; copy the file from a backup, or mend it by hand")
-    if why := file_fault(folder / RESULT):
-        yield Problem(str(folder / RESULT), f"{why}; `{repair_of(folder)}` puts the file aside")
+    origin = object_in(SweepFolder(folder).origin)
+    if why := "holds no JSON object" if origin is None else origin_error(origin):
+        yield Problem(str(SweepFolder(folder).origin), f"{why}; copy the file from a backup, or mend it by hand")
+    if why := file_fault(SweepFolder(folder).result):
+        yield Problem(str(SweepFolder(folder).result), f"{why}; `{repair_of(folder)}` puts the file aside")
 
 
 WORDS = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
@@ -179,7 +181,7 @@ def find(sweep: str | Path, root: Path) -> Path:
     """
     path, name = Path(sweep), str(sweep).rstrip("/")
     _refuse_long(name)
-    if (path / ORIGIN).is_file():
+    if SweepFolder(path).origin.is_file():
         return path.resolve()
     there = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
     if name == "latest" and there:
@@ -194,7 +196,7 @@ def find(sweep: str | Path, root: Path) -> Path:
         raise InputError(Problem(str(sweep), "is not a sweep's folder: no origin.json in it"))
     if matching:
         raise InputError(Problem(str(sweep), f"several sweeps in {root} begin so: {', '.join(matching[:5])}"))
-    hint = nearest(name, there[-5:]) if there else "there are none"
+    hint = did_you_mean(name, there[-5:]) if there else "there are none"
     raise InputError(Problem(str(sweep), f"no such sweep, neither as a folder nor in {root}; {hint}"))
 
 
@@ -206,7 +208,7 @@ def _refuse_long(name: str) -> None:
 
 def _newest(folders: Iterable[Path]) -> Path:
     """The sweep's folder that began last."""
-    return max(folders, key=lambda folder: told_origin(folder).get("began") or 0).resolve()
+    return max(folders, key=lambda folder: valid_origin_keys(folder).get("began") or 0).resolve()
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
@@ -217,7 +219,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
     """
     path = Path(bundle)
     _refuse_long(str(bundle))
-    if (path / ORIGIN).is_file():
+    if SweepFolder(path).origin.is_file():
         return saved_space.bundle_of(path)
     if path.exists() or len(path.parts) > 1:  # whoever loads it says what is wrong with it
         return path
@@ -263,15 +265,15 @@ def log_lines(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     Raises:
         InputError: no such trial or rank.
     """
-    from sweeps.core.folder_lock import driven
+    from sweeps.core.folder_lock import is_driven
     from sweeps.core.trial import State
     from sweeps.study import record
 
     trial = trial_of(record.read(folder), trial_id)
-    logs = folder / "trials" / trial.id / "logs"
+    logs = SweepFolder(folder).logs(trial.id)
     read: dict[Path, int] = {}
     while True:
-        ended = not follow or not driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+        ended = not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
         files = _logs_in(logs)
         wanted = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
         if not wanted and ended:

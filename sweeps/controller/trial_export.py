@@ -15,11 +15,12 @@ import numpy as np
 
 from sweeps import bundle
 from sweeps.core import metrics, provenance, references
+from sweeps.core.disk import disk_error
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, no_trial
 from sweeps.core.resources import COSTS
 from sweeps.core.result import plain
-from sweeps.core.sweep_folder import disk_fault, refuse_special
-from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial
+from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
+from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, format_trial_id
 from sweeps.core.trust import Unreadable
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.search.study_store import StudyStore
@@ -102,8 +103,8 @@ def export_trial(
         if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
             why = "" if latest else f": the loop saved none at its best step {result.best_step}"
             done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
-        source = folder / "trials" / trial.id / Path(kept.path).name  # the folder may have been moved
-        refuse_special(source)
+        source = SweepFolder(folder).trial(trial.id) / Path(kept.path).name  # the folder may have been moved
+        refuse_special_files(source)
         if not source.is_dir():
             which = "latest checkpoint" if latest else "checkpoint"
             return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))
@@ -119,7 +120,7 @@ def export_trial(
     except Unreadable as e:
         return replace(done, error=e)
     except Exception as e:
-        if disk_fault(e) is not None:
+        if disk_error(e) is not None:
             raise
         if not isinstance(e, BundleError):
             log.exception("export of trial %s", trial.id)
@@ -236,7 +237,7 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
         result = together = _at_step(study_store, number, result, step)
     told = describe(trial, result)
     if repeats.count > 1:
-        values = {f"{n:04d}": r.value for n, r in own.items()}
+        values = {format_trial_id(n): r.value for n, r in own.items()}
         told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
     if len(study_store.judge.objectives) > 1:
         told["values"] = dict(zip((o.metric for o in study_store.judge.objectives), together.values, strict=True))
@@ -284,14 +285,14 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         InputError: no such trial, or no trial with a value.
     """
     results = study_store.results()
-    known = {f"{n:04d}": n for n in results}
+    known = {format_trial_id(n): n for n in results}
     if trial_id is None and len(study_store.judge.objectives) > 1:
-        front = ", ".join(f"{n:04d}" for n in study_store.front()) or "nothing"
+        front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
     if trial_id is None:
         best = study_store.winner()
         if best is None:
-            saved = [f"{n:04d}" for n, r in results.items() if r.checkpoint is not None]
+            saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
             more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
             raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
         return best
@@ -333,7 +334,7 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     front, results = study_store.front(), study_store.results()
     if not front:
         raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
-    if short := [f"{n:04d}" for n in front if not _saved(study_store, n, results[n], latest)]:
+    if short := [format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)]:
         what, trials = "latest checkpoint" if latest else "checkpoint", f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
         raise InputError(Problem("--pareto", f"no {what} is there of {trials}; --trial exports one of the others"))
     return front
@@ -342,4 +343,4 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
     """Whether the checkpoint of a trial that would be exported is on record and there; the sweep's folder may have been moved."""
     kept = study_store.latest(number) if latest else result.checkpoint
-    return kept is not None and (study_store.folder / "trials" / f"{number:04d}" / Path(kept.path).name).is_dir()
+    return kept is not None and (SweepFolder(study_store.folder).trial(number) / Path(kept.path).name).is_dir()

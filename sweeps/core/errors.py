@@ -11,12 +11,12 @@ SweepsError                 anything below; `sweeps` prints it without a traceba
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sweeps.core.secrets import masked
+from sweeps.core.suggestions import did_you_mean
 
 # The longest text of an error that is kept, in characters.
 ERROR_LENGTH = 20_000
@@ -109,18 +109,5 @@ def no_trial(place: str, asked: str, known: Collection[str]) -> InputError:
         asked: what was written.
         known: the ids that there are.
     """
-    hint = nearest(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
+    hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
     return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'none was begun'}"))
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: the nearest valid one, or all of them.
-
-    >>> nearest("loguniforn", ["uniform", "loguniform"])
-    'did you mean `loguniform`?'
-    >>> nearest("zzz", ["a", "b"])
-    'valid: a, b'
-    """
-    valid = list(valid)
-    close = difflib.get_close_matches(str(name), valid, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else "valid: " + ", ".join(valid)

@@ -1,4 +1,4 @@
-"""One driver a sweep: an operating-system lock on the sweep's folder, held for the driver's life and freed by its death."""
+"""Allow one driver per sweep: an operating-system lock on the sweep's folder, which the system frees when the driver dies."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ import time
 from pathlib import Path
 
 from sweeps.core.errors import InputError, Problem, SweepLocked
+from sweeps.core.sweep_folder import SweepFolder
 
 TRIES = 5
+RETRY_SECONDS = 0.02
 
 
-def driven(folder: Path) -> bool:
-    """Whether a living process drives the sweep in this folder."""
+def is_driven(folder: Path) -> bool:
+    """Return whether a living process drives the sweep in this folder."""
     try:
-        with os.fdopen(_opened(folder / "lock", os.O_RDONLY)) as file:
+        with os.fdopen(_open(SweepFolder(folder).lock, os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except OSError as e:
-        return e.errno != errno.ELOOP  # a link is no lock of a driver's
+        return e.errno != errno.ELOOP  # a driver's lock is never a link
     return False
 
 
-def _opened(file: Path, flags: int) -> int:
-    """Open the file itself: a link could lead out of the folder, and a pipe would be waited for."""
+def _open(file: Path, flags: int) -> int:
+    """Open a file without following a link, which may lead out of the folder, and without waiting for a pipe."""
     return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
 
 
 class FolderLock:
-    """Holds `flock` on `FOLDER/lock`, in which it leaves its process id for people.
+    """Exclusive lock on a sweep's folder. The file `lock` holds the driver's process id, for people to read.
 
     Raises:
-        SweepLocked: another living process holds it.
-        InputError: the folder cannot be written to.
+        SweepLocked: Another living process holds the lock.
+        InputError: The folder is not writable.
     """
 
     def __init__(self, folder: Path):
         try:
-            self._file = os.fdopen(_opened(folder / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+            self._file = os.fdopen(_open(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
         except OSError as e:
-            raise InputError(Problem(str(folder), f"cannot be written to: {e.strerror}")) from None
-        for left in reversed(range(TRIES)):
+            raise InputError(Problem(str(folder), f"is not writable: {e.strerror}")) from None
+        for tries_left in reversed(range(TRIES)):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                if left:  # it may be one who only looked, as `driven` does
-                    time.sleep(0.02)
+                if tries_left:  # `is_driven` of another process holds the lock for a moment
+                    time.sleep(RETRY_SECONDS)
                     continue
                 self._file.seek(0)
                 pid = self._file.read().strip() or "unknown"
                 self._file.close()
-                raise SweepLocked(f"{folder}: driven by process {pid}, which lives; wait for it or end it first") from None
+                raise SweepLocked(f"{folder}: process {pid} is running this sweep; wait until it ends, or stop it") from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
 
     def release(self) -> None:
-        """Let another driver take the folder."""
+        """Release the lock."""
         self._file.close()

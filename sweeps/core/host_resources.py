@@ -85,16 +85,6 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
     return min(limits)
 
 
-def lives(pid: int) -> bool:
-    """Whether there is such a process, which has not ended."""
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def _quota(cgroup: Path) -> float | None:
     """CPUs that a container's quota comes to; None without one."""
     quota, period = cgroup / "cpu" / "cpu.cfs_quota_us", cgroup / "cpu" / "cpu.cfs_period_us"

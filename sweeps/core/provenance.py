@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import __version__
+from sweeps.core.atomic_files import write_text
 from sweeps.core.json_files import value_in
+from sweeps.core.sweep_folder import PROVENANCE
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
-# A list with an entry for each driver that the sweep has had.
-KEPT = "provenance.json"
 # A diff is cut here, in bytes: it is to tell what was edited, not to carry data.
 MOST_DIFF = 2**20
 MOST_NAMES = 200
@@ -64,11 +64,9 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
     if made and (text := diff(base)):
         entry["diff"] = f"code-{len(before) + 1}.diff" if before else "code.diff"
         files[entry["diff"]] = text
-    files[KEPT] = json.dumps([*before, entry], indent=1) + "\n"
+    files[PROVENANCE] = json.dumps([*before, entry], indent=1) + "\n"
     for name, text in files.items():
-        part = sweep / f".{name}.part"  # whole or not at all: what stands there is read when the sweep is taken up
-        part.write_text(text, encoding="utf-8")
-        part.replace(sweep / name)
+        write_text(sweep / name, text)
     return files
 
 
@@ -81,7 +79,7 @@ def of_last(sweep: Path) -> dict[str, str]:
 
 def entries(sweep: Path) -> list[dict[str, Any]]:
     """What is kept of a sweep's drivers, the first first; none if that cannot be read."""
-    found = value_in(sweep / KEPT)
+    found = value_in(sweep / PROVENANCE)
     return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 
 
 class RefError(Exception):
@@ -180,7 +180,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     first = attr.split(".")[0]
     if known is not None and first not in known[0]:
         public = sorted(n for n in known[0] if not n.startswith("_"))
-        return f"`{ref}`: `{module}` has no `{first}`; {nearest(first, public) if public else 'it defines nothing'}"
+        return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'it defines nothing'}"
     return None
 
 

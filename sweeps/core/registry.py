@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 
 PLUGINS: Mapping[str, Mapping[str, str]] = {
     "tracker": {
@@ -47,7 +47,7 @@ def reference(kind: str, name: str) -> str:
         references.parse(name)
         return name
     if name not in PLUGINS[kind]:
-        raise references.RefError(f"there is no {kind} `{name}`; {nearest(name, PLUGINS[kind])} (your own: `module:attr`)")
+        raise references.RefError(f"there is no {kind} `{name}`; {did_you_mean(name, PLUGINS[kind])} (your own: `module:attr`)")
     return PLUGINS[kind][name]
 
 

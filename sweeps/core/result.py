@@ -13,9 +13,8 @@ from typing import Any
 from sweeps.core.command_hints import repair_of
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.json_files import is_deep, is_number, is_text, object_in
+from sweeps.core.sweep_folder import RESULT, SweepFolder
 
-# In a sweep's folder: what `--json` prints, at the end.
-RESULT = "result.json"
 # How it counts trials that have ended.
 ENDED = ("completed", "pruned", "failed")
 
@@ -99,7 +98,7 @@ class SweepResult:
 
 def result_in(folder: Path) -> dict[str, Any] | None:
     """What an earlier driver left in `result.json`; None if there is none, or none that can be read."""
-    shown = object_in(folder / RESULT)
+    shown = object_in(SweepFolder(folder).result)
     return shown if shown is not None and fault(shown) is None else None
 
 

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
-# The file in a trial's folder that names the trial's run in MLflow.
-RUN = "mlflow.json"
-# The folder of what a loop writes beside checkpoints, in the trial's folder; and the name of the same among its run's artifacts.
-FILES = "files"
 # In `limits.retry_on`: a worker process was lost.
 LOST = "lost"
+
+
+def format_trial_id(number: int) -> str:
+    """Return the id of a trial, as users see and type it.
+
+    >>> format_trial_id(7)
+    '0007'
+    """
+    return f"{number:04d}"
 
 
 class Decision(enum.Enum):

@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api import types as pdt
 
-from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.suggestions import did_you_mean
 
 PREPROCESSOR_KEY = "space.preprocessor"
 
@@ -197,9 +198,9 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         elif any(c in want for c in "*?["):
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column matches `{want}`; {nearest(want, names)}"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column matches `{want}`; {did_you_mean(want, names)}"))
         else:
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column `{want}`; {nearest(want, names)}"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column `{want}`; {did_you_mean(want, names)}"))
     if problems:
         raise InputError(problems)
     return tuple(n for n in names if n in chosen)

@@ -20,7 +20,7 @@ from ray.data import ExecutionResources
 
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.host_resources import lives
+from sweeps.core.processes import is_alive
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
@@ -245,7 +245,7 @@ def process_id(actor: Any) -> int | None:
         pid = ray.get(actor.pid.remote())
     except ray.exceptions.RayActorError:
         raise SweepsError(describe_loss(actor)) from None
-    return pid if lives(pid) else None
+    return pid if is_alive(pid) else None
 
 
 def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:

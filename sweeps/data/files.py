@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
+from sweeps.core.suggestions import did_you_mean
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
@@ -122,7 +123,7 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
         siblings = sorted(p.name for p in tried[0].parent.iterdir()) if tried[0].parent.is_dir() else []
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
-    hint = nearest(Path(source).name, siblings)
+    hint = did_you_mean(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in tried):
         raise_problem(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
     raise_problem(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
@@ -140,7 +141,7 @@ def check_scheme(source: str, place: str) -> str:
     """The scheme of a URI, which must be one that can be read; nothing is connected to."""
     scheme = source.partition("://")[0]
     if scheme not in _SCHEMES:
-        raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {nearest(scheme, _SCHEMES)}")
+        raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {did_you_mean(scheme, _SCHEMES)}")
     return scheme
 
 

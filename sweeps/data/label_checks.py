@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
@@ -30,7 +31,7 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
-    hint = nearest(name, names)
+    hint = did_you_mean(name, names)
     return hint if hint.startswith("did") or len(names) <= 12 else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core import metrics, references
-from sweeps.core.errors import Problem, nearest
+from sweeps.core.errors import Problem
 from sweeps.core.resources import COSTS
+from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.space import Space
@@ -89,7 +90,7 @@ def _check_metric(key: str, metric: str, task: str, reports: Mapping[str, Sequen
             text += " (integers with many values count as numbers, unless `data.task` says otherwise)"
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     else:
-        text = f"is not a metric of this trainer; {nearest(metric, valid_metrics)}"
+        text = f"is not a metric of this trainer; {did_you_mean(metric, valid_metrics)}"
     return Problem(key, f"`{metric}` {text}")
 
 

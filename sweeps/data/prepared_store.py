@@ -14,15 +14,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import old_pickles
 from sweeps.core import trust as trusting
+from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.sweep_folder import refuse_special
+from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trust import NotTrusted, Unreadable
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import FittedChain, data_key
@@ -73,7 +73,7 @@ class PreparedStore:
     """
 
     def __init__(self, folder: Path, trust: bool = False):
-        self.folder, self.trust = folder / "prepared", trust
+        self.folder, self.trust = SweepFolder(folder).prepared, trust
 
     # ---- writing, each whole or not at all
 
@@ -111,14 +111,10 @@ class PreparedStore:
 
         self._replace(key, write)
 
-    def _replace(self, name: str, write: Any) -> None:
+    def _replace(self, name: str, write: Callable[[Path], Any]) -> None:
         self.folder.mkdir(exist_ok=True)
-        part = self.folder / f".{name}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        write(part)
-        if part.is_dir():
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        part.rename(self.folder / name)
+        with staged(self.folder / name) as part:
+            write(part)
 
     # ---- reading
 
@@ -228,8 +224,8 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
         NotTrusted: an earlier version keeps pickles in it, and `trust` is false.
         InputError: what is prepared holds a link or a pipe.
     """
-    kept = folder / "prepared"
-    refuse_special(kept)
+    kept = SweepFolder(folder).prepared
+    refuse_special_files(kept)
     if not trust and not (kept / INFO_FILE).exists() and (kept / "facts.pkl").exists():
         text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
         raise NotTrusted(Problem(str(kept / "facts.pkl"), text))

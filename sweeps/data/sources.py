@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, nearest
+from sweeps.core.errors import InputError
+from sweeps.core.suggestions import did_you_mean
 from sweeps.data import sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, is_reference, raise_problem
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
@@ -58,7 +59,7 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
 def _read_sklearn(name: str, place: str) -> pa.Table:
     """A data set that scikit-learn ships, features and `target` in one table."""
     if name not in sklearn_datasets.NAMES:
-        raise_problem(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {nearest(name, sklearn_datasets.NAMES)}")
+        raise_problem(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}")
     from sklearn import datasets
 
     return pa.Table.from_pandas(getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False)

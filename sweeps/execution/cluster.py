@@ -129,7 +129,7 @@ def ray_for(space: Space, folder: Path, roots: tuple[Path, ...], address: str | 
         if watch is not None:
             watch.end()
         ray.shutdown()
-        crash_cleanup.forget(folder)
+        crash_cleanup.delete_ray_record(folder)
         if session is not None:
             shutil.rmtree(session, ignore_errors=True)
 
@@ -267,7 +267,7 @@ class _Watch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         found = node.all_processes
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
-        crash_cleanup.note(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
+        crash_cleanup.record_ray(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
         self.folder = folder
         self.vital = {name: psutil.Process(found[name][0].process.pid) for name in ("raylet", "gcs_server") if found.get(name)}
         self.over = threading.Event()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.core.host_resources import lives
+from sweeps.core.processes import is_alive
 from sweeps.core.resources import Shape
 from sweeps.execution.leases import Background, Leases
 from sweeps.execution.messages import Ended
@@ -21,7 +21,7 @@ LOST_WITHIN = 2.0
 async def _seen(data_actor: Any) -> int | None:
     """The data actor's process; None if it is not to be seen from here."""
     pid = await data_actor.pid.remote()
-    return pid if lives(pid) else None
+    return pid if is_alive(pid) else None
 
 
 class Fits:
@@ -49,9 +49,9 @@ class Fits:
         """Whether the data actor's process is lost, and with it all that it had prepared; it may just be dying."""
         await self._known.wait()
         pid, give_up = await self._pid, time.monotonic() + within
-        while pid is not None and lives(pid) and time.monotonic() < give_up:
+        while pid is not None and is_alive(pid) and time.monotonic() < give_up:
             await asyncio.sleep(0.05)
-        return pid is not None and not lives(pid)
+        return pid is not None and not is_alive(pid)
 
     async def caused(self, failed: Sequence[Ended]) -> bool:
         """Whether a trial ended so for the loss of the data actor: ranks that could not start or read their shard are not at fault."""

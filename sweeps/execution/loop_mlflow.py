@@ -31,7 +31,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.trial import RUN
+from sweeps.core.sweep_folder import MLFLOW_RUN
 
 # The fluent API of MLflow; when it is imported, all that is put in place here is there.
 FLUENT = "mlflow.tracking.fluent"
@@ -252,7 +252,7 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
 
 def _shown(tracking: str) -> str:
     """A URI that may be logged."""
-    from sweeps.core.sweep_folder import without_password  # a worker whose loop does not use MLflow need not import that
+    from sweeps.core.secrets import without_password  # a worker whose loop does not use MLflow need not import that
 
     return without_password(tracking)
 
@@ -260,7 +260,7 @@ def _shown(tracking: str) -> str:
 def _noted(folder: Path, shown: str) -> dict[str, str] | None:
     """What the tracker has left in a trial's folder; None if that is of another server, or nothing."""
     try:
-        noted = json.loads((folder / RUN).read_text())
+        noted = json.loads((folder / MLFLOW_RUN).read_text())
     except (OSError, ValueError):
         return None
     return noted if noted.get("tracking_uri") == shown else None

@@ -26,7 +26,8 @@ from ray.exceptions import RayActorError, RayTaskError
 from sweeps.core import exit_causes
 from sweeps.core.checkpoint_files import remove
 from sweeps.core.resources import Shape
-from sweeps.core.trial import FILES, LOST, State, Trial
+from sweeps.core.sweep_folder import FILES
+from sweeps.core.trial import LOST, State, Trial
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import Fits
 from sweeps.execution.leases import Background, Gang, Leases, said

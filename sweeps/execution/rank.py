@@ -28,8 +28,9 @@ import ray.train
 
 from sweeps.core import exit_causes, references, trial
 from sweeps.core.errors import shortened
-from sweeps.core.sweep_folder import masked
-from sweeps.core.trial import CHECKPOINT_NOTE, FILES, Checkpoint, Current, Report, State
+from sweeps.core.secrets import masked
+from sweeps.core.sweep_folder import FILES
+from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
 from sweeps.execution import isolation, leaked_threads, loop_mlflow, missing_value_hints, ray_train_adapter, ray_train_run, trial_logs
 from sweeps.execution.messages import Data, Ended, Job, News, Order, Silence
 from sweeps.execution.seeds import seeded

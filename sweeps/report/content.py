@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.atomic_files import write_text
 from sweeps.core.result import SweepResult
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
 from sweeps.report.figures import Drawing, Drawn, Figure, best_first, short_names
 from sweeps.space import Space
@@ -69,8 +71,8 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
         if recorded is None or not recorded.trials:
             return None
         made = report(recorded, space, result, drawn)
-        (folder / "report.md").write_text(made.markdown)
-        (folder / "report.html").write_text(made.html)
+        write_text(SweepFolder(folder).report("md"), made.markdown)
+        write_text(SweepFolder(folder).report("html"), made.html)
         return made
     except Exception:
         log.exception("the sweep's report could not be written")

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
 from sweeps.core.result import best_of, contradiction, plain
-from sweeps.core.trial import Checkpoint, Trial
+from sweeps.core.trial import Checkpoint, Trial, format_trial_id
 from sweeps.search import trial_building
 from sweeps.search.samplers.cell_sampler import distribution_of
 from sweeps.search.schedulers.rules import scheduler_of
@@ -227,7 +227,7 @@ class _Salvage:
             parts.params.setdefault(said["param_name"], line)
         elif op == Op.SET_TRIAL_USER_ATTR and isinstance(said.get("user_attr"), dict) and len(said["user_attr"]) == 1:
             ((name, value),) = said["user_attr"].items()
-            if name == "begun" and _holds(begun_of, value) and value.get("id") == f"{number:04d}":
+            if name == "begun" and _holds(begun_of, value) and value.get("id") == format_trial_id(number):
                 parts.begun = parts.begun or line
             elif name.startswith(TOLD):
                 if name.removeprefix(TOLD).isdecimal() and _holds(told_of, value):
@@ -431,12 +431,12 @@ class _Salvage:
         said = {"trial_id": number, "state": COMPLETE if done else PRUNED, "values": values, "datetime_complete": _iso(self.known.when)}
         parts.others += self._violations(number, told, at + 0.35)
         parts.end = _Line(at + 0.4, _record(Op.SET_TRIAL_STATE_VALUES, **said))
-        self.rebuilt.append(f"{number:04d}")
+        self.rebuilt.append(format_trial_id(number))
 
     def _result_values(self, number: int, told: Mapping[str, Any]) -> list[float | None]:
         """The values of a trial by the result: of repeats its own."""
         if told.get("repeats"):
-            return [told["repeats"]["values"].get(f"{number:04d}")]
+            return [told["repeats"]["values"].get(format_trial_id(number))]
         if told.get("values"):
             return [told["values"].get(o.metric) for o in self.judge.objectives]
         return [told["value"]]
@@ -447,7 +447,7 @@ class _Salvage:
         """What is to be told of a trial so that it is worth what the result says: its best report, if that was lost, and its last news."""
         steps = {step for chunk in chunks for step, *_ in chunk["reports"]}
         metrics = {name: value for name, value in told.get("metrics", {}).items() if is_number(value)}
-        lead, kept = self.judge.metric, self.known.saved.get(f"{number:04d}")
+        lead, kept = self.judge.metric, self.known.saved.get(format_trial_id(number))
         step = kept.best_step if kept is not None and kept.best_step > max(steps, default=0) else max(steps, default=0) + 1
         last: dict[str, Any] = dict(chunks[-1] if chunks else _NO_NEWS)
         last |= {"reports": [], "seconds": metrics.get("seconds", last["seconds"])}
@@ -560,7 +560,7 @@ class _Salvage:
 
     def _lost_and_shortened(self, rules: Rules) -> tuple[list[str], list[str]]:
         lost = sorted(n for n in self.seen if n >= len(rules.trials) or not rules.trials[n].begun)
-        return [f"{n:04d}" for n in lost], [f"{n:04d}" for n, parts in self.parts.items() if parts.shortened]
+        return [format_trial_id(n) for n in lost], [format_trial_id(n) for n, parts in self.parts.items() if parts.shortened]
 
 
 def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -724,7 +724,7 @@ def _summary(
         assert rules.fault(parsed(line)) is None
     for number, trial in enumerate(rules.trials):
         if trial.begun:
-            (open_ if trial.state == RUNNING else given if trial.given else ended).append(f"{number:04d}")
+            (open_ if trial.state == RUNNING else given if trial.given else ended).append(format_trial_id(number))
     why = {number: _why(raw) for number, raw in dropped.items()}
     lost, shortened = more or ((), ())
     return Salvaged(

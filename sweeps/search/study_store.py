@@ -24,6 +24,7 @@ from optuna.trial import TrialState
 from sweeps.core.checkpoint_files import newest
 from sweeps.core.errors import shortened
 from sweeps.core.resources import costs
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Decision, Report, Result, State, Trial
 from sweeps.search import trial_building
 from sweeps.search.optuna_trials import OptunaTrials
@@ -260,7 +261,7 @@ class StudyStore:
             row.decided = step
             self._tell(number, (), **{record.TAKEN: {"step": step}})
             return None
-        taken = exploit_explore.carry_out(found, row, step, self.folder / "trials")
+        taken = exploit_explore.carry_out(found, row, step, SweepFolder(self.folder).trials)
         more = {"curve": list(row.curve.items()), "others": row.others}
         self._tell(number, (), **{record.TAKEN: dataclasses.asdict(taken) | more})
         return taken
@@ -309,7 +310,7 @@ class StudyStore:
         count, told = self.space.checkpoints.per_trial - 1, record.so_far(t).get("checkpoint")
         if count < 2 or not told:
             return set()
-        folder = self.folder / "trials" / t.user_attrs["begun"]["id"]
+        folder = SweepFolder(self.folder).trial(t.user_attrs["begun"]["id"])
         return set(newest((p.name for p in folder.glob("checkpoint_*")), Path(told["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:

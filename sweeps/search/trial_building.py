@@ -11,7 +11,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from sweeps.core.resources import shape_of
-from sweeps.core.trial import Report, Result, Trial
+from sweeps.core.trial import Report, Result, Trial, format_trial_id
 from sweeps.search.samplers.cell_sampler import seed_of
 from sweeps.space import Space
 from sweeps.study import record, storage
@@ -30,7 +30,7 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: i
     filled = space.fill(chosen)
     return Trial(
         number=number,
-        id=f"{number:04d}",
+        id=format_trial_id(number),
         params=filled["params"],
         preprocessor=tuple(filled["preprocessor"]),
         shape=shape_of(filled["scaling"], space.trainer.backend),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sweeps.core import references
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 from sweeps.space import value_types
 from sweeps.space.dimension_parser import BAD, BROKEN, Read, Tunable
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
@@ -148,7 +148,7 @@ class DataSection:
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:
-                self.problems.add(node.mark, path, f"scikit-learn's `{name}` is not known; {nearest(name, SKLEARN)}")
+                self.problems.add(node.mark, path, f"scikit-learn's `{name}` is not known; {did_you_mean(name, SKLEARN)}")
         elif _REF.match(text) and (fault := references.problem(text, self.roots)):
             self.problems.add(node.mark, path, fault)
 

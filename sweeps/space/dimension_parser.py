@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.suggestions import closest
 from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
 from sweeps.space.foreign_syntax import call_in_our_words, in_our_words
@@ -104,8 +104,7 @@ class Tunable:
             return BROKEN
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
-            close = difflib.get_close_matches(name.lower(), DOMAINS, n=1, cutoff=0.8)
-            meant = known("domain", name) or (close[0] if close else None)
+            meant = known("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
                 bound = " Its upper bound does not occur" if meant == "randint" else ""
                 self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")

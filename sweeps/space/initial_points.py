@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Term, holds
 from sweeps.space.domains import Dimension, multiple, quantile
 from sweeps.space.nodes import Node, meant
@@ -53,7 +53,7 @@ class Points:
             if name == VALUE:
                 continue
             if name not in self.dims:
-                hint = nearest(str(name), [*self.dims, VALUE])
+                hint = did_you_mean(str(name), [*self.dims, VALUE])
                 self.problems.add(node.keys[name], path, f"no dimension `{name}`; {hint}")
                 continue
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable
@@ -12,6 +11,8 @@ from typing import Any, get_args
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
+from sweeps.core.library_code import is_library_file
+from sweeps.core.suggestions import closest
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
@@ -302,7 +303,7 @@ class _Loader:
         """Whether a reference is into an installed library of models, none of which is a training loop."""
         package = ref.partition(":")[0].split(".")[0]
         path = references.source_of(package, self.roots) if package in ESTIMATORS else None
-        return path is not None and bool({"site-packages", "dist-packages"} & set(path.parts))
+        return path is not None and is_library_file(path)
 
     def slips(self, module: str) -> None:
         """Refuse a name under `params` that is nearly one which the trainer's `PARAMETERS` has, a literal: the trainer may not notice."""
@@ -312,9 +313,9 @@ class _Loader:
         if not isinstance(known, tuple) or node is None or not node.is_map or set(node.value) & set(DOMAINS):
             return
         for name, mark in node.keys.items():
-            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.8)
-            if name not in known and close:
-                self.problems.add(mark, f"params.{name}", f"is no parameter of {module.rpartition('.')[2]}; did you mean `{close[0]}`?")
+            meant = closest(str(name), known, cutoff=0.8)
+            if name not in known and meant:
+                self.problems.add(mark, f"params.{name}", f"is no parameter of {module.rpartition('.')[2]}; did you mean `{meant}`?")
 
     def labelled(self, module: str, trainer: str) -> None:
         """Refuse data without a label for a trainer whose module says `NEEDS_LABEL = True`."""

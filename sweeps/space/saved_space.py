@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import quoted, typed
-from sweeps.core.crash_cleanup import write
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.folder_lock import driven
+from sweeps.core.folder_lock import is_driven
+from sweeps.core.origin import read_origin
 from sweeps.core.result import result_in
-from sweeps.core.sweep_folder import BUNDLE, MANIFEST, ORIGIN, saved_origin
+from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 from sweeps.space.load import load
 from sweeps.space.model import Space
 
@@ -34,15 +35,15 @@ def save_space(folder: Path, space: Space, began: float, **more: str | None) -> 
         began: when it did, seconds since the epoch.
         more: what else a driver that takes it up must know; never a password.
     """
-    (folder / "space.yaml").write_text(space.text)
+    write_text(SweepFolder(folder).space, space.text)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
     origin["algorithm"] = space.search.algorithm  # which `auto` stands for as long as the sweep lasts
-    write(folder / ORIGIN, json.dumps(origin | more | _limits(space), indent=2) + "\n")
+    write_text(SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n")
 
 
 def save_limits(folder: Path, space: Space) -> None:
     """Keep the limits with which a sweep is taken up."""
-    write(folder / ORIGIN, json.dumps(saved_origin(folder) | _limits(space), indent=2) + "\n")
+    write_text(SweepFolder(folder).origin, json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n")
 
 
 def _limits(space: Space) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     Raises:
         InputError: the folder is not a sweep's.
     """
-    origin = saved_origin(folder)
+    origin = read_origin(folder)
     overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
     for root in (cwd, base):
         if str(root) not in sys.path:
@@ -66,8 +67,8 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """The space of a sweep's folder; where the file says no name, with that of the file as it was called."""
-    origin = saved_origin(folder)
-    space = load(folder / "space.yaml", overrides, base=base, algorithm=_algorithm(origin))
+    origin = read_origin(folder)
+    space = load(SweepFolder(folder).space, overrides, base=base, algorithm=_algorithm(origin))
     return replace(space, name=origin.get("name", space.name))
 
 
@@ -82,16 +83,16 @@ def bundle_of(folder: Path) -> Path:
     Raises:
         InputError: the sweep has no bundle; why, and what to do.
     """
-    bundle = folder / BUNDLE
+    bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
         return bundle
     export = f"{typed('sweeps')} export {quoted(folder)}"
-    exported = sorted(manifest.parent for manifest in folder.glob(f"exports/*/{MANIFEST}"))
-    origin, result = saved_origin(folder), result_in(folder) or {}
+    exported = sorted(manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}"))
+    origin, result = read_origin(folder), result_in(folder) or {}
     no_load = False
     with contextlib.suppress(InputError):  # the space of another version, perhaps
         no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
-    if driven(folder):
+    if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait for it, or stop it with Ctrl-C"
     elif no_load:
         why = "the sweep has no bundle, as its trainer has no `load`; add `trainer.load` to the space file and run it again"

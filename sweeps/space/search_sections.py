@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweeps.core.errors import nearest
 from sweeps.core.resources import COSTS
+from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Mark, Node, scalar
@@ -171,7 +171,7 @@ class Searching:
     def _unknown_option(self, options: Node, name: str, algorithm: str) -> None:
         others = [other for other, known in OPTIONS.items() if name in known and other != AUTO]
         rules = OPTIONS[algorithm]
-        hint = f"it is one of {', '.join(others)}" if others else nearest(str(name), rules) if rules else "it has none"
+        hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), rules) if rules else "it has none"
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     def scheduler(self) -> Scheduler | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 
 _LOOP = 'write a loop, as README.md shows under "Your own trainer", and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
 SKLEARN_LOOP = 'write a loop that fits it, as README.md shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}'
@@ -353,5 +353,5 @@ def suggest(place: str, name: object, valid: Iterable[str]) -> str:
     valid = list(valid)
     alike = (word for word in valid if plain(word) == plain(str(name)))
     if (word := known(place, name) or next(alike, None)) is None:
-        return nearest(str(name), valid)
+        return did_you_mean(str(name), valid)
     return f"did you mean `{word}`?" if " " not in word else word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sweeps.core.errors import nearest
+from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import COMPARISONS, Term
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import possible, unmet
@@ -111,7 +111,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
         named = dim.options[plain]
         if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
             return named.key
-    hint = nearest(str(plain), [say(option.key) for option in dim.options])
+    hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
     raise Refused(f"is none of the options of {dim.name}; {hint}", node)
 
 
@@ -185,7 +185,7 @@ class Whens:
             elif self.known:
                 others = [n for n in self.known if n != path]
                 inside = [n for n in others if INSIDE.sub("", n) == name]
-                hint = nearest(inside[0], inside) if inside else nearest(name, others or ["none"])
+                hint = did_you_mean(inside[0], inside) if inside else did_you_mean(name, others or ["none"])
                 text = f"`when` names no dimension: `{name}`; {hint}"
             else:
                 text = f"`when` names no dimension: `{name}`"

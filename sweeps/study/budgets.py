@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sweeps.core.trial import Result, State
+from sweeps.core.trial import Result, State, format_trial_id
 from sweeps.space.section_models import Limits
 from sweeps.study import ranking
 
@@ -79,7 +79,7 @@ def reason(limits: Limits, course: BudgetState, gpu_seconds: float = 0.0) -> str
     if limits.target is not None and course.best is not None:
         number, best = course.best
         if ranking.tier(best) == 0 and best.value is not None and (best.value <= limits.target if low else best.value >= limits.target):
-            return f"limits.target: trial {number:04d} has {best.value:.6g}"
+            return f"limits.target: trial {format_trial_id(number)} has {best.value:.6g}"
     if limits.patience is not None and course.idle >= limits.patience:
         return f"limits.patience: {course.idle} trial{'s' * (course.idle != 1)} without a better one"
     if limits.max_failures_in_a_row is not None and course.failed >= limits.max_failures_in_a_row:

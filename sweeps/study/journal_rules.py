@@ -16,6 +16,7 @@ from optuna.storages.journal._storage import JournalOperation as Op
 from optuna.trial import TrialState
 
 from sweeps.core.json_files import is_deep
+from sweeps.core.trial import format_trial_id
 from sweeps.space.conditions import COMPARISONS
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import ORIGIN, PASSED, TAKEN, TOLD, Taken
@@ -157,7 +158,7 @@ class Rules:
         else:
             early = ("params", "distributions", "value", "values", "intermediate_values", "datetime_complete")
             if "begun" in user or any(map(record.get, early)):
-                raise Fault(f"has results of trial {number:04d}, which begins here")
+                raise Fault(f"has results of trial {format_trial_id(number)}, which begins here")
         self.trials.append(trial)
 
     def _given(self, record: dict[str, Any], trial: _Trial, number: int) -> None:
@@ -183,7 +184,7 @@ class Rules:
             raise Fault(f"is about trial {_shown(number)}, and {len(self.trials)} trials have begun by then")
         trial = self.trials[number]
         if trial.state != RUNNING and trial.state != WAITING:
-            raise Fault(f"is about trial {number:04d}, which has ended by then")
+            raise Fault(f"is about trial {format_trial_id(number)}, which has ended by then")
         return trial, number
 
     def _param(self, record: dict[str, Any]) -> None:
@@ -225,11 +226,11 @@ class Rules:
             raise Fault(f"has the unknown state {_shown(state)}")
         if state == RUNNING:
             if trial.state != WAITING:
-                raise Fault(f"starts trial {number:04d}, which runs by then")
+                raise Fault(f"starts trial {format_trial_id(number)}, which runs by then")
             _time(record["datetime_start"])
         else:
             if trial.state != RUNNING or not trial.closed:
-                raise Fault(f"ends trial {number:04d}, where {'its last report' if trial.begun else '`begun`'} is due")
+                raise Fault(f"ends trial {format_trial_id(number)}, where {'its last report' if trial.begun else '`begun`'} is due")
             end_of(record, self._values)
         trial.state = state
 
@@ -239,7 +240,7 @@ class Rules:
         if name.startswith(TOLD):
             if not trial.begun or name != f"{TOLD}{trial.told}":
                 due = f"`{TOLD}{trial.told}`" if trial.begun else "`begun`"
-                raise Fault(f"has `{_shown(name)}` of trial {number:04d}, where {due} is due")
+                raise Fault(f"has `{_shown(name)}` of trial {format_trial_id(number)}, where {due} is due")
             trial.closed = not told_of(value)
             trial.told += 1
         elif name == "begun":
@@ -250,11 +251,11 @@ class Rules:
             _need(type(value) is int, f"`{PASSED}` is no step")
 
     def _begun(self, value: Any, trial: _Trial, number: int) -> None:
-        if value["id"] != f"{number:04d}":
-            raise Fault(f"begins trial {_shown(value['id'])}, where trial {number:04d} is due")
+        if value["id"] != format_trial_id(number):
+            raise Fault(f"begins trial {_shown(value['id'])}, where trial {format_trial_id(number)} is due")
         begun_of(value)
         if absent := value["labels"].keys() ^ trial.params:
-            raise Fault(f"begins trial {number:04d}, and has other parameters than it: {_shown(', '.join(sorted(absent)))}")
+            raise Fault(f"begins trial {format_trial_id(number)}, and has other parameters than it: {_shown(', '.join(sorted(absent)))}")
 
 
 def begun_of(value: dict[str, Any]) -> None:

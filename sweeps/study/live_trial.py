@@ -9,6 +9,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Report, Trial
 from sweeps.study import record
 from sweeps.study.objectives import Objectives
@@ -51,7 +52,7 @@ class LiveTrial:
         def found(name: str) -> Checkpoint | None:
             if (there := so_far.get(name)) is None:
                 return None
-            at = folder / "trials" / trial.id / Path(there["path"]).name
+            at = SweepFolder(folder).trial(trial.id) / Path(there["path"]).name
             return Checkpoint(str(at), there["step"], there["best_step"]) if at.is_dir() else None
 
         row.curve, row.others = dict(record.curve_of(t)), record.others_of(t, judge.asked[1:])

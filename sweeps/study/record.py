@@ -14,7 +14,8 @@ from optuna.trial import FrozenTrial
 
 from sweeps.core.resources import costs
 from sweeps.core.result import plain
-from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
@@ -114,7 +115,7 @@ class TrialRecord:
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
         shown |= {"final": r.final} if r.final else {}
-        shown |= {} if self.origin is None else {"repeats": f"{self.origin:04d}"}
+        shown |= {} if self.origin is None else {"repeats": format_trial_id(self.origin)}
         shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
         shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
         shown |= {"data": self.data} if self.data else {}
@@ -372,7 +373,7 @@ def _study(folder: Path) -> Any:
 def _recorded(t: FrozenTrial, judge: Objectives, folder: Path) -> TrialRecord:
     first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
     if result.checkpoint is not None:  # the folder may have been moved, and the checkpoint deleted
-        path = folder / "trials" / first["id"] / Path(result.checkpoint.path).name
+        path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
         result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
     return TrialRecord(
         number=t.number,

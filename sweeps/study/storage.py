@@ -10,20 +10,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from sweeps.core.command_hints import repair_of
+from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.core.json_files import is_text, object_in
 from sweeps.core.result import contradiction, result_in
 from sweeps.core.secrets import masked, secrets_in, without_password
-from sweeps.core.sweep_folder import ORIGIN, RESULT, disk_fault
+from sweeps.core.sweep_folder import RESULT, SweepFolder
 
 # By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
 DRIVER = "postgresql+psycopg2"
 # A network that goes silent is found out: libpq's own settings, where the URL has no others.
 PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 SCHEMES = ("postgresql", DRIVER)
-# In the folder of a sweep without a database.
-JOURNAL = "study.journal"
 # libpq's variables of what the folder does not keep of a URL.
 VARIABLES = {"password": "PGPASSWORD", "options": "PGOPTIONS"}
 # The URLs this process was given, by the URL without its secrets. Elsewhere libpq finds them: `VARIABLES`, ~/.pgpass.
@@ -58,11 +57,13 @@ def remember(url: str) -> str:
 
 def place_of(folder: Path) -> tuple[str, str] | None:
     """The database's URL, as far as it is known, and the study's name; None for a sweep whose study is the journal in its folder."""
-    origin = object_in(folder / ORIGIN)
+    origin = object_in(SweepFolder(folder).origin)
     if origin is None or not (bare := origin.get("storage")):
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
-        raise InputError(Problem(str(folder / ORIGIN), "`storage` and `study` must be texts; they say which database holds the study"))
+        raise InputError(
+            Problem(str(SweepFolder(folder).origin), "`storage` and `study` must be texts; they name the database of the study")
+        )
     return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept more of the query
 
 
@@ -93,11 +94,11 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
         return kept, place[1], lambda: None  # a database sees to that itself
     if not journal_in(folder).exists():
         refuse_less(folder)
-    if (folder / JOURNAL).is_symlink():
+    if SweepFolder(folder).journal.is_symlink():
         raise InputError(
-            Problem(str(folder / JOURNAL), "is a link, and a study is written in the sweep's folder alone; put the file there")
+            Problem(str(SweepFolder(folder).journal), "is a link, and a study is written in the sweep's folder alone; put the file there")
         )
-    journal = Journal(folder / JOURNAL)
+    journal = Journal(SweepFolder(folder).journal)
     kept = journal.storage()
     there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
     refuse_less(folder, lambda: _trials(kept, there[0]) if there else [])
@@ -114,7 +115,7 @@ def journal_in(folder: Path) -> Path:
     Raises:
         DamagedStudy: something else has its name.
     """
-    journal = folder / JOURNAL
+    journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():
         raise DamagedStudy(Problem(str(journal), "is no file, and the study should be there; put it back from a backup"))
     return journal
@@ -138,7 +139,7 @@ def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> Non
     if (why := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        raise DamagedStudy(Problem(str(folder / JOURNAL), f"{why}; `{repair_of(folder)}` rebuilds what it can from both"))
+        raise DamagedStudy(Problem(str(SweepFolder(folder).journal), f"{why}; `{repair_of(folder)}` rebuilds what it can from both"))
     restore = f"restore the study `{place[1]}` from a backup, or move {RESULT} away to run again what is missing"
     raise DamagedStudy(Problem(without_password(place[0]), f"{why}; {restore}"))
 
@@ -169,7 +170,7 @@ def outage(error: BaseException) -> str | None:
     """What keeps a study from being written, in a line: the disk or the database; None for an error of another kind."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    if (why := disk_fault(error)) is not None:
+    if (why := disk_error(error)) is not None:
         return f"the sweep's folder cannot be written: {why}"
     cause: BaseException | None = error
     seen: list[BaseException] = []

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.command_hints import DEFAULT_ROOT, quoted, resume_of, short, typed
-from sweeps.core.result import RESULT
+from sweeps.core.sweep_folder import RESULT
+from sweeps.core.trial import format_trial_id
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # So wide a line is where nobody's terminal bounds it: in a pipe or a file.
@@ -292,7 +293,7 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
         shown = ["-" if v is None else v for v in t.result.values or (t.result.value,)]
         shown += [t.result.metrics.get(c.metric, "-") for c in bounded]
         shown += [("yes" if t.result.feasible else "no") if t.result.metrics else "-"] if judge.constraints else []
-        shown += ["-" if t.origin is None else f"{t.origin:04d}"] if study.repeats.count > 1 else []
+        shown += ["-" if t.origin is None else format_trial_id(t.origin)] if study.repeats.count > 1 else []
         shown += [("*" if t.number in front else "")] if front else []
         rows.append((t.id, sweep.state_of(t), *shown, t.result.steps, f"{t.result.seconds:.1f}", *(t.labels.get(c, "-") for c in columns)))
     asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
@@ -314,7 +315,7 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
     if t.origin is not None:
-        lines += pairs([("repeats", f"trial {t.origin:04d}")])
+        lines += pairs([("repeats", f"trial {format_trial_id(t.origin)}")])
     for taken in t.lineage:
         told = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
         changed = ", ".join(f"{name} {value}" for name, value in told.items())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.core.result import SweepResult
-from sweeps.core.trial import Report, Result, Trial
+from sweeps.core.trial import Report, Result, Trial, format_trial_id
 from sweeps.space import Space
 
 
@@ -39,7 +39,7 @@ class TrialEvent(Event):
     @property
     def trial_id(self) -> str:
         """The trial's id, such as `0007`."""
-        return f"{self.number:04d}"
+        return format_trial_id(self.number)
 
 
 # Returns the events of the trials that earlier drivers started, but for the trials of the given numbers.

@@ -16,7 +16,7 @@ from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.controller import SweepController
 from sweeps.core import checkpoint_files as checkpoints
 from sweeps.core.checkpoint_files import remove, sizes
-from sweeps.core.crash_cleanup import tidy
+from sweeps.core.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Progress
 from sweeps.search.study_store import StudyStore
@@ -174,7 +174,7 @@ def test_a_trial_that_ended_keeps_its_best_checkpoint_and_its_latest(make_space,
     going.close()
     assert there(tmp_path) == {"0000": left}
     save(tmp_path, 0, 7)
-    tidy(tmp_path, StudyStore(tmp_path, space).checkpoints())
+    remove_partial_files(tmp_path, StudyStore(tmp_path, space).checkpoints())
     assert there(tmp_path) == {"0000": left}
 
 

@@ -16,7 +16,7 @@ import ray.exceptions
 
 from sweeps.controller.controller import SweepController
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.host_resources import lives
+from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import STAGES
 from sweeps.core.trial import Checkpoint, Decision, Report, State
 from sweeps.data.data_actor import LOST_MESSAGE
@@ -201,7 +201,7 @@ def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(ma
     going.tick()
     assert going.reason is None
     gone = subprocess.Popen(["true"])
-    wait_until(lambda: not lives(gone.pid), 10, "the process to end")  # a zombie: nobody has asked for its exit code
+    wait_until(lambda: not is_alive(gone.pid), 10, "the process to end")  # a zombie: nobody has asked for its exit code
     going.data_actor, going.shown = gone.pid, 0.0
     going.tick()
     gone.wait()

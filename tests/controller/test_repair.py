@@ -15,10 +15,8 @@ from sweeps import cli
 from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.result import RESULT
-from sweeps.core.sweep_folder import ORIGIN
+from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT
 from sweeps.study import record, storage
-from sweeps.study.storage import JOURNAL
 from tests.commands import command
 from tests.controller.test_sweep_lookup import made
 

@@ -16,11 +16,11 @@ from sklearn.datasets import load_wine
 import sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Report, State
 from sweeps.search.study_store import StudyStore
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
-from sweeps.study.storage import JOURNAL
 from tests.controller.test_sweep_lookup import ended, made
 
 CONDITIONAL = """\

@@ -19,14 +19,13 @@ from sweeps.controller import sweep_lookup
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
-from sweeps.core.sweep_folder import RESULT, STAGES
+from sweeps.core.sweep_folder import JOURNAL, RESULT, STAGES
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution import trial_logs
 from sweeps.search.study_store import StudyStore
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
-from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
 from tests.waiting import wait_until
 
@@ -100,10 +99,10 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     stop = threading.Event()
 
     def watch():
-        from sweeps.core.folder_lock import driven
+        from sweeps.core.folder_lock import is_driven
 
         while not stop.is_set():
-            driven(folder)
+            is_driven(folder)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

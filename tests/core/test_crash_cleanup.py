@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from sweeps.core import crash_cleanup
+from sweeps.core.sweep_folder import RAY
 from tests.waiting import wait_until
 
 HOLD = "import sys, time; f = open(sys.argv[1], 'w') if len(sys.argv) > 1 else None; print('up', flush=True); time.sleep(60)"
@@ -50,7 +51,7 @@ def made(session: Path) -> Path:
 
 def noting(folder: Path, session: object, pids: dict[int, float] | None = None) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / crash_cleanup.RAY).write_text(json.dumps({"session": str(session), "pids": pids or {}}))
+    (folder / RAY).write_text(json.dumps({"session": str(session), "pids": pids or {}}))
     return folder
 
 
@@ -59,24 +60,24 @@ def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, s
     folder.mkdir()
     noted, worker = start(), start(session / "logs" / "worker.out")
     other, reader = start(made(Path(f"{session}2")) / "logs" / "worker.out"), start(session / "space.yaml")
-    crash_cleanup.note(folder, str(session), [noted.pid])
-    assert crash_cleanup.end(folder) == 2
+    crash_cleanup.record_ray(folder, str(session), [noted.pid])
+    assert crash_cleanup.end_leftover_ray(folder) == 2
     wait_until(lambda: noted.poll() is not None and worker.poll() is not None, 10, "both to end")
-    assert other.poll() is None and reader.poll() is None and not session.exists() and not (folder / crash_cleanup.RAY).exists()
-    assert crash_cleanup.end(folder) == 0
+    assert other.poll() is None and reader.poll() is None and not session.exists() and not (folder / RAY).exists()
+    assert crash_cleanup.end_leftover_ray(folder) == 0
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_let_be(tmp_path, start):
     process = start()
     began = psutil.Process(process.pid).create_time()
     noting(tmp_path, "/tmp/session_none", {process.pid: began - 100})
-    assert crash_cleanup.end(tmp_path) == 0 and process.poll() is None
+    assert crash_cleanup.end_leftover_ray(tmp_path) == 0 and process.poll() is None
 
 
 def test_this_process_is_never_ended(tmp_path, session):
     with open(session / "logs" / "log", "w"):
-        crash_cleanup.note(tmp_path, str(session), [os.getpid()])
-        assert crash_cleanup.end(tmp_path) == 0
+        crash_cleanup.record_ray(tmp_path, str(session), [os.getpid()])
+        assert crash_cleanup.end_leftover_ray(tmp_path) == 0
     assert os.getpid()
 
 
@@ -105,14 +106,13 @@ def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_i
     for number, noted in enumerate(crafted):
         folder = Path(noted, "logs")
         held = start(folder / "held.log") if folder.is_dir() else start()
-        assert crash_cleanup.end(noting(tmp_path / f"sweep-{number}", noted)) == 0, noted
+        assert crash_cleanup.end_leftover_ray(noting(tmp_path / f"sweep-{number}", noted)) == 0, noted
         assert held.poll() is None and (Path(noted).exists() or noted == session.with_name("session_x")), noted
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     held = start(session / "logs" / "held.log")
     began = psutil.Process(held.pid).create_time()
-    assert (
-        crash_cleanup.end(noting(tmp_path / "another user", session, {held.pid: began})) == 0 and held.poll() is None and session.exists()
-    )
+    folder = noting(tmp_path / "another user", session, {held.pid: began})
+    assert crash_cleanup.end_leftover_ray(folder) == 0 and held.poll() is None and session.exists()
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_i
     ],
 )
 def test_a_note_that_cannot_be_read_is_no_note(tmp_path, text):
-    (tmp_path / crash_cleanup.RAY).write_text(text)
-    assert crash_cleanup.end(tmp_path) == 0
+    (tmp_path / RAY).write_text(text)
+    assert crash_cleanup.end_leftover_ray(tmp_path) == 0
 
 
 def test_half_written_files_and_checkpoints_that_nobody_needs_go(tmp_path):
@@ -139,6 +139,6 @@ def test_half_written_files_and_checkpoints_that_nobody_needs_go(tmp_path):
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    crash_cleanup.tidy(tmp_path, {"0000": {"checkpoint_000004"}, "0009": set()})
+    crash_cleanup.remove_partial_files(tmp_path, {"0000": {"checkpoint_000004"}, "0009": set()})
     assert all((tmp_path / name).exists() for name in kept)
     assert not [name for name in gone if (tmp_path / name).exists()]

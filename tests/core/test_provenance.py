@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from sweeps.core import provenance
+from sweeps.core.sweep_folder import PROVENANCE
 
 
 @pytest.fixture
@@ -25,8 +26,8 @@ def repository(tmp_path):
 
 def test_a_clean_commit_has_no_diff(repository, tmp_path):
     files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
-    assert list(files) == [provenance.KEPT]
-    (entry,) = json.loads((tmp_path / provenance.KEPT).read_text())
+    assert list(files) == [PROVENANCE]
+    (entry,) = json.loads((tmp_path / PROVENANCE).read_text())
     assert (entry["seed"], entry["data_fingerprint"], entry["git"]["dirty"]) == (7, "abc", "no")
     assert len(entry["git"]["commit"]) == 40 and {"python", "ray", "optuna"} <= set(entry["versions"])
 
@@ -37,8 +38,8 @@ def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
     files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
     assert "-a = 1\n+a = 2\n" in files["code.diff"] and "# not in git: new.py" in files["code.diff"]
     again = provenance.keep(tmp_path, repository, 7, "abc", 2e9)
-    assert set(again) == {provenance.KEPT, "code-2.diff"} and (tmp_path / "code-2.diff").is_file()
-    assert [entry["diff"] for entry in json.loads(again[provenance.KEPT])] == ["code.diff", "code-2.diff"]
+    assert set(again) == {PROVENANCE, "code-2.diff"} and (tmp_path / "code-2.diff").is_file()
+    assert [entry["diff"] for entry in json.loads(again[PROVENANCE])] == ["code.diff", "code-2.diff"]
 
 
 def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):
@@ -50,4 +51,4 @@ def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):
 
 def test_outside_of_git_there_is_all_but_the_commit(tmp_path):
     files = provenance.keep(tmp_path, tmp_path, 0, "abc", 1e9)
-    assert list(files) == [provenance.KEPT] and json.loads(files[provenance.KEPT])[0]["git"] == {}
+    assert list(files) == [PROVENANCE] and json.loads(files[PROVENANCE])[0]["git"] == {}

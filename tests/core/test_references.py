@@ -5,7 +5,8 @@ import textwrap
 import pytest
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, Problem, nearest
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.suggestions import did_you_mean
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_problems_are_lines_and_survive_a_process():
 
     error = InputError([Problem("a.yaml:1:2", "x: wrong"), Problem("a.yaml:3:4", "y: wrong")])
     assert str(pickle.loads(pickle.dumps(error))) == "a.yaml:1:2: x: wrong\na.yaml:3:4: y: wrong"
-    assert nearest("chioce", ["choice", "grid"]) == "did you mean `choice`?"
+    assert did_you_mean("chioce", ["choice", "grid"]) == "did you mean `choice`?"
 
 
 def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, monkeypatch):

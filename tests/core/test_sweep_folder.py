@@ -8,7 +8,9 @@ import pytest
 from sweeps import InputError
 from sweeps.controller.api import _clear, _tracking_again
 from sweeps.core.errors import Problem
-from sweeps.core.sweep_folder import ORIGIN, masked, new_folder, saved_origin, without_password
+from sweeps.core.origin import read_origin
+from sweeps.core.secrets import masked, without_password
+from sweeps.core.sweep_folder import ORIGIN, create_sweep_folder
 from sweeps.data.files import find_files, raise_problem
 from sweeps.space import known_fits, load
 from sweeps.space.saved_space import roots_of, save_limits, save_space, saved_space, taken_up
@@ -34,14 +36,14 @@ def space(tmp_path):
 
 
 def test_sweeps_that_start_in_the_same_second_get_folders_of_their_own(tmp_path):
-    folders = {new_folder(tmp_path / "runs", "x", 1e9) for _ in range(3)}
+    folders = {create_sweep_folder(tmp_path / "runs", "x", 1e9) for _ in range(3)}
     assert len(folders) == 3 and all(f.is_dir() for f in folders)
 
 
 def test_a_root_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make a folder here"):
-        new_folder(tmp_path / "file", "x", 1e9)
+        create_sweep_folder(tmp_path / "file", "x", 1e9)
 
 
 def test_a_saved_space_is_the_same_space_from_anywhere(space, tmp_path, monkeypatch):
@@ -78,7 +80,7 @@ def test_a_sweep_goes_on_with_other_limits_and_keeps_them(sweep, tmp_path):
     save_limits(sweep, space)
     assert saved_space(sweep)[0].limits == space.limits
     assert taken_up(sweep, None, (), 1)[0].limits.max_trials == 13
-    kept = saved_origin(sweep)
+    kept = read_origin(sweep)
     assert (kept["max_trials"], kept["tracking_uri"], kept["began"]) == (12, "sqlite:///x.db", 1.5)
 
 
@@ -201,7 +203,7 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")
     file.write_text("\n".join(("trainer: xgboost", *lines, "limits: {max_trials: 2}", "space: {params: {eta: {uniform: [0, 1]}}}")))
     space = load(file)
-    folder = new_folder(tmp_path, space.name, 0.0)
+    folder = create_sweep_folder(tmp_path, space.name, 0.0)
     save_space(folder, space, 0.0)
     StudyStore(folder, space).next()
     assert saved_space(folder)[0].name == taken_up(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"

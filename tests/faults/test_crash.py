@@ -145,7 +145,7 @@ def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint
     folder = next((tmp_path / "runs").glob("own-*"))
     wait_until(lambda: "checkpoint_000002" in (folder / "study.journal").read_text(), 60, "its checkpoint to be on record")
     refused = command("resume", folder)
-    assert "driven by process" in refused.communicate(timeout=60)[1] and refused.returncode == 1
+    assert "is running this sweep" in refused.communicate(timeout=60)[1] and refused.returncode == 1
     rays = processes_of(folder)
     raylet = next(p for p in rays if "raylet" in p.name())
     raylet.kill()

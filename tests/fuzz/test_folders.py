@@ -23,11 +23,11 @@ from sweeps.controller.repair import repair
 from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.result import RESULT, SweepResult, here, refuse_faulty, result_in
-from sweeps.core.sweep_folder import ORIGIN, STAGES, saved_origin
+from sweeps.core.origin import read_origin
+from sweeps.core.result import SweepResult, here, refuse_faulty, result_in
+from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import bundle_of, saved_space, taken_up
-from sweeps.study.storage import JOURNAL
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
@@ -42,7 +42,7 @@ def folder(old_sweep, monkeypatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     pid = {"pids": {"99999999": 1.0}, "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999"}
-    (old_sweep / crash_cleanup.RAY).write_text(json.dumps(pid))
+    (old_sweep / RAY).write_text(json.dumps(pid))
     (old_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
     return old_sweep
 
@@ -68,12 +68,12 @@ def read(folder: Path) -> None:
         tried(look)
     tried(lambda: collect_garbage(folder, RetentionPolicy(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
-    provenance.entries(folder), provenance.of_last(folder), crash_cleanup.end(folder)
+    provenance.entries(folder), provenance.of_last(folder), crash_cleanup.end_leftover_ray(folder)
 
 
 def taken_over(folder: Path) -> None:
     """What `resume` reads before it starts Ray."""
-    origin = saved_origin(folder)
+    origin = read_origin(folder)
     refuse_faulty(folder)
     space, _ = taken_up(folder, None, (), 1)
     study_store = StudyStore(folder, space)
@@ -119,7 +119,7 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     assert sorted(study_store.results()) == [int(t["trial"]) for t in shown["all"]] and study_store.to_run >= 4 - len(known)
 
 
-FILES = [ORIGIN, RESULT, provenance.KEPT, crash_cleanup.RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
+FILES = [ORIGIN, RESULT, PROVENANCE, RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -150,10 +150,10 @@ FOUND = {
     "an origin with a time beyond all years": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "began": 1e300}'),
     "a database by number": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": 5}'),
     "a database without a study": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}'),
-    "provenance that is a number": (provenance.KEPT, "5"),
-    "provenance of texts": (provenance.KEPT, '["x"]'),
-    "a nested session": (crash_cleanup.RAY, DEEP),
-    "no session": (crash_cleanup.RAY, '{"session": 5, "pids": {"x": 1}}'),
+    "provenance that is a number": (PROVENANCE, "5"),
+    "provenance of texts": (PROVENANCE, '["x"]'),
+    "a nested session": (RAY, DEEP),
+    "no session": (RAY, '{"session": 5, "pids": {"x": 1}}'),
     "stages in a list": (STAGES, '["waiting"]'),
     "an empty stage": (STAGES, '{"0000": "", "0003": 5}'),
 }
@@ -166,7 +166,7 @@ def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
         read(folder)
 
 
-@pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, provenance.KEPT, crash_cleanup.RAY])
+@pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, PROVENANCE, RAY])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "dangling link", "link out of the folder"])
 def test_files_that_are_none_are_not_waited_for_and_not_followed(folder, tmp_path, name, kind):
     outside = tmp_path / "outside"

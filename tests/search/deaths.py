@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.study.journal import Journal
-from sweeps.study.storage import JOURNAL
 
 
 class Killed(BaseException):

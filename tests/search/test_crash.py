@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Decision, Report, State, Trial
 from sweeps.execution.messages import News, Past, Progress
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.study_store import StudyStore
 from sweeps.search.trial_building import OnRecord
 from sweeps.study import record
-from sweeps.study.storage import JOURNAL
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """

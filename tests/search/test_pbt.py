@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Decision, Report, State, Trial
 from sweeps.execution.messages import Past, Progress
 from sweeps.search.schedulers import exploit_explore
@@ -24,7 +25,6 @@ from sweeps.search.study_store import StudyStore
 from sweeps.search.trial_building import OnRecord
 from sweeps.study import record
 from sweeps.study.record import Taken
-from sweeps.study.storage import JOURNAL
 from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sweeps.controller.trial_export import described
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.search.journal_rebuild import Known, Salvaged, configuration_of, first_fault, salvage
 from sweeps.search.study_store import StudyStore
 from sweeps.study import record
 from sweeps.study.journal import torn_from, whole_lines
 from sweeps.study.journal_rules import Rules, parsed
-from sweeps.study.storage import JOURNAL
 from tests.fuzz.harness import EXAMPLES, fuzzed
 from tests.search.test_crash import ASKED, BODY, PLAIN, drive, outcome
 

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
-from sweeps.core.sweep_folder import without_password
+from sweeps.core.secrets import without_password
 from sweeps.search import optuna_trials
 from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import save_space

@@ -11,11 +11,11 @@ import pytest
 
 from sweeps.core.errors import SweepLocked
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.study_store import StudyStore
 from sweeps.study import record
 from sweeps.study.journal import cut_torn_tail
-from sweeps.study.storage import JOURNAL
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -192,7 +192,7 @@ def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):
 
 def test_one_driver_a_folder(tmp_path):
     lock = FolderLock(tmp_path)
-    with pytest.raises(SweepLocked, match="driven by process"):
+    with pytest.raises(SweepLocked, match="is running this sweep"):
         FolderLock(tmp_path)
     lock.release()
     FolderLock(tmp_path).release()

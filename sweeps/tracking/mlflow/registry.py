@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError, Problem, SweepsError
-from sweeps.core.sweep_folder import without_password
+from sweeps.core.secrets import without_password
 
 DIGEST = "sweeps.manifest_sha256"
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sweeps.core.crash_cleanup import write
+from sweeps.core.atomic_files import write_text
 from sweeps.core.resources import COSTS
-from sweeps.core.sweep_folder import masked, without_password
-from sweeps.core.trial import FILES, RUN, Result, State, Trial
+from sweeps.core.secrets import masked, without_password
+from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
+from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.space import Space
 from sweeps.tracking.events import (
     ArtifactSaved,
@@ -189,7 +190,7 @@ class RunWriter:
         if trial.number not in self.runs:
             tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
-            tags |= {} if trial.origin is None else {"sweeps.repeats": f"{trial.origin:04d}"}
+            tags |= {} if trial.origin is None else {"sweeps.repeats": format_trial_id(trial.origin)}
             where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
             run = self._find_run(where) if look_first else None
             if run is None:
@@ -372,7 +373,7 @@ class RunWriter:
         folder = self._folder(trial.number)
         if folder.is_dir():
             run = {"tracking_uri": without_password(self.uri), "experiment_id": self.experiment_id, "run_id": self.runs[trial.number]}
-            write(folder / RUN, json.dumps(run) + "\n")
+            write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
         """Log the files that a trial's loop wrote, if they changed since they were last logged."""
@@ -390,7 +391,7 @@ class RunWriter:
             self._on_file()
 
     def _folder(self, number: int) -> Path:
-        return self.root / self.sweep / "trials" / f"{number:04d}"
+        return SweepFolder(self.root / self.sweep).trial(number)
 
     def _permit(self, action: Callable[..., Any], *args: Any) -> None:
         """Send a request that MLflow may refuse for good without harm to other runs."""

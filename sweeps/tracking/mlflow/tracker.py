@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.core.sweep_folder import masked, without_password
+from sweeps.core.secrets import masked, without_password
 from sweeps.tracking.events import Event, SweepEnded
 from sweeps.tracking.mlflow.run_writer import RunWriter, is_refusal
 

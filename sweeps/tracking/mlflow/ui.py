@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from sweeps.core import logging_setup
-from sweeps.core.errors import InputError, Problem, SweepsError, nearest
-from sweeps.core.sweep_folder import ORIGIN, without_password
+from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.secrets import without_password
+from sweeps.core.suggestions import did_you_mean
+from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.tracker import default_uri
 
@@ -170,7 +172,7 @@ def named(known: Sequence[str], name: str) -> int:
     if len(matching) > 1:
         raise InputError(Problem("--sweep", f"several sweeps begin with `{asked}`: {', '.join(matching[:5])}"))
     if not matching:
-        raise InputError(Problem("--sweep", f"no sweep `{name}`; {nearest(name, known[:20]) if known else 'there is none'}"))
+        raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there is none'}"))
     return known.index(matching[0])
 
 

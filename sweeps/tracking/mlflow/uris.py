@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from sweeps.core.errors import InputError, Problem, nearest
-from sweeps.core.sweep_folder import without_password
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.secrets import without_password
+from sweeps.core.suggestions import did_you_mean
 
 SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 FILES = ("", "file")
@@ -28,6 +29,6 @@ def check(uri: str, place: str) -> None:
         raise InputError(Problem(place, f"{shown}: MLflow writes to folders no more; a file is sqlite:///{rest.strip('/') or 'mlflow'}.db"))
     known = {*SCHEMES, *(found.name for found in entry_points(group="mlflow.tracking_store"))}
     if scheme not in known:
-        raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {nearest(scheme, sorted(known))}"))
+        raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(known))}"))
     if there and not rest.strip("/"):
         raise InputError(Problem(place, f"{shown}: names nothing behind `{scheme}://`"))

@@ -1,0 +1,71 @@
+"""Write files and folders whole or not at all.
+
+The new content is written beside its place, as `.NAME.part`, and then renamed. A reader sees the old content or the new one. A writer
+that is killed leaves only the `.part`, which `crash_cleanup.remove_partial_files` deletes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def part_of(path: Path) -> Path:
+    """Return where a file or folder is written before it is renamed to `path`."""
+    return path.with_name(f".{path.name}.part")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file in UTF-8, whole or not at all."""
+    write_bytes(file, text.encode())
+
+
+def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
+    """Write a file, whole or not at all.
+
+    A link in the place of the file or of its `.part` is replaced and never followed.
+
+    Args:
+        file: The file to write.
+        data: The new content.
+        sync: Force the content to the disk before the rename, so that it survives a machine that stops.
+    """
+    part = part_of(file)
+    part.unlink(missing_ok=True)
+    try:
+        with open(part, "xb") as opened:
+            opened.write(data)
+            if sync:
+                opened.flush()
+                os.fsync(opened.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """Write a file or a folder in a `with` block, whole or not at all.
+
+    Yields:
+        Where to write; nothing is there yet. When the block ends without an error, the result replaces `target`. Otherwise it is deleted.
+    """
+    part = part_of(target)
+    _remove(part)
+    try:
+        yield part
+        if part.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+    finally:
+        _remove(part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""Full and broken disks: recognise their errors, and test whether a disk has room again."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+# Errors of a disk that is full, broken or read-only.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+PROBE_BYTES = 1 << 20
+NEARLY_FULL_BYTES = 1 << 30
+
+
+def disk_error(error: BaseException) -> str | None:
+    """Return the system's message if an error was caused by a full or broken disk; None for other errors.
+
+    The whole chain of causes is searched, because libraries wrap such errors. `shutil.copytree` keeps only their text.
+    """
+    cause: BaseException | None = error
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:  # errors may name each other
+        seen.append(cause)
+        if isinstance(cause, OSError) and cause.errno in DISK_ERRORS:
+            return os.strerror(cause.errno)
+        if isinstance(cause, shutil.Error):
+            for message in map(os.strerror, DISK_ERRORS):
+                if message in str(cause):
+                    return message
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is set by Ray's task errors
+    return None
+
+
+def check_disk_space(folder: Path, error: str = "") -> None:
+    """Check that one mebibyte can be written to a sweep's folder.
+
+    Args:
+        folder: The sweep's folder.
+        error: Why a trial failed. If the disk was full, a gibibyte must be free now: the checkpoint that did not fit is deleted.
+
+    Raises:
+        OSError: The disk is full, broken or read-only.
+    """
+    if os.strerror(errno.ENOSPC) in error and shutil.disk_usage(folder).free < NEARLY_FULL_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+    probe = folder / f".room-{os.getpid()}"
+    try:
+        with open(probe, "wb", buffering=0) as file:
+            file.write(bytes(PROBE_BYTES))
+            os.fsync(file)
+    except OSError as e:
+        if e.errno in DISK_ERRORS:
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()

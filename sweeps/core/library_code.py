@@ -1,0 +1,31 @@
+"""Tell code of Python and of installed packages from code that the user wrote."""
+
+from __future__ import annotations
+
+import functools
+import site
+import sys
+import sysconfig
+from pathlib import Path
+
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def is_library_file(file: Path) -> bool:
+    """Return whether a module's file belongs to the interpreter or to an installed package of any environment on `sys.path`."""
+    file = file.resolve()
+    if not INSTALLED.isdisjoint(file.parts) or file == Path(sys.executable).resolve():
+        return True
+    return any(folder in file.parents for folder in _library_folders())
+
+
+@functools.cache
+def _library_folders() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    folders = [
+        *(paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")),
+        site.getusersitepackages(),
+        *site.getsitepackages(),
+        *(path for path in sys.path if Path(path).name in INSTALLED),  # of an environment that this one looks into
+    ]
+    return tuple(dict.fromkeys(Path(path).resolve() for path in folders))

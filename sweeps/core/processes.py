@@ -1,0 +1,23 @@
+"""Processes of this machine, by their ids."""
+
+from __future__ import annotations
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process with this id runs. A zombie does not."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except (psutil.Error, ValueError, OverflowError):
+        return False
+
+
+def start_time(pid: int) -> float | None:
+    """Return when a process started, in seconds since the epoch; None if there is no such process."""
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except (psutil.Error, ValueError, OverflowError):
+        return None

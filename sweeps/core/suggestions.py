@@ -1,0 +1,33 @@
+"""Suggest a valid name in place of an unknown one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the valid name that is most similar to an unknown one; None if no name is similar enough.
+
+    Args:
+        name: The unknown name.
+        valid: All valid names.
+        cutoff: The least similarity, between 0 and 1 (`difflib.get_close_matches`).
+
+    >>> closest("loguniforn", ["uniform", "loguniform"])
+    'loguniform'
+    """
+    return next(iter(difflib.get_close_matches(str(name), list(valid), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return the end of an error message about an unknown name: the closest valid name, or all valid names.
+
+    >>> did_you_mean("loguniforn", ["uniform", "loguniform"])
+    'did you mean `loguniform`?'
+    >>> did_you_mean("zzz", ["a", "b"])
+    'valid: a, b'
+    """
+    valid = list(valid)
+    match = closest(name, valid)
+    return f"did you mean `{match}`?" if match is not None else "valid: " + ", ".join(valid)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweeps.core.processes import is_alive, start_time
+from tests.waiting import wait_until
+
+
+def test_this_process_is_alive():
+    started = start_time(os.getpid())
+    assert is_alive(os.getpid()) and started is not None and 0 < started < time.time()
+
+
+def test_a_zombie_is_not_alive():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    wait_until(lambda: not is_alive(process.pid), 10, "the process to end")
+    process.wait()
+    assert not is_alive(process.pid) and start_time(process.pid) is None
+
+
+@pytest.mark.parametrize("pid", [-1, 10**30])
+def test_an_impossible_id_is_no_process(pid):
+    assert not is_alive(pid) and start_time(pid) is None
