@@ -1,1 +1,1 @@
-"""Which checkpoints a sweep keeps, and deleting the others."""
+"""Decide which checkpoints a sweep keeps, and delete the others."""

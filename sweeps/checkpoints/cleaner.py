@@ -1,4 +1,4 @@
-"""Deletes checkpoints that a sweep need not keep: the files' side of `retention`."""
+"""Delete checkpoints that a running sweep need not keep. `retention` decides which ones."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sweeps.study.repeats import Configurations
 
 log = logging.getLogger(__name__)
 
-# (number, number of the trial that it repeats, how it stands, name of its latest checkpoint)
+# An ended trial: (number, number of the trial that it repeats, result, name of its latest checkpoint)
 EndedTrial = tuple[int, int | None, Result, str | None]
 
 
 @dataclass(frozen=True)
 class CleanupResult:
-    """What was deleted, or would be.
+    """Checkpoints that were deleted, or that a dry run would delete.
 
     Attributes:
-        checkpoints: how many.
-        trials: of how many trials.
-        bytes: in all.
-        left: bytes of the checkpoints that stay.
+        checkpoints: number of deleted checkpoints.
+        trials: number of trials that lost a checkpoint.
+        bytes: total size of the deleted checkpoints.
+        left: total size in bytes of the checkpoints that stay.
     """
 
     checkpoints: int = 0
@@ -38,45 +38,50 @@ class CleanupResult:
     left: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in `result.json`."""
+        """Return the fields as `result.json` stores them."""
         return asdict(self)
 
 
 class CheckpointCleaner:
-    """Keeps a running sweep to its rule, in a thread of its own: a large checkpoint takes a slow disk seconds.
+    """Apply a retention policy while the sweep runs.
+
+    The work happens in a thread of its own, because a slow disk takes seconds to delete a large checkpoint.
 
     Args:
-        folder: the sweep's.
-        rule: what to keep.
-        repeats: of each configuration.
-        goals: for each objective whether smaller is better.
-        known: trials that ended before this driver began.
+        folder: folder of the sweep.
+        policy: the checkpoints to keep.
+        repeats: the repeats of each configuration.
+        goals: for each objective, whether it is minimized.
+        ended: trials that ended before this driver started.
+
+    Attributes:
+        freed: the checkpoints deleted so far.
     """
 
-    def __init__(self, folder: Path, rule: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], known: list[EndedTrial]):
-        self.folder, self.rule, self.repeats, self.goals = SweepFolder(folder).trials, rule, repeats, goals
+    def __init__(self, folder: Path, policy: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], ended: list[EndedTrial]):
+        self.folder, self.policy, self.repeats, self.goals = SweepFolder(folder).trials, policy, repeats, goals
         self.freed = CleanupResult()
-        self._known = {trial[0]: trial for trial in known}
-        self._on_disk: dict[int, dict[str, int]] = {}  # what trials that have ended hold, if that was looked at
-        self._poorer: set[int] = set()  # trials that something was deleted of
+        self._ended = {trial[0]: trial for trial in ended}
+        self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints by trial; an ended trial is read only once
+        self._reduced: set[int] = set()  # trials that lost a checkpoint
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
     def trial_ended(self, trial: EndedTrial) -> None:
-        """A trial has ended, and this is on record: delete what need not be kept any more, some time soon."""
+        """Delete the checkpoints that are unnecessary now. Call this after the study has recorded the end of the trial."""
         self._thread.submit(self._clean, trial)
 
     def close(self) -> None:
-        """Look at all of it once more, and wait until it is done."""
+        """Read the folder once more, delete what is unnecessary, and wait until this is done."""
         self._thread.submit(self._clean, None)
         self._thread.shutdown()
 
     def _clean(self, trial: EndedTrial | None) -> None:
         try:
             if trial is None:
-                self._on_disk.clear()
+                self._files.clear()
             else:
-                self._known[trial[0]] = trial
-                self._on_disk.pop(trial[0], None)
+                self._ended[trial[0]] = trial
+                self._files.pop(trial[0], None)
             if self.folder.is_dir():
                 self._apply()
         except Exception:
@@ -85,25 +90,24 @@ class CheckpointCleaner:
     def _apply(self) -> None:
         for folder in self.folder.iterdir():
             number = int(folder.name) if folder.name.isdigit() else None
-            if number is not None and (number not in self._known or number not in self._on_disk):
-                self._on_disk[number] = sizes(folder)
-        now = rank_trials(Configurations.of((trial[:3] for trial in self._known.values()), self.repeats), self.goals)
-        held = [self._files_of(number, number in now.finished) for number, files in self._on_disk.items() if files]
-        for number, name in select_deletable(held, now.ranked, now.protected, self.rule):
+            if number is not None and (number not in self._ended or number not in self._files):
+                self._files[number] = sizes(folder)
+        ranking = rank_trials(Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats), self.goals)
+        trials = [self._checkpoints_of(number, number in ranking.finished) for number, files in self._files.items() if files]
+        for number, name in select_deletable(trials, ranking.ranked, ranking.protected, self.policy):
             if not remove(self.folder / format_trial_id(number) / name):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
-            self._poorer.add(number)
-            size = self._on_disk[number].pop(name)
+            self._reduced.add(number)
+            size = self._files[number].pop(name)
             self.freed = replace(
-                self.freed, checkpoints=self.freed.checkpoints + 1, trials=len(self._poorer), bytes=self.freed.bytes + size
+                self.freed, checkpoints=self.freed.checkpoints + 1, trials=len(self._reduced), bytes=self.freed.bytes + size
             )
-        self.freed = replace(self.freed, left=sum(sum(files.values()) for files in self._on_disk.values()))
+        self.freed = replace(self.freed, left=sum(sum(files.values()) for files in self._files.values()))
 
-    def _files_of(self, number: int, over: bool) -> TrialCheckpoints:
-        if number not in self._known:
-            return TrialCheckpoints(number, False, self._on_disk[number])
-        _, _, result, latest = self._known[number]
-        return TrialCheckpoints(
-            number, over, self._on_disk[number], Path(result.checkpoint.path).name if result.checkpoint else None, latest
-        )
+    def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
+        if number not in self._ended:
+            return TrialCheckpoints(number, False, self._files[number])
+        _, _, result, latest = self._ended[number]
+        best = Path(result.checkpoint.path).name if result.checkpoint else None
+        return TrialCheckpoints(number, finished, self._files[number], best, latest)

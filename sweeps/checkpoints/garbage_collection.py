@@ -1,4 +1,4 @@
-"""`sweeps gc`: delete the checkpoints that nothing needs any more of a sweep that does not run."""
+"""Delete unnecessary checkpoints of a sweep that does not run: `sweeps gc`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from sweeps.core.sweep_folder import SweepFolder, refuse_links
 from sweeps.space import value_types
 
 
-def collect_garbage(folder: Path, rule: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
-    """Delete checkpoints by a rule.
+def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
+    """Delete the checkpoints that a policy does not keep.
+
+    Trials that can be resumed keep all their checkpoints. The best trial, or the Pareto front, keeps its best checkpoints.
 
     Args:
-        folder: the sweep's.
-        rule: what to keep; trials that can be resumed, and the best one or the front, keep theirs in any case.
+        folder: folder of the sweep.
+        policy: the checkpoints to keep.
         dry_run: delete nothing.
 
+    Returns:
+        The checkpoints that were deleted, or would be.
+
     Raises:
-        InputError: no such sweep.
+        InputError: the folder is not a sweep's folder.
         SweepLocked: the sweep runs.
     """
     from sweeps.core.folder_lock import FolderLock
@@ -32,28 +37,28 @@ def collect_garbage(folder: Path, rule: RetentionPolicy, dry_run: bool = False) 
     refuse_links(folder)
     lock = FolderLock(folder)
     try:
-        ledger = StudyStore(folder, space)
-        now = rank_trials(ledger.configurations(), ledger.judge.goals)
-        on_disk = {n: sizes(SweepFolder(folder).trial(n)) for n in ledger.results()}
-        saved = ledger.saved()
-        held = [TrialCheckpoints(n, n in now.finished, files, *saved[n]) for n, files in on_disk.items()]
-        gone = select_deletable(held, now.ranked, now.protected, rule)
+        study_store, sweep_folder = StudyStore(folder, space), SweepFolder(folder)
+        ranking = rank_trials(study_store.configurations(), study_store.judge.goals)
+        files = {n: sizes(sweep_folder.trial(n)) for n in study_store.results()}
+        saved = study_store.saved()
+        trials = [TrialCheckpoints(n, n in ranking.finished, own, *saved[n]) for n, own in files.items()]
+        deleted = select_deletable(trials, ranking.ranked, ranking.protected, policy)
         if not dry_run:
-            gone = [(n, name) for n, name in gone if remove(SweepFolder(folder).trial(n) / name)]
-        size = sum(on_disk[n][name] for n, name in gone)
-        total = sum(sum(files.values()) for files in on_disk.values())
-        return CleanupResult(len(gone), len({n for n, _ in gone}), size, total - size)
+            deleted = [(n, name) for n, name in deleted if remove(sweep_folder.trial(n) / name)]
+        size = sum(files[n][name] for n, name in deleted)
+        total = sum(sum(own.values()) for own in files.values())
+        return CleanupResult(len(deleted), len({n for n, _ in deleted}), size, total - size)
     finally:
         lock.release()
 
 
 def parse_size(text: str) -> int:
-    """`10GB` as bytes.
+    """Convert a size such as `10GB` to bytes.
 
     Raises:
-        InputError: it is no size.
+        InputError: the text is not a size.
     """
     try:
         return value_types.size(text)
     except ValueError:
-        raise InputError(Problem("--max-disk", f"`{text}` is no size; write it as 500MB or 10GB")) from None
+        raise InputError(Problem("--max-disk", f"`{text}` is not a size; write it as 500MB or 10GB")) from None

@@ -1,4 +1,4 @@
-"""Which checkpoints of a sweep may go: pure."""
+"""Decide which checkpoints of a sweep can be deleted. Pure; no I/O."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sweeps.study.repeats import Configurations, settled
 
 @dataclass(frozen=True)
 class TrialCheckpoints:
-    """What a trial holds on disk.
+    """The checkpoints of one trial on disk.
 
     Attributes:
-        number: the trial's.
-        ended: it is over, see `Standing`; so no resume goes on from it.
-        files: each checkpoint's name -> its bytes.
-        best: the name of the one that an export takes; None if there is none.
-        latest: the name of the one that going on takes; None if there is none.
+        number: number of the trial.
+        finished: whether the trial is finished, as `TrialRanking.finished` defines it. A resume never continues a finished trial.
+        files: size in bytes of each checkpoint, by its name.
+        best: name of the checkpoint that an export uses, or None.
+        latest: name of the checkpoint that the trial would continue from, or None.
     """
 
     number: int
-    ended: bool
+    finished: bool
     files: Mapping[str, int]
     best: str | None = None
     latest: str | None = None
@@ -32,12 +32,12 @@ class TrialCheckpoints:
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """What is kept.
+    """The checkpoints that a sweep keeps.
 
     Attributes:
-        per_trial: checkpoints that a trial that ended keeps: its best, and its `per_trial` - 1 latest.
-        top: so many of the trials that ended keep any; None for all.
-        max_disk: bytes for all trials together; None for no bound.
+        per_trial: number of checkpoints that a finished trial keeps: its best one and its `per_trial` - 1 latest ones.
+        top: number of the best trials that keep checkpoints. None keeps them for all trials.
+        max_disk: limit in bytes for the checkpoints of all trials together. None for no limit.
     """
 
     per_trial: int = 1
@@ -47,12 +47,13 @@ class RetentionPolicy:
 
 @dataclass(frozen=True)
 class TrialRanking:
-    """How the trials of a sweep stand, as far as their checkpoints are concerned.
+    """The order in which the trials of a sweep deserve their checkpoints.
 
     Attributes:
-        over: numbers of the trials that have ended, with all repeats of their configuration. Until then it may still win by any of them.
-        ranked: those of them that left a checkpoint and could be exported, the best first.
-        needed: those of them whose best checkpoint is what the sweep is about: the winner's, or the whole front's.
+        finished: numbers of the trials that have ended together with all repeats of their configuration. Until its last repeat has
+            ended, a configuration may still win with any of its trials.
+        ranked: the finished trials that have a checkpoint and can be exported, best first.
+        protected: the finished trials that always keep their best checkpoint: the winner, or the whole Pareto front.
     """
 
     finished: frozenset[int]
@@ -61,69 +62,73 @@ class TrialRanking:
 
 
 def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
-    """How trials stand.
+    """Rank the finished trials of a sweep.
 
-    Whoever wins in the end is `needed` now, or is not over yet: what is over keeps its value, and what comes can only go before it.
+    The final winner is always protected in time: it is either protected now, or not finished yet. The values of finished trials do
+    not change, so a finished trial can only lose places.
 
     Args:
-        trials: all of a sweep; those that run count as not there.
-        goals: for each objective whether smaller is better.
+        trials: all trials of the sweep. Running trials are ignored.
+        goals: for each objective, whether it is minimized.
+
+    Returns:
+        The ranking.
     """
     ended = {first: [(n, r) for n, r in own if r.state is not State.RUNNING] for first, own in trials.trials.items()}
     whole = {first: own for first, own in ended.items() if own and own[0][0] == first and settled([r for _, r in own], trials.repeats)}
-    done = Configurations(whole, trials.repeats)
+    finished = Configurations(whole, trials.repeats)
     results = {n: r for own in whole.values() for n, r in own}
-    best = done.winner(goals)
-    first = done.front(goals) if best is None else [best]
-    saved = [n for n in (*first, *ranking.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
-    ranked = tuple(dict.fromkeys(saved))
-    return TrialRanking(frozenset(results), ranked, frozenset(ranked[:1]) | set(first))
+    winner = finished.winner(goals)
+    front = finished.front(goals) if winner is None else [winner]
+    with_checkpoint = [n for n in (*front, *ranking.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
+    ranked = tuple(dict.fromkeys(with_checkpoint))
+    return TrialRanking(frozenset(results), ranked, frozenset(ranked[:1]) | set(front))
 
 
 def select_deletable(
-    held: Iterable[TrialCheckpoints], ranked: Sequence[int], needed: Collection[int], rule: RetentionPolicy
+    trials: Iterable[TrialCheckpoints], ranked: Sequence[int], protected: Collection[int], policy: RetentionPolicy
 ) -> list[tuple[int, str]]:
-    """The checkpoints that may be deleted, in the order in which they should be.
+    """Select the checkpoints to delete, in the order of deletion.
 
-    A trial that is not over keeps all it has: it runs, a resume goes on from it, or its repeats do. What is needed keeps its best, whatever
-    the rule. So `max_disk` may be passed all the same.
+    A trial that is not finished keeps all its checkpoints, because it runs or a resume may continue it. A protected trial keeps its
+    best checkpoint whatever the policy says. The checkpoints may therefore take more than `max_disk`.
 
     Args:
-        held: of every trial that holds anything.
-        ranked, needed: see `Standing`.
-        rule: what to keep.
+        trials: every trial that has checkpoints.
+        ranked: see `TrialRanking`.
+        protected: see `TrialRanking`.
+        policy: the checkpoints to keep.
 
     Returns:
-        (number of the trial, name of the checkpoint).
+        Pairs of trial number and checkpoint name.
     """
-    held = list(held)
+    trials = list(trials)
     place = {number: i for i, number in enumerate(ranked)}
-    # Who could not win goes first, then the worst
-    ended = sorted((h for h in held if h.ended), key=lambda h: (place.get(h.number, len(place)), h.number), reverse=True)
-    gone: list[tuple[int, str]] = []
-    left = {h.number: dict(h.files) for h in held}
-    total = sum(sum(files.values()) for files in left.values())
+    # Trials that cannot win lose their checkpoints first, then the worst trials.
+    finished = sorted((t for t in trials if t.finished), key=lambda t: (place.get(t.number, len(place)), t.number), reverse=True)
+    deletable: list[tuple[int, str]] = []
+    remaining = {t.number: dict(t.files) for t in trials}
+    total = sum(sum(files.values()) for files in remaining.values())
 
-    def drop(number: int, name: str) -> None:
+    def delete(number: int, name: str) -> None:
         nonlocal total
-        gone.append((number, name))
-        total -= left[number].pop(name)
+        deletable.append((number, name))
+        total -= remaining[number].pop(name)
 
-    for h in ended:
-        # A trial without a best checkpoint keeps its latest.
-        latest = newest(h.files, h.latest, max(rule.per_trial - 1, int(h.best is None)))
-        wanted = {h.best, *latest}
-        for name in sorted(set(h.files) - wanted):
-            drop(h.number, name)
-    kept = {*ranked[: rule.top], *needed} if rule.top is not None else {h.number for h in ended}
-    for h in ended:
-        if h.number not in kept:
-            for name in sorted(left[h.number]):
-                drop(h.number, name)
-    if rule.max_disk is not None:
-        for h in ended:
-            spared = h.best if h.number in needed else None
-            for name in sorted(left[h.number], key=lambda n: (n == h.best, step_of(n), n)):
-                if name != spared and total > rule.max_disk:
-                    drop(h.number, name)
-    return gone
+    for t in finished:
+        # A trial without a best checkpoint keeps its latest one.
+        latest = newest(t.files, t.latest, max(policy.per_trial - 1, int(t.best is None)))
+        for name in sorted(set(t.files) - {t.best, *latest}):
+            delete(t.number, name)
+    if policy.top is not None:
+        top = {*ranked[: policy.top], *protected}
+        for t in finished:
+            for name in sorted(remaining[t.number]) if t.number not in top else ():
+                delete(t.number, name)
+    if policy.max_disk is not None:
+        for t in finished:
+            spared = t.best if t.number in protected else None
+            for name in sorted(remaining[t.number], key=lambda n: (n == t.best, step_of(n), n)):
+                if name != spared and total > policy.max_disk:
+                    delete(t.number, name)
+    return deletable

@@ -1,4 +1,4 @@
-"""A bound for checkpoints while a sweep runs: what is on the disk after each trial, and that nobody waits for it."""
+"""The cleaner of a running sweep: which checkpoints are on disk after each trial, and that no trial waits for it."""
 
 from __future__ import annotations
 
@@ -43,74 +43,76 @@ def driver(space: Any, folder: Path) -> SweepController:
     return SweepController(study_store, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
 
 
-def train(going: SweepController, loss: float, end: bool = True) -> str:
-    """A trial that is best at its first step, with a checkpoint of each of its two."""
-    name = going.begin()
+def train(controller: SweepController, loss: float, end: bool = True) -> str:
+    """Run a trial of two steps whose first is the best, with a checkpoint at each."""
+    name = controller.begin()
     assert name is not None
-    best, latest = save(going.folder, int(name), 1), save(going.folder, int(name), 2)
+    best, latest = save(controller.folder, int(name), 1), save(controller.folder, int(name), 2)
     reports = (Report(1, {"loss": loss}, 1.0), Report(2, {"loss": loss + 1}, 2.0))
-    going.hear(name, Progress(reports, latest, best))
+    controller.hear(name, Progress(reports, latest, best))
     if end:
-        going.hear(name, Progress(state=State.COMPLETE, best=best))
+        controller.hear(name, Progress(state=State.COMPLETE, best=best))
     return name
 
 
-def there(folder: Path) -> dict[str, list[int]]:
+def checkpoints_in(folder: Path) -> dict[str, list[int]]:
     found = {t.name: [int(p.name.removeprefix("checkpoint_")) for p in sorted(t.iterdir())] for t in sorted((folder / "trials").iterdir())}
     return {name: steps for name, steps in found.items() if steps}
 
 
-def test_without_the_section_nothing_is_deleted_and_no_thread_is_there(make_space, tmp_path):
-    going = driver(make_space(BODY, scheduler=NONE), tmp_path)
-    train(going, 0.5)
-    going.close()
-    assert going.cleaner is None and there(tmp_path) == {"0000": [1, 2]}
+def test_without_the_section_nothing_is_deleted_and_no_thread_runs(make_space, tmp_path):
+    controller = driver(make_space(BODY, scheduler=NONE), tmp_path)
+    train(controller, 0.5)
+    controller.close()
+    assert controller.cleaner is None and checkpoints_in(tmp_path) == {"0000": [1, 2]}
 
 
-def test_what_runs_and_the_best_keep_theirs_and_the_next_driver_goes_on(make_space, tmp_path):
+def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_space, tmp_path):
     space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1, top: 1}")
-    going = driver(space, tmp_path)
+    controller = driver(space, tmp_path)
     for loss in (0.5, 0.3, 0.4):
-        train(going, loss)
-    train(going, 0.1, end=False)
-    going.close()
-    assert there(tmp_path) == {"0001": [1], "0003": [1, 2]}, "the last was interrupted, and is gone on with"
-    assert going.cleaner is not None
-    assert going.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
+        train(controller, loss)
+    train(controller, 0.1, end=False)
+    controller.close()
+    assert checkpoints_in(tmp_path) == {"0001": [1], "0003": [1, 2]}, "the last trial was interrupted and can be resumed"
+    assert controller.cleaner is not None
+    assert controller.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
     assert again.study_store.standing(3).checkpoint.step == 2
     name = again.begin()
     assert name == "0003"
     again.hear(name, Progress(state=State.COMPLETE))
     again.close()
-    assert there(tmp_path) == {"0003": [1]} and again.study_store.winner() == 3
+    assert checkpoints_in(tmp_path) == {"0003": [1]} and again.study_store.winner() == 3
     assert again.cleaner is not None and again.cleaner.freed.to_json() == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
 
 
-def test_so_much_disk_is_of_those_too_that_run(make_space, tmp_path):
-    going = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"), tmp_path)
-    train(going, 0.1, end=False)
-    assert going.cleaner is not None
+def test_max_disk_counts_running_trials(make_space, tmp_path):
+    controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"), tmp_path)
+    train(controller, 0.1, end=False)
+    assert controller.cleaner is not None
     for loss in (0.5, 0.3, 0.4):
-        train(going, loss)
-        going.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
-    going.close()
-    assert there(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, "the worst first, and of the next its latest"
+        train(controller, loss)
+        controller.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
+    controller.close()
+    assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, (
+        "the worst trial lost all checkpoints, the next one its latest"
+    )
 
 
-def test_repeats_that_are_to_come_keep_the_trials_of_their_configuration(make_space, tmp_path):
-    going = driver(make_space(BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"), tmp_path)
-    train(going, 0.1)
-    assert going.cleaner is not None
-    going.cleaner._thread.submit(int).result(20)
-    assert there(tmp_path) == {"0000": [1, 2]}
+def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space, tmp_path):
+    controller = driver(make_space(BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"), tmp_path)
+    train(controller, 0.1)
+    assert controller.cleaner is not None
+    controller.cleaner._thread.submit(int).result(20)
+    assert checkpoints_in(tmp_path) == {"0000": [1, 2]}
     for loss in (0.9, 0.4, 0.3):  # its repeat; another configuration and the repeat of that
-        train(going, loss)
-    going.close()
-    assert going.study_store.winner() == 3 and there(tmp_path) == {"0003": [1]}
+        train(controller, loss)
+    controller.close()
+    assert controller.study_store.winner() == 3 and checkpoints_in(tmp_path) == {"0003": [1]}
 
 
-def test_nobody_waits_for_a_slow_disk(make_space, tmp_path, monkeypatch):
+def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monkeypatch):
     held, threads = threading.Event(), []
 
     def slow(path: Path) -> bool:
@@ -119,13 +121,13 @@ def test_nobody_waits_for_a_slow_disk(make_space, tmp_path, monkeypatch):
         return remove(path)
 
     monkeypatch.setattr(cleaner, "remove", slow)
-    going = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1}"), tmp_path)
-    train(going, 0.5)
-    train(going, 0.4)
-    assert there(tmp_path) == {"0000": [1, 2], "0001": [1, 2]}, "the driver has gone on meanwhile"
+    controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1}"), tmp_path)
+    train(controller, 0.5)
+    train(controller, 0.4)
+    assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1, 2]}, "the controller has continued meanwhile"
     held.set()
-    going.close()
-    assert there(tmp_path) == {"0000": [1], "0001": [1]} and threading.main_thread() not in threads
+    controller.close()
+    assert checkpoints_in(tmp_path) == {"0000": [1], "0001": [1]} and threading.main_thread() not in threads
 
 
 def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tmp_path, monkeypatch, caplog):
@@ -137,60 +139,62 @@ def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tm
     for n, result in results.items():
         cleaning.trial_ended((n, None, result, "checkpoint_000002"))
     cleaning.close()
-    assert there(tmp_path) == {"0000": [1, 2], "0001": [1]} and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
+    assert (
+        checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1]} and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
+    )
     assert cleaning.freed.to_json() == {"checkpoints": 1, "trials": 1, "bytes": 1000, "left": 3000}
 
 
-def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
     path = Path(save(tmp_path, 0, 1).path)
     monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *args, **how: None)  # as if the driver died before it came to it
     assert not remove(path) and not path.exists()
     monkeypatch.undo()
     left = path.with_name(path.name + ".gone")
     assert sizes(path.parent) == {left.name: 1000} and remove(left) and not list(path.parent.iterdir())
-    assert remove(path), "somebody else was quicker"
+    assert remove(path), "another process was faster"
 
 
-def saves(going: SweepController, losses: list[float], end: bool = True) -> str:
-    """A trial with a checkpoint of each of its steps."""
-    name = going.begin()
+def saves(controller: SweepController, losses: list[float], end: bool = True) -> str:
+    """Run a trial with a checkpoint at each step."""
+    name = controller.begin()
     assert name is not None
-    saved = [save(going.folder, int(name), step) for step in range(1, len(losses) + 1)]
+    saved = [save(controller.folder, int(name), step) for step in range(1, len(losses) + 1)]
     best = min(saved, key=lambda c: losses[c.step - 1])
     reports = tuple(Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1))
-    going.hear(name, Progress(reports, saved[-1], best))
+    controller.hear(name, Progress(reports, saved[-1], best))
     if end:
-        going.hear(name, Progress(state=State.COMPLETE, best=best))
+        controller.hear(name, Progress(state=State.COMPLETE, best=best))
     return name
 
 
 @pytest.mark.parametrize(("per_trial", "left"), [(1, [2]), (2, [2, 6]), (3, [2, 5, 6]), (4, [2, 4, 5, 6])])
-def test_a_trial_that_ended_keeps_its_best_checkpoint_and_its_latest(make_space, tmp_path, per_trial, left):
-    """`per_trial: N` is the best and the N - 1 latest; the next driver of the sweep leaves them there."""
+def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(make_space, tmp_path, per_trial, left):
+    """`per_trial: N` keeps the best and the N - 1 latest checkpoints. A resume keeps them too."""
     space = make_space(BODY, scheduler=NONE, extra=f"checkpoints: {{per_trial: {per_trial}, top: 9}}")
-    going = driver(space, tmp_path)
-    saves(going, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
+    controller = driver(space, tmp_path)
+    saves(controller, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
     save(tmp_path, 0, 7)  # a rank died while it wrote this one
-    going.close()
-    assert there(tmp_path) == {"0000": left}
+    controller.close()
+    assert checkpoints_in(tmp_path) == {"0000": left}
     save(tmp_path, 0, 7)
-    remove_partial_files(tmp_path, StudyStore(tmp_path, space).checkpoints())
-    assert there(tmp_path) == {"0000": left}
+    tidy(tmp_path, StudyStore(tmp_path, space).checkpoints())
+    assert checkpoints_in(tmp_path) == {"0000": left}
 
 
-def test_gc_keeps_as_many_as_it_is_asked_for(make_space, tmp_path):
+def test_gc_keeps_the_requested_number(make_space, tmp_path):
     space = make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 9}")
     save_space(tmp_path, space, 1.0)
-    going = driver(space, tmp_path)
-    saves(going, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
-    saves(going, [0.5, 0.4, 0.3, 0.25], end=False)  # a resume goes on with this one
-    going.close()
+    controller = driver(space, tmp_path)
+    saves(controller, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
+    saves(controller, [0.5, 0.4, 0.3, 0.25], end=False)  # a resume goes on with this one
+    controller.close()
     assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 2
-    assert there(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
+    assert checkpoints_in(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
     assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 0
-    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and there(tmp_path)["0000"] == [2]
+    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and checkpoints_in(tmp_path)["0000"] == [2]
 
 
 @pytest.mark.parametrize("extra", ["", "checkpoints:", "checkpoints: {per_trial: 2}"])
-def test_the_default_keeps_all(make_space, extra):
+def test_the_default_keeps_all_checkpoints(make_space, extra):
     assert make_space(BODY, scheduler=NONE, extra=extra).checkpoints.all_stay

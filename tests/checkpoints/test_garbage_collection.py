@@ -1,4 +1,4 @@
-"""`sweeps gc` on a sweep's folder: what goes, what stays, what is said."""
+"""`sweeps gc`: what it deletes, keeps and prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.commands import space_of
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Four trials with values 0.4, 0.3, 0.2 and 0.1; the last was interrupted. Each has a best and a latest checkpoint of 1000 bytes."""
+    """A sweep of four trials with values 0.4, 0.3, 0.2 and 0.1. The last was interrupted. Each has two checkpoints of 1000 bytes."""
     space = space_file.load(space_of(tmp_path, "plain"), ())
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
@@ -50,7 +50,7 @@ def gc(folder: Path, *args: str):
     return done, [len(v) for v in left.values()], left
 
 
-def test_each_keeps_its_best_and_the_interrupted_all(sweep):
+def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep):
     done, counts, _ = gc(sweep, "--dry-run")
     assert counts == [2, 2, 2, 2] and done.output.startswith("would free")
     done, counts, left = gc(sweep)
@@ -59,33 +59,33 @@ def test_each_keeps_its_best_and_the_interrupted_all(sweep):
     assert done.output == "freed 3.0 KB: 3 checkpoints of 3 trials; 5.0 KB left\n"
 
 
-def test_the_best_few(sweep):
+def test_top_keeps_checkpoints_of_the_best_trials(sweep):
     assert gc(sweep, "--top", "1")[1] == [0, 0, 1, 2]
 
 
-def test_so_much_disk_and_the_best_stays(sweep):
+def test_max_disk_never_deletes_the_best(sweep):
     assert gc(sweep, "--per-trial", "2", "--max-disk", "5KB")[1] == [0, 1, 2, 2]
     assert gc(sweep, "--max-disk", "0B")[1] == [0, 0, 1, 2]
 
 
-def test_what_was_deleted_is_not_exported(sweep):
+def test_a_deleted_checkpoint_cannot_be_exported(sweep):
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
     assert done.exit_code == 2 and done.output == "--trial: trial 0000's checkpoint was deleted: nothing to export\n"
 
 
 @pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])
-def test_sizes(text, size):
+def test_sizes_are_parsed(text, size):
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
-def test_what_is_no_size(text):
-    with pytest.raises(InputError, match="is no size; write it as 500MB or 10GB"):
+def test_text_that_is_not_a_size_is_refused(text):
+    with pytest.raises(InputError, match="is not a size; write it as 500MB or 10GB"):
         parse_size(text)
 
 
-def test_nothing_to_delete_is_said_as_such(sweep):
+def test_nothing_to_delete_is_reported(sweep):
     gc(sweep)
     done, _, _ = gc(sweep)
     assert done.exit_code == 0 and "no checkpoint" in done.output and "5.0 KB" in done.output
