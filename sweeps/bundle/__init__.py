@@ -1,13 +1,13 @@
-"""The bundle: one folder that predicts from raw rows, with the model, its fitted preprocessor and how both were made.
+"""The bundle: one folder that predicts from raw rows. It holds the model, its fitted preprocessor, and a record of how both were made.
 
-An MLflow `pyfunc` model that needs neither this checkout nor a Ray cluster:
+A bundle is an MLflow `pyfunc` model. It needs neither a checkout of sweeps nor a Ray cluster:
 
-    MLmodel, requirements.txt, input_example.json, ...      MLflow's
-    manifest.json, manifest.sha256                          how it was made, and the SHA-256 of every other file; of the manifest
-    code/, code/_sweeps/                                    the user's modules, as they were; what it needs of sweeps
-    data/sweep/model/                                       the best step's checkpoint, without what only going on from it needs
-    data/sweep/preprocessor.json                            the fitted chain; preprocessor-N.pkl for a step that is no plain data
-    data/sweep/check.parquet, check.npy                     raw rows, and what the model answered for them in training
+    MLmodel, requirements.txt, input_example.json, ...      MLflow's files
+    manifest.json, manifest.sha256                          how the bundle was made, with the SHA-256 of every other file; its own SHA-256
+    code/, code/_sweeps/                                    the user's modules; the part of sweeps that the bundle needs
+    data/sweep/model/                                       the checkpoint of the best step, without the files that only a resume needs
+    data/sweep/preprocessor.json                            the fitted chain; `preprocessor-N.pkl` for each step that needs a pickle
+    data/sweep/check.parquet, check.npy                     raw rows, and the model's output for them in training
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "Manifest", "copy_checkpoint", "export", "load_bundle", "predict_file"]
 
-# A bundle carries the modules that it loads and predicts with; the others must not be needed for that.
+# A bundle carries only the modules that load and predict. The others must be importable on demand.
 _LAZY = {
     "Bundle": "model",
     "Manifest": "manifest",

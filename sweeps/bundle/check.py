@@ -1,7 +1,7 @@
-"""Does a bundle answer, in a fresh process, what the model answered in training? `python -m sweeps.bundle.check FOLDER`
+"""Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
 
-Loads it as any user of MLflow would, predicts the raw rows stored in it, and compares every bit. Exit code 0, or 1 with one
-line on stderr.
+Run it in a fresh process. It loads the bundle as any user of MLflow would, predicts the raw rows stored in it, and compares every bit.
+The exit code is 0, or 1 with one line on stderr.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -21,10 +22,14 @@ from sweeps.core.errors import BundleError, SweepsError
 
 
 def check(folder: Path) -> None:
-    """Load, predict, compare; a bundle without rows is only loaded.
+    """Load a bundle, predict its stored rows, and compare. A bundle without stored rows is only loaded.
+
+    Args:
+        folder: the bundle's folder.
 
     Raises:
-        SweepsError: it does not load or predict, or answers differently: by how much, and where first.
+        SweepsError: the bundle does not load or predict, or its predictions differ. The message names the largest difference and the first
+            row that differs.
     """
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()
@@ -35,17 +40,25 @@ def check(folder: Path) -> None:
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
     got = model.predict(rows)
     if len(got) != len(rows):
-        raise BundleError(f"predicts {len(got)} rows for {len(rows)}")
+        raise BundleError(f"it predicts {len(got)} rows for {len(rows)} input rows")
     if manifest.checked:
         expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
         if (text := describe_difference(expected, got)) is not None:
-            raise BundleError(f"does not answer as the model did in training: {text}")
+            raise BundleError(f"predicts otherwise than the model did in training: {text}")
 
 
 def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:
-    """How two frames of predictions differ: the largest difference and the first row; None if not by a bit. NaN equals NaN."""
+    """Describe how two frames of predictions differ.
+
+    Args:
+        expected: the predictions made in training.
+        got: the predictions of the bundle, with the same number of rows.
+
+    Returns:
+        The largest difference and the first row that differs, or None if every bit is equal. NaN equals NaN.
+    """
     if list(expected.columns) != list(got.columns):
-        return f"columns {', '.join(expected.columns)} became {', '.join(map(str, got.columns))}"
+        return f"the columns were {', '.join(expected.columns)} and are {', '.join(map(str, got.columns))}"
     differs = np.zeros(len(expected), dtype=bool)
     largest = 0.0
     for name in expected.columns:
@@ -61,14 +74,13 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
         return None
     row = int(np.flatnonzero(differs)[0])
     name = next(n for n in reversed(expected.columns) if expected[n].iloc[row] != got[n].iloc[row])
-    was, is_now = expected[name].iloc[row], got[name].iloc[row]
-    return (
-        f"{differs.sum()} of {len(differs)} rows differ, by {largest:.3g} at most; the first is row {row}: `{name}` was {was}, is {is_now}"
-    )
+    before, now = expected[name].iloc[row], got[name].iloc[row]
+    count = f"{differs.sum()} of {len(differs)} rows differ, by {largest:.3g} at most"
+    return f"{count}; the first is row {row}: `{name}` was {before} and is {now}"
 
 
-def import_pyfunc():
-    """`mlflow.pyfunc`, imported so that it tells no one."""
+def import_pyfunc() -> ModuleType:
+    """Import `mlflow.pyfunc` with MLflow's telemetry disabled."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow.pyfunc
 
@@ -76,14 +88,21 @@ def import_pyfunc():
 
 
 def main(folder: str) -> int:
-    """Run the check for the command line; 0 if the bundle is good."""
+    """Run the check from the command line.
+
+    Args:
+        folder: the bundle's folder.
+
+    Returns:
+        The exit code: 0 if the bundle is good.
+    """
     warnings.simplefilter("ignore")
     try:
         check(Path(folder))
     except SweepsError as e:
         print(e, file=sys.stderr)
         return 1
-    except Exception as e:  # whatever a user's code or a broken file raises is the answer
+    except Exception as e:  # a user's code or a damaged file may raise anything
         import traceback
 
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""A Parquet file predicted by several processes, through Ray Data, in the order of its rows."""
+"""Predict a Parquet file in several processes through Ray Data. The predictions keep the order of the rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle
 
 
-# Its tasks get processes of their own, as what a bundle brings to import stays in one that has loaded it
+# The tasks get processes of their own, because a process keeps the modules of a bundle that it has loaded
 WORKER_OPTIONS: dict[str, Any] = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
 
 
 @functools.lru_cache(maxsize=1)
 def _load_once(bundle: str, digest: str) -> Bundle:
-    """A bundle, once a process; `digest` is its manifest's."""
+    """Load a bundle once per process. `digest` is the SHA-256 of its manifest, so that a changed bundle is loaded again."""
     from sweeps.bundle.model import load_bundle
 
     return load_bundle(bundle)
 
 
 def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int) -> Iterator[pd.DataFrame]:
-    """The predictions of some row groups of a file: a task of Ray Data. (Its actors may outlive an error, with the CPUs that they hold.)"""
+    """Predict some row groups of a file, as a task of Ray Data.
+
+    Actors of Ray Data may outlive an error and keep their CPUs. Tasks do not.
+    """
     from sweeps.bundle.predict import predict_chunks, read_row_groups
 
     loaded = _load_once(bundle, digest)
@@ -43,24 +46,27 @@ def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: 
 
 
 def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int) -> Iterator[pd.DataFrame]:
-    """The predictions of a Parquet file's rows, in pieces.
+    """Predict the rows of a Parquet file.
 
     Args:
-        bundle: its folder.
-        source: the file, which every worker can read.
-        groups: the rows of each row group of the file, which a worker takes at once.
-        chunk: rows of a piece.
-        workers: processes that predict.
+        bundle: the bundle's folder.
+        source: the file. Every worker must be able to read it.
+        groups: number of rows in each row group of the file. A worker predicts one row group at a time.
+        chunk: number of rows in each returned frame.
+        workers: number of processes.
+
+    Yields:
+        Predictions of at most `chunk` rows, in the order of the file.
 
     Raises:
-        SweepsError: what a worker raised.
+        SweepsError: a worker raised it.
     """
     logging_setup.set_environment()
     import ray
     import ray.data
 
-    began = not ray.is_initialized()
-    if began:
+    started = not ray.is_initialized()
+    if started:
         ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     folder = Path(bundle).resolve()
     digest = integrity.sha256(folder / integrity.MANIFEST)
@@ -69,27 +75,27 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
     try:
         with quiet_ray_data():
             rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=len(groups))
-            found = rows.map_batches(
+            predictions = rows.map_batches(
                 predict,
                 batch_size=1,
                 batch_format="pandas",
                 compute=ray.data.TaskPoolStrategy(size=workers),
                 **WORKER_OPTIONS,
             )
-            yield from found.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
-    except Exception as e:  # Ray puts what a worker raised into errors of its own
-        ours = [cause for cause in _causes(e) if isinstance(cause, SweepsError)]
-        if not ours:
+            yield from predictions.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
+    except Exception as e:  # Ray wraps the errors of workers
+        own_errors = [cause for cause in _causes(e) if isinstance(cause, SweepsError)]
+        if not own_errors:
             raise
-        raise ours[-1].with_traceback(None) from None  # the others are Ray's, of a class that is both
+        raise own_errors[-1].with_traceback(None) from None  # the outer ones are Ray's, of a class that inherits from both
     finally:
-        if began:
+        if started:
             with contextlib.suppress(Exception):
                 ray.shutdown()
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised for, by Python's chain and by Ray's."""
+    """Yield an error and its causes, as Python and Ray chain them."""
     while error is not None:
         yield error
         error = getattr(error, "cause", None) or error.__cause__

@@ -1,10 +1,10 @@
-"""Is a bundle what was exported? MLflow's loader module, which looks before anything else of the bundle is read.
+"""Verify that a bundle is the one that was exported. This is MLflow's loader module: it runs before anything else in the bundle is read.
 
-Stands alone, on the standard library: a bundle carries a copy of this file, `code/sweeps_bundle.py`, and MLflow imports that first.
-`manifest.json` has the SHA-256 of every other file, and `manifest.sha256` that of `manifest.json`.
+The module uses the standard library only. A bundle carries a copy of this file, `code/sweeps_bundle.py`, and MLflow imports that first.
+`manifest.json` has the SHA-256 of every other file, and `manifest.sha256` has the SHA-256 of `manifest.json`.
 
-It finds damage and mistakes. Who can write to a bundle can write a manifest to it, too: compare `manifest.sha256` with what
-the export printed, kept elsewhere, to know that it is the same bundle.
+The check finds damage and mistakes, not attacks. Someone who can write to a bundle can also replace its manifest. To be sure that a bundle
+is unchanged, compare `manifest.sha256` with a copy that you kept elsewhere at the export.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
 CODE_FOLDER = "code"
 LOADER_MODULE = "sweeps_bundle"
-SWEEPS_COPY = "code/_sweeps"  # what a bundle needs of sweeps, for a process that has no sweeps
-# An empty file of this name keeps Python from writing bytecode beside the loader, which nobody could verify, and from reading any
+SWEEPS_COPY = "code/_sweeps"  # the part of sweeps that a bundle needs, for processes without sweeps
+# An empty file of this name keeps Python from writing or reading unverified bytecode beside the loader
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
-# MLflow writes this one into a model that it downloads from its registry
+# MLflow adds this file to a model that it downloads from its registry
 IGNORED_FILES = ("registered_model_meta",)
 
 
 class IntegrityError(Exception):
-    """A bundle is not the one that was exported; the message names the folder and the file."""
+    """The bundle is not the one that was exported. The message names the folder and the file."""
 
 
 def sha256(file: Path) -> str:
-    """The hex digest of a file.
+    """Return the SHA-256 of a file in hex.
 
     Raises:
-        Broken: it cannot be read.
+        IntegrityError: the file cannot be read.
     """
     try:
         with open(file, "rb") as f:
@@ -47,26 +47,46 @@ def sha256(file: Path) -> str:
 
 
 def files_of(bundle: Path) -> list[str]:
-    """Every file of a bundle but these two of the seal, by POSIX path inside it, sorted; links are files."""
-    found = []
+    """List the files of a bundle, except `manifest.json` and `manifest.sha256`.
+
+    Args:
+        bundle: the bundle's folder.
+
+    Returns:
+        Sorted POSIX paths relative to the bundle. Links count as files.
+    """
+    paths: list[str] = []
     for folder, folders, names in os.walk(bundle):
         links = [name for name in folders if Path(folder, name).is_symlink()]
-        found += [Path(folder, name).relative_to(bundle).as_posix() for name in (*names, *links)]
-    return sorted(set(found) - {MANIFEST, DIGEST})
+        paths += [Path(folder, name).relative_to(bundle).as_posix() for name in (*names, *links)]
+    return sorted(set(paths) - {MANIFEST, DIGEST})
 
 
 def write_hashes(bundle: Path) -> str:
-    """Write `manifest.sha256`; returns the digest. `sha256sum -c manifest.sha256` checks it, too."""
+    """Write `manifest.sha256`, which `sha256sum -c manifest.sha256` can check too.
+
+    Args:
+        bundle: the bundle's folder, with its complete `manifest.json`.
+
+    Returns:
+        The SHA-256 of the manifest in hex.
+    """
     digest = sha256(bundle / MANIFEST)
     (bundle / DIGEST).write_text(f"{digest}  {MANIFEST}\n", encoding="ascii")
     return digest
 
 
 def verify_hashes(bundle: Path) -> dict[str, str]:
-    """Compare every file with the digests taken at export; returns these, by the file's name.
+    """Compare every file with the SHA-256 that the export recorded.
+
+    Args:
+        bundle: the bundle's folder.
+
+    Returns:
+        The recorded SHA-256 of each file, by its path in the bundle.
 
     Raises:
-        Broken: a file differs, is missing, or is one too many; the first of them.
+        IntegrityError: the first file that differs, is missing, or is not listed.
     """
     manifest, digest = bundle / MANIFEST, bundle / DIGEST
     for file in (manifest, digest):
@@ -78,54 +98,57 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
     try:
         listed = {str(name): str(sha) for name, sha in json.loads(manifest.read_bytes())["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise IntegrityError(f"{bundle}: {MANIFEST} lists no files: {type(e).__name__}: {e}") from None
-    there = set(files_of(bundle))
+        raise IntegrityError(f"{bundle}: {MANIFEST} has no valid list of files: {type(e).__name__}: {e}") from None
+    present = set(files_of(bundle))
     for name in sorted(listed):
-        if name not in there:
+        if name not in present:
             raise IntegrityError(f"{bundle}: {name} is missing")
         _require_file(bundle, name)
         if sha256(bundle / name) != listed[name]:
             raise IntegrityError(f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the manifest's")
-    for name in sorted(there - set(listed)):
+    for name in sorted(present - set(listed)):
         if name not in IGNORED_FILES:
-            raise IntegrityError(f"{bundle}: {name} is one file too many: the manifest does not list it")
+            raise IntegrityError(f"{bundle}: {name} was added after the export: the manifest does not list it")
     return listed
 
 
 def _require_file(bundle: Path, name: str) -> None:
     if (bundle / name).is_symlink():
-        raise IntegrityError(f"{bundle}: {name} is a link, and was a file when it was exported")
-    if not (bundle / name).is_file():  # to read a pipe would wait for ever
-        raise IntegrityError(f"{bundle}: {name} is no file, and was one when it was exported")
+        raise IntegrityError(f"{bundle}: {name} is a link, but was a file when it was exported")
+    if not (bundle / name).is_file():  # reading a pipe would block
+        raise IntegrityError(f"{bundle}: {name} is not a regular file, but was one when it was exported")
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
-    """Imports from source alone: bytecode beside it was never verified, and would be a file too many."""
+    """Import from source files only. Bytecode files were never verified, and writing one would add an unlisted file to the bundle."""
 
     def path_stats(self, path: Any) -> Any:
-        raise OSError("not asked")
+        raise OSError("bytecode is not used")
 
 
 _hooked: set[str] = set()
 
 
 def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
-    """Let this process import the code that a bundle carries, before what else goes by those names.
+    """Make the code of a bundle importable, ahead of other modules with the same names.
 
-    A process that has imported sweeps uses that: with a part of another beside it nothing would fit.
+    If `sweeps` is already imported, the bundle is loaded with that installation. Otherwise the copy inside the bundle is used, because two
+    partial installations do not work together.
 
     Args:
-        bundle: its folder.
-        listed: what `verify` found.
+        bundle: the bundle's folder.
+        listed: the SHA-256 of each file, as `verify_hashes` returns them.
 
     Raises:
-        Broken: a module that the bundle carries was imported already, from elsewhere, and is another.
+        IntegrityError: this process has already imported another module with the name of one in the bundle.
     """
     code = str(bundle / CODE_FOLDER)
     for name, digest in listed.items():
         if (other := _imported_from(name)) is not None and not other.is_relative_to(code) and sha256(other) != digest:
-            said = f"this process has imported another one, {other}; load the bundle in a process of its own"
-            raise IntegrityError(f"{bundle}: {name} cannot be used: {said}")
+            raise IntegrityError(
+                f"{bundle}: {name} cannot be used: this process has imported another module of that name, {other}; "
+                "load the bundle in a process of its own"
+            )
 
     def finder(path: str) -> Any:
         if path != code and not path.startswith(code + os.sep):
@@ -144,7 +167,7 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
 
 
 def _imported_from(name: str) -> Path | None:
-    """The file from which a module was imported that has the name of one among a bundle's files; None if there is none."""
+    """Return the file of an imported module that has the same name as a module of the bundle. None if no such module is imported."""
     if (
         not name.startswith(f"{CODE_FOLDER}/")
         or name.startswith(f"{SWEEPS_COPY}/")
@@ -158,11 +181,11 @@ def _imported_from(name: str) -> Path | None:
 
 
 def _load_pyfunc(data_path: str) -> Any:
-    """What MLflow calls with the data folder."""
+    """Load the bundle for MLflow, which passes the data folder."""
     bundle = Path(data_path).resolve().parents[1]
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
-    except IntegrityError:  # MLflow has let this process import what is in there
+    except IntegrityError:  # MLflow has already made the bundle's code importable
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a bundle is, how it was made, and the SHA-256 of every file in it."""
+"""Read and write `manifest.json`: what a bundle is, how it was made, and the SHA-256 of every file in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError, Problem
 
 FILE = integrity.MANIFEST
-DATA_FOLDER = "data/sweep"  # where MLflow puts the data folder that `export` hands it
+DATA_FOLDER = "data/sweep"  # where MLflow puts the data folder that the export gives it
 MODEL_FOLDER = "model"
-CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is no chain of `sweeps.data`
+CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -33,10 +33,11 @@ class ColumnSchema(BaseModel):
     """A raw feature column, as it was in training.
 
     Attributes:
-        dtype: pandas' name of it; of a tensor NumPy's name of its elements.
-        type: what values it takes; "any" is passed on as it comes. Each cell of a "tensor" is a NumPy array.
-        categories: of a categorical column.
-        shape: of each cell of a tensor; None if cells may differ in shape.
+        name: name of the column.
+        type: kind of values. Values of type "any" are passed on unchanged. Each cell of a "tensor" is a NumPy array.
+        dtype: pandas' name of the dtype. For a tensor, NumPy's name of the element type.
+        categories: categories of a categorical column.
+        shape: shape of each cell of a tensor, or None if the shapes may differ.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,17 +49,22 @@ class ColumnSchema(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The facts of a bundle.
+    """The facts of a bundle. The field names are the keys of `manifest.json`.
 
     Attributes:
+        format: version of the file format.
+        created: time of the export, ISO 8601 in UTC.
         load: `module:attr` of the trainer's loader.
-        task: "binary", "multiclass", "regression"; None if the sweep named no label.
-        classes: the labels' original values, in the order of the model's probabilities.
-        columns: the raw features, in their order in training; none if the loop read its own data: then the model gets rows as they come.
-        checked: whether predictions made in training were there to compare with.
-        made: the sweep's facts: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
-        pickled: each file that is a pickle, and so can run code when it is read -> what is in it.
-        files: path inside the bundle -> SHA-256, of every file but the manifest.
+        label: name of the label column.
+        task: "binary", "multiclass" or "regression". None if the sweep has no label.
+        classes: original values of the label, in the order of the model's probabilities.
+        columns: raw features in the order of training. Empty if the loop read its own data; the model then gets the rows unchanged.
+        checked: whether the export compared the bundle with predictions that were made in training.
+        made: facts of the sweep: space file, trial, params, preprocessor, scaling, metric, value, data fingerprint, versions, commit.
+        python: version of Python.
+        requirements: packages that the bundle needs, pinned.
+        pickled: content of each pickle file by its path. Reading a pickle can run code.
+        files: SHA-256 of every file but the manifest, by its path in the bundle.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,24 +84,30 @@ class Manifest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, found: Any) -> Any:
-        """Format 2 named our trainers `trainers.NAME`; since format 3 that name is free for a package of the user's."""
-        if isinstance(found, dict) and found.get("format") == 2 and found.get("load") in OLD_LOADERS:
-            return found | {"load": f"sweeps.{found['load']}"}
-        return found
+    def _moved(cls, raw: Any) -> Any:
+        """Convert the loader names of format 2. It called our trainers `trainers.NAME`, which may be a user's package since format 3."""
+        if isinstance(raw, dict) and raw.get("format") == 2 and raw.get("load") in OLD_LOADERS:
+            return raw | {"load": f"sweeps.{raw['load']}"}
+        return raw
 
     def write(self, bundle: Path) -> None:
-        """Write it into a bundle whose other files are all there, and seal that."""
+        """Write the manifest and its hash. All other files of the bundle must be complete."""
         (bundle / FILE).write_text(json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:
-        """The manifest of a bundle.
+        """Read the manifest of a bundle.
+
+        Args:
+            bundle: the bundle's folder.
+
+        Returns:
+            The manifest.
 
         Raises:
-            InputError: there is no such folder, or it is not a bundle.
-            BundleError: the manifest is broken.
+            InputError: the folder does not exist, or is not a bundle.
+            BundleError: the manifest is damaged.
         """
         if not bundle.is_dir():
             raise InputError(Problem(str(bundle), "there is no such folder"))
@@ -113,17 +125,20 @@ class Manifest(BaseModel):
 
 
 def hash_files(bundle: Path) -> dict[str, str]:
-    """The SHA-256 of every file of a bundle but its seal's, by POSIX path inside it."""
+    """Return the SHA-256 of every file of a bundle by its path, except the manifest and its hash."""
     return {name: integrity.sha256(bundle / name) for name in integrity.files_of(bundle)}
 
 
 def is_pickle(file: Path) -> bool:
-    """Whether a file is a pickle, by its suffix or by its first bytes, or holds one, as torch's ZIP files and NumPy's objects do."""
-    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # compressed, or of a protocol that cannot be told from text
+    """Return whether a file is a pickle or contains one.
+
+    PyTorch's ZIP files contain a pickle. NumPy's files contain one if they hold objects.
+    """
+    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # may be compressed, or of a protocol that looks like text
         return True
     with open(file, "rb") as f:
         head = f.read(4096)
-    if head.startswith(GZIP_MAGIC):  # as joblib compresses
+    if head.startswith(GZIP_MAGIC):  # joblib compresses this way
         with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as f:
             head = f.read(4096)
     if _starts_pickle(head):
@@ -139,7 +154,7 @@ def is_pickle(file: Path) -> bool:
 
 
 def _starts_pickle(head: bytes) -> bool:
-    """Whether a file that begins so is a pickle of protocol 2 or later, or an array of NumPy's that holds one: of objects."""
+    """Return whether a file with these first bytes is a pickle of protocol 2 or later, or a NumPy array of objects."""
     if head.startswith(b"\x93NUMPY"):
         return re.search(rb"'\|?O\d*'", head[:4096]) is not None
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")

@@ -27,8 +27,8 @@ class Bundle:
     """A model and its fitted preprocessor.
 
     Attributes:
-        path: the folder.
-        manifest: how it was made.
+        path: the bundle's folder.
+        manifest: how the bundle was made.
     """
 
     def __init__(self, path: Path, manifest: Manifest, model: Any, fitted: Any):
@@ -37,16 +37,18 @@ class Bundle:
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Predict raw rows.
 
+        If the training loop read its own data, the model gets `rows` unchanged. A frame that it returns is then returned as it is. An array
+        becomes `prediction`, or `prediction_<number>` for each column.
+
         Args:
-            rows: the raw features by name, in any order; further columns are ignored.
+            rows: n raw rows with the features by name, in any order. Further columns are ignored.
 
         Returns:
-            With the index of `rows`: `prediction` (a class's original value, or a number) and, where the model gives
-            probabilities, `probability_<class>` for each class. If the training loop read its own data, the model gets `rows` unchanged.
-            Then a frame that it returns is returned as it is; an array becomes `prediction`, or `prediction_<number>` for each column.
+            n rows with the index of `rows`. `prediction` is an original class or a number. If the model gives probabilities, there is a
+            `probability_<class>` for each class.
 
         Raises:
-            InputError: naming the missing columns, or the values that their columns cannot hold; or the preprocessor or the model raised.
+            InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
         """
         if not self.manifest.columns:
             return _unlabelled_output(self._model_predict(rows), rows.index)
@@ -56,11 +58,11 @@ class Bundle:
         """Prepare raw rows as the model gets them.
 
         Args:
-            rows: n rows of the raw features by name, in any order; further columns are ignored.
+            rows: n raw rows with the features by name, in any order. Further columns are ignored.
 
         Returns:
-            n rows with the index of `rows`: the features after the fitted preprocessor, in the order of training. Without a preprocessor
-            the raw features, in the order and the dtypes of training.
+            n rows with the index of `rows`: the features after the fitted preprocessor, in the order of training. Without a
+            preprocessor: the raw features in the order and with the dtypes of training.
 
         Raises:
             InputError: as `predict`.
@@ -69,7 +71,13 @@ class Bundle:
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
     def model_output(self, rows: pd.DataFrame) -> np.ndarray:
-        """The model's own output for raw rows: shape (n,) or (n, k).
+        """Return the model's own output for raw rows.
+
+        Args:
+            rows: n raw rows, as `predict` takes them.
+
+        Returns:
+            An array of shape (n,) or (n, k).
 
         Raises:
             InputError: as `predict`.
@@ -77,7 +85,7 @@ class Bundle:
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
-        if raw.empty:  # not every model takes no rows
+        if raw.empty:  # some models fail on no rows
             k = len(self.manifest.classes or ())
             return np.zeros((0, k) if k > 2 else 0)
         return np.asarray(self._call_on_rows(raw, self._model_predict))
@@ -91,28 +99,32 @@ class Bundle:
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _check_length(self._model.predict(prepared), len(raw))
 
-    def _call_on_rows(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], T]) -> T:
-        """Return what `work` makes of rows; where it refuses them, name the value.
+    def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
+        """Call a function on rows. If it refuses them, name the value that it refuses.
 
         Raises:
             InputError: as `predict`.
         """
         try:
-            return work(raw)
+            return function(raw)
         except InputError as e:
-            if (found := self._find_refused_value(raw, work, e)) is None:
+            if (located := self._find_refused_value(raw, function, e)) is None:
                 raise
-            raise found from e
+            raise located from e
 
-    def _find_refused_value(self, raw: pd.DataFrame, work: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
-        """The value that is refused, if one is: of the first row with which `work` fails, the column without which it does not."""
+    def _find_refused_value(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
+        """Find the value that makes `function` fail: in the first failing row, the column without which the row succeeds.
+
+        Returns:
+            An error that names the value, or None if no single value is the reason.
+        """
         if raw.empty:
             return None
 
         def fails(rows: pd.DataFrame) -> bool:
             try:
-                work(rows)
-            except Exception:  # what else it may raise of rows that nobody sent is nobody's
+                function(rows)
+            except Exception:  # these rows are made up, so any error counts
                 return True
             return False
 
@@ -124,14 +136,17 @@ class Bundle:
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
-        """As `predict`, of values that are of their columns' kinds, in lists: faster, to the same bits.
+        """Predict rows whose values already fit their columns. Faster than `predict`, with the same result to the bit.
 
         Args:
-            values: by column: floats with NaN for a number; True, False or None; text or None; and so on. All columns.
-            count: of the rows.
+            values: values of each column, for all columns. Missing numbers are NaN; other missing values are None.
+            count: number of rows.
+
+        Returns:
+            As `predict`, with a range index.
 
         Raises:
-            InputError: the preprocessor or the model refuses them.
+            InputError: the preprocessor or the model refused the values.
         """
         kinds = {c.name: c.type for c in self.manifest.columns}
         fitted = self._fitted
@@ -141,47 +156,47 @@ class Bundle:
             and fitted.fitted_steps
             and all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs)
         ):
-            entered = {
+            arrays = {
                 c.name: pd.array(values[c.name], dtype="str") if c.kind == "text" else np.array(values[c.name], dtype=np.float64)
                 for c in fitted.inputs
             }
-            entered = {c.name: entered[c.name] if c.kind == "text" else entered[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
-            with contextlib.suppress(InputError):  # which is found below
+            arrays = {c.name: arrays[c.name] if c.kind == "text" else arrays[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
+            with contextlib.suppress(InputError):  # `predict` below finds the value
                 with _as_input_errors():
-                    output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(entered, count)), count))
+                    output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
                 return label_output(self.manifest, output, pd.RangeIndex(count))
         frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
 
 def _check_length(output: Any, rows: int) -> Any:
-    """A model's output, one for each row: a frame as it is, all else as an array."""
+    """Check that a model's output has one entry for each row. Frames stay frames; other outputs become arrays."""
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
-        raise ValueError(f"predict gave {len(output)} for {rows} rows")
+        raise ValueError(f"predict returned {len(output)} outputs for {rows} rows")
     return output
 
 
 @contextlib.contextmanager
-def _as_input_errors(what: str = "the model cannot answer") -> Iterator[None]:
-    """What preprocessor and model, which may be a user's, raise of rows as the rows' fault: a process that serves others goes on."""
+def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
+    """Raise errors of the preprocessor and the model, which may be a user's, as errors of the rows. A server then continues."""
     try:
         yield
     except (MemoryError, SweepsError):
         raise
     except Exception as e:
-        said = next((line for line in str(e).splitlines() if line.strip()), "")
-        raise InputError(Problem("rows", f"{what} these: {type(e).__name__}: {said}".rstrip(": "))) from e
+        message = next((line for line in str(e).splitlines() if line.strip()), "")
+        raise InputError(Problem("rows", f"{what} these: {type(e).__name__}: {message}".rstrip(": "))) from e
 
 
 def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:
-    """The answer of a model whose data nobody knows.
+    """Return the output of a model whose loop read its own data as a frame.
 
     Raises:
-        BundleError: it is one value for all rows.
+        BundleError: the output is one value for all rows.
     """
     if not output.ndim:
-        raise BundleError(f"predict gave one value for {len(index)} rows")
+        raise BundleError(f"predict returned one value for {len(index)} rows")
     if isinstance(output, pd.DataFrame):
         return output.set_axis(index)
     if output.ndim == 2:
@@ -190,7 +205,7 @@ def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:
 
 
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
-    """Whether checked values of a column need only to be put into an array."""
+    """Return whether checked values of a column only need to be put into an array."""
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
 
 
@@ -201,20 +216,23 @@ def _column(values: list[Any], kind: str) -> Any:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Load a bundle, with the code that it carries, once every file of it is seen to be the one that was exported.
+    """Load a bundle with the code that it carries. Every file is verified first.
 
     Args:
-        path: the bundle's folder; or the folder of a sweep, for the bundle of its winner.
+        path: the bundle's folder, or a sweep's folder for the bundle of its best trial.
+
+    Returns:
+        The loaded bundle.
 
     Raises:
-        InputError: there is no bundle at `path`; of a sweep, why it has none.
-        BundleError: a file is missing, changed or one too many; or it cannot be loaded.
+        InputError: there is no bundle at `path`. For a sweep, the message says why.
+        BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
     if not path.is_dir():
         raise InputError(Problem(str(path), "there is no such folder"))
     if not (path / integrity.MANIFEST).is_file() and SweepFolder(path).origin.is_file():
-        from sweeps.space.saved_space import bundle_of  # here, as a bundle goes without it
+        from sweeps.space.saved_space import bundle_of  # imported here, because bundles do not contain this module
 
         path = bundle_of(path)
     if not (path / integrity.MANIFEST).is_file():
@@ -227,10 +245,16 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def load_verified(path: Path) -> Bundle:
-    """The same for a bundle that is verified, and whose code can be imported.
+    """Load a bundle that is verified and whose code can be imported. Bundles of earlier versions call this function by its name.
+
+    Args:
+        path: the bundle's folder.
+
+    Returns:
+        The loaded bundle.
 
     Raises:
-        BundleError: it cannot be loaded.
+        BundleError: the bundle cannot be loaded.
     """
     manifest = Manifest.read(path)
     data = path / DATA_FOLDER
@@ -242,19 +266,24 @@ def load_verified(path: Path) -> Bundle:
             fitted = old_pickles.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
-        said = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
-        raise BundleError(f"{path}: cannot be loaded: {said}; it was made with {', '.join(manifest.requirements)}") from e
+        message = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
+        raise BundleError(f"{path}: cannot be loaded: {message}; it was made with {', '.join(manifest.requirements)}") from e
     if not callable(getattr(model, "predict", None)):
         raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no predict(DataFrame)")
     return Bundle(path, manifest, model, fitted)
 
 
 def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
-    """A model's output in the words of the label.
+    """Translate a model's output to the original classes.
 
     Args:
-        output: binary P(second class) (n,) or probabilities (n, 2); multi-class probabilities (n, k); integer class codes
-            (n,) in either; regression (n,).
+        manifest: the bundle's manifest.
+        output: binary: probability of the second class (n,), or probabilities (n, 2). Multiclass: probabilities (n, k). Either may be
+            integer class codes (n,). Regression: numbers (n,).
+        index: the index of the n rows.
+
+    Returns:
+        `prediction` and, for probabilities, `probability_<class>` for each class.
 
     Raises:
         BundleError: the output has another shape.
@@ -278,18 +307,18 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
         second = output.astype(np.float64)
         output = np.stack([1.0 - second, second], axis=1)
     _check_shape(manifest, output.shape == (len(index), k), output, f"({len(index)}, {k})")
-    # argmax would call the first class at 0.5 for two classes too, as XGBoost's `error` does
+    # With two classes at 0.5 each, argmax chooses the first class, as XGBoost's `error` does
     frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
     frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
     return pd.DataFrame(frame, index=index)
 
 
 def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
-    """Classes by code, as a column of their own type."""
+    """Return the classes of codes as an array of the classes' own type."""
     return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
 
 
 def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
     if not holds:
         shape = f"shape {output.shape}, {output.dtype}"
-        raise BundleError(f"`{manifest.load}`: predict gave {shape}; for a {manifest.task} label it must be {wanted}")
+        raise BundleError(f"`{manifest.load}`: predict returned {shape}; for a {manifest.task} label it must be {wanted}")

@@ -1,4 +1,4 @@
-"""A file of raw rows in, a file of predictions out: in pieces, so that either may be larger than the memory."""
+"""Predict a file of raw rows into a file of predictions, in chunks. Either file may be larger than memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sweeps.data.files import first_line
 from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, pandas_names, probe_schema
 from sweeps.data.tables import infer_types
 
-CHUNK_ROWS = 50_000  # rows held at once
-BUFFER_BYTES = 8 << 20  # bytes of a column of Parquet
+CHUNK_ROWS = 50_000  # rows in memory at a time
+BUFFER_BYTES = 8 << 20  # bytes read at a time from a Parquet column
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 
@@ -38,17 +38,20 @@ def predict_file(
     """Predict every row of a CSV or Parquet file.
 
     Args:
-        bundle: the bundle's folder, or a sweep's.
-        source: raw rows with a header, a path or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`); columns that the model
-            does not use, such as the label, are ignored.
-        target: where to write, a path or a URI, CSV or Parquet by its suffix; put in its place in one step, or not at all. A stream gets
-            CSV, likewise when all is predicted, from a temporary file. None returns the frame.
-        on_progress: called with the rows that are predicted so far.
-        workers: processes that predict; more than one read a Parquet file, through Ray Data, a row group at a time each.
+        bundle: the bundle's folder, or a sweep's folder.
+        source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
+            not use, such as the label, are ignored.
+        target: path, URI or stream for the predictions. The suffix of a path decides between CSV and Parquet; a stream gets CSV. The target
+            is written completely or not at all. None returns a frame.
+        on_progress: called with the number of rows predicted so far.
+        workers: number of processes. More than one requires a Parquet file. Ray Data gives each process one row group at a time.
+
+    Returns:
+        The frame of predictions if `target` is None; otherwise `target`.
 
     Raises:
-        InputError: a file that is missing, of another format or broken; a column that is missing or of another type; no room to write.
-        BundleError: the bundle is broken.
+        InputError: a file is missing, damaged or of another format; a column is missing or has other values; or the disk is full.
+        BundleError: the bundle is damaged.
     """
     kind = _file_format(source)
     if isinstance(target, str | Path):
@@ -61,19 +64,19 @@ def predict_file(
         if target.is_dir():
             raise InputError(Problem(str(target), "is a folder"))
     try:
-        found = system.get_file_info(path).type
+        file_type = system.get_file_info(path).type
     except OSError as e:
-        raise InputError(Problem(str(source), f"cannot be looked at: {first_line(e)}")) from None
-    if found != fs.FileType.File:
+        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+    if file_type != fs.FileType.File:
         raise InputError(Problem(str(source), "there is no such file"))
     if isinstance(target, str | Path) and _is_same_file(source, target):
-        raise InputError(Problem(str(target), "is the file of the rows themselves, which would be lost; name another with -o"))
+        raise InputError(Problem(str(target), "is the input file, which would be overwritten; name another file with -o"))
     loaded = load_bundle(bundle)
     if workers > 1:
         parts = _with_progress(_predict_distributed(loaded.path, loaded, source, kind, workers), on_progress)
     else:
-        pieces = _with_file_errors(_read_rows(system, path, kind, loaded.manifest), source)
-        parts = _with_progress(predict_chunks(loaded, pieces), on_progress)
+        chunks = _with_file_errors(_read_rows(system, path, kind, loaded.manifest), source)
+        parts = _with_progress(predict_chunks(loaded, chunks), on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
@@ -87,7 +90,7 @@ def predict_file(
 
 
 def _file_format(path: str | Path) -> str:
-    """ "csv" or "parquet"."""
+    """Return "csv" or "parquet", by the name of a file."""
     name = str(path).lower()
     if name.endswith(CSV):
         return "csv"
@@ -101,31 +104,31 @@ def _is_uri(path: str | Path) -> bool:
 
 
 def _filesystem(path: str | Path) -> tuple[Any, str]:
-    """Arrow's file system, and the path in it."""
+    """Return Arrow's file system for a path or URI, and the path within it."""
     if not _is_uri(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
     try:
         return fs.FileSystem.from_uri(str(path))
     except (pa.ArrowException, OSError, ValueError) as e:
-        raise InputError(Problem(str(path), f"is no place that Arrow knows: {first_line(e)}")) from None
+        raise InputError(Problem(str(path), f"is not a URI that Arrow can read: {first_line(e)}")) from None
 
 
 def _is_same_file(source: str | Path, target: str | Path) -> bool:
-    one, two = _filesystem(source), _filesystem(target)
-    if isinstance(one[0], fs.LocalFileSystem) and isinstance(two[0], fs.LocalFileSystem):
-        return Path(two[1]).exists() and Path(two[1]).samefile(one[1])
-    return one == two
+    first, second = _filesystem(source), _filesystem(target)
+    if isinstance(first[0], fs.LocalFileSystem) and isinstance(second[0], fs.LocalFileSystem):
+        return Path(second[1]).exists() and Path(second[1]).samefile(first[1])
+    return first == second
 
 
 def _read_rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
-    """The rows of a file in pieces, those columns that the model uses; at least one piece, perhaps without rows."""
+    """Yield the columns of a file that the model uses, in chunks. Yields at least one chunk, which may be empty."""
     if kind == "parquet":
         yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
         return
     written = probe_schema(system, path).names
     wanted = {c.name for c in manifest.columns}
     names = {name: shown for name, shown in zip(written, pandas_names(written), strict=True) if shown in wanted or not wanted}
-    # `00123` is no number there
+    # In these columns `00123` is text, not a number
     text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
     read = 0
     for table in _read_csv(system, path, written, list(names) or list(written)[:1]):
@@ -141,14 +144,17 @@ def _read_rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterato
 
 
 def _read_csv(system: Any, path: str, written: Sequence[str], only: list[str]) -> Iterator[pa.Table]:
-    """The rows of a CSV file as text, a block at a time; from a row on that is longer than a block by larger ones."""
+    """Yield the rows of a CSV file as text, one block at a time.
+
+    If a row is longer than a block, reading continues from that row with larger blocks.
+    """
     from pyarrow import csv
 
     read = 0
     for block in (COLUMN_BLOCK, CSV_BLOCK):
         seen = 0
         try:
-            with system.open_input_stream(path) as stream:  # which unpacks what is called `.gz`
+            with system.open_input_stream(path) as stream:  # decompresses `.gz`
                 for batch in csv.open_csv(stream, **csv_options(path, written, only, block)):
                     table, seen = pa.table(batch).slice(max(0, read - seen)), seen + len(batch)
                     if len(table):
@@ -161,10 +167,10 @@ def _read_csv(system: Any, path: str, written: Sequence[str], only: list[str]) -
 
 
 def read_row_groups(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
-    """The rows of some row groups of a Parquet file, in pieces of at most `chunk`.
+    """Yield the rows of some row groups of a Parquet file, in frames of at most `chunk` rows.
 
     Raises:
-        InputError: they cannot be read.
+        InputError: the file cannot be read.
     """
     yield from _with_file_errors(_read_parquet(*_filesystem(source), manifest, chunk, groups), source)
 
@@ -173,7 +179,7 @@ def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
-    # with a buffer, and not ahead, of a row group that is larger than the memory no more is read than is wanted next
+    # With a buffer and without pre-buffering, Arrow reads a row group that is larger than memory in parts
     with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
@@ -185,20 +191,18 @@ def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups
 
 
 def _to_pandas(rows: Any) -> pd.DataFrame:
-    """Arrow's rows as pandas', with every column: the index that pandas wrote was one in training, too, if it had a name."""
+    """Convert Arrow rows to pandas with every column. A named index that pandas wrote was a column in training, too."""
     return rows.to_pandas(ignore_metadata=True)
 
 
 def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, workers: int) -> Iterator[pd.DataFrame]:
-    """The predictions by several processes, once the file's columns are seen to be there; at least one piece, perhaps without rows."""
+    """Yield predictions made in several processes, after checking the file's columns. Yields at least one frame, which may be empty."""
     import pyarrow.parquet as pq
 
     from sweeps.bundle import distributed_predict
 
     if kind != "parquet":
-        raise InputError(
-            Problem("--workers", f"{workers}: only Parquet is read by several; {source} is CSV, which one reads after another")
-        )
+        raise InputError(Problem("--workers", f"{workers}: several processes can read Parquet only, and {source} is CSV"))
     system, path = _filesystem(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
@@ -207,7 +211,7 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     if loaded.manifest.columns:
         enforce_schema(_to_pandas(schema.empty_table()), loaded.manifest.columns)
-    if not sum(groups):  # of which Ray Data makes no piece
+    if not sum(groups):  # Ray Data yields nothing for no rows
         yield loaded.predict(_to_pandas(schema.empty_table()))
         return
     yield from distributed_predict.predict_distributed(
@@ -216,16 +220,22 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
-    """Reading errors as the user's, with the file's name."""
+    """Raise errors of reading as input errors with the file's name."""
     try:
         yield from rows
-    except (ValueError, OSError) as e:  # Arrow's among them
+    except (ValueError, OSError) as e:  # includes Arrow's errors
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
 
 
-def predict_chunks(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
-    """The predictions of each piece; of a wrong value one is told its row in the file, in which so many came before."""
-    for rows in pieces:
+def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
+    """Yield the predictions of each chunk. Errors name the row in the file.
+
+    Args:
+        bundle: the loaded bundle.
+        chunks: raw rows.
+        before: number of rows of the file before the first chunk.
+    """
+    for rows in chunks:
         try:
             yield bundle.predict(rows)
         except InputError as e:
@@ -234,13 +244,14 @@ def predict_chunks(bundle: Bundle, pieces: Iterator[pd.DataFrame], before: int =
 
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
-    """What is wrong with one of so many rows, before which others were read."""
+    """Restate a problem of a chunk with rows counted from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
     return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
 
 
 def _with_progress(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
+    """Yield the parts, and call `on_progress` with the number of rows after each."""
     done = 0
     for part in parts:
         yield part
@@ -258,10 +269,13 @@ def _write_csv(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None
 
 
 def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
-    """What is predicted as CSV in a temporary file, to be read from its beginning.
+    """Write predictions as CSV to a temporary file.
+
+    Returns:
+        The open file, at its beginning. The caller closes it.
 
     Raises:
-        InputError: there is no room for it.
+        InputError: the disk is full.
     """
     try:
         spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -269,21 +283,21 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
             _write_csv(parts, spool, packed=False)
             spool.seek(0)
         except BaseException:
-            with contextlib.suppress(OSError):  # it would write what is left, once more in vain
+            with contextlib.suppress(OSError):  # closing tries to write the rest, and fails again
                 spool.close()
             raise
         return spool
     except OSError as e:
-        where = tempfile.tempdir or "the temporary folder"  # None where each that there is was refused, which the error names
-        said = "all is kept there until it is predicted: name another by $TMPDIR, or a file with -o"
-        raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {said}")) from e
+        where = tempfile.tempdir or "the temporary folder"  # None if every temporary folder was refused; the error names them
+        hint = "predictions are stored there until all are made; set $TMPDIR to another folder, or name a file with -o"
+        raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
 
 
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
-    while part.empty and (more := next(parts, None)) is not None:  # of no rows one cannot tell the type of a class
+    while part.empty and (more := next(parts, None)) is not None:  # without rows, the type of a class is unknown
         part = more
     first = pa.Table.from_pandas(part, preserve_index=False)
     with pq.ParquetWriter(stream, first.schema) as writer:
@@ -294,7 +308,7 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> 
 
 @contextlib.contextmanager
 def _atomic_output(target: str | Path) -> Iterator[Any]:
-    """A stream to a temporary file beside `target` that takes its place if all goes well."""
+    """Open a temporary file beside `target`. It replaces `target` when the block ends without an error."""
     system, path = _filesystem(target)
     place = PurePosixPath(path)
     part = str(place.with_name(f".{place.name}-{uuid.uuid4().hex[:8]}"))

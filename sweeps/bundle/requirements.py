@@ -1,4 +1,4 @@
-"""What a bundle needs to load elsewhere: local modules to ship, and packages to install. Reads source, imports nothing."""
+"""Find what a bundle needs elsewhere: local modules to copy and packages to install. Reads source files; imports nothing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EXTRAS = {"ray": "ray[data]"}
 
 @dataclass(frozen=True)
 class Requirements:
-    """What some modules pull in.
+    """Modules and packages that some modules need.
 
     Attributes:
-        local: name -> the file or the package's folder to ship.
-        ours: path -> file, of the modules of sweeps.
-        packages: top-level names that must be installed.
-        files: name -> source file of every local module that is imported.
+        local_modules: file or package folder to copy, by its name.
+        sweeps_modules: files of sweeps, by their path in the package.
+        packages: import names of the packages that must be installed.
+        files: source file of every local module, by the module's name.
     """
 
     local_modules: dict[str, Path]
@@ -39,30 +39,33 @@ class Requirements:
 
 
 def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Requirements:
-    """Follow the imports of modules through everything that is not installed.
+    """Follow the imports of some modules through everything that is not installed.
 
-    Imports inside functions count in a user's module, whose `load` may import its framework there; but not Ray's, which
-    only the training loop needs, and not those of sweeps, which are lazy so that a bundle goes without them.
+    In a user's module, imports inside functions count, because a `load` function may import its framework there. Ray does not count there,
+    because only the training loop needs it. In sweeps itself, imports inside functions do not count, because a bundle works without them.
 
     Args:
-        modules: dotted names.
-        roots: folders searched before `sys.path`.
+        modules: dotted names of the modules.
+        roots: folders to search before `sys.path`.
+
+    Returns:
+        The requirements.
     """
     roots = tuple(roots)
-    todo, seen = list(modules), set()
+    pending, seen = list(modules), set()
     local: dict[str, Path] = {}
     ours: dict[str, Path] = {}
     packages: set[str] = set()
     files: dict[str, Path] = {}
-    while todo:
-        module = todo.pop()
+    while pending:
+        module = pending.pop()
         top = module.split(".")[0]
         if module in seen or top in sys.stdlib_module_names:
             continue
         seen.add(module)
         file = references.source_of(module, roots)
         if file is None:
-            continue  # an attribute, or an optional import that is not there
+            continue  # an attribute, or an optional module that is not installed
         if is_library_file(file) and top != OWN_PACKAGE:
             packages.add(top)
             continue
@@ -74,31 +77,42 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
             local[whole.name] = whole
             files[module] = file
         if "." in module:
-            todo.append(module.rpartition(".")[0])
+            pending.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            todo += _imports(file, package, lazy=top != OWN_PACKAGE)
+            pending += _imports(file, package, lazy=top != OWN_PACKAGE)
     return Requirements(local, ours, frozenset(packages), files)
 
 
 def fingerprint(modules: Iterable[str], roots: Iterable[Path] = ()) -> str:
-    """A SHA-256, in hex, over the source of modules and of the local modules that they import; where these lie does not count."""
+    """Hash the source of some modules and of the local modules that they import. The location of the files does not count.
+
+    Args:
+        modules: dotted names of the modules.
+        roots: folders to search before `sys.path`.
+
+    Returns:
+        The SHA-256 in hex.
+    """
     modules, roots, digest = list(modules), list(roots), hashlib.sha256()
-    named = {module: file for module in modules if (file := references.source_of(module, roots)) is not None}
-    for name, file in sorted((named | find_requirements(modules, roots).files).items()):
+    sources = {module: file for module in modules if (file := references.source_of(module, roots)) is not None}
+    for name, file in sorted((sources | find_requirements(modules, roots).files).items()):
         digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
     return digest.hexdigest()
 
 
 def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
-    """What to ship of a user's module: its file, or the folder of the package at the top, which need not have an `__init__.py`."""
+    """Return what to copy for a user's module: its file, or the folder of its top-level package.
+
+    A namespace package has no `__init__.py`.
+    """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()
     return file.parents[module.count(".") - (file.name != "__init__.py")] if "." in module else file
 
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
-    """The modules that a pickle names. Loads it, so only for one's own."""
+    """Return the names of the modules that a pickle refers to. This loads the pickle, so use it for our own pickles only."""
     found: set[str] = set()
 
     class Reader(pickle.Unpickler):
@@ -111,25 +125,38 @@ def pickled_modules(pickle_bytes: bytes) -> set[str]:
 
 
 def pin_versions(packages: Iterable[str]) -> list[str]:
-    """Requirements for packages by import name, pinned to what is installed; unknown ones are left out."""
+    """Pin packages to their installed versions. Packages that are not installed are left out.
+
+    Args:
+        packages: import names.
+
+    Returns:
+        Sorted requirements, such as `numpy==2.1.0`.
+    """
     owners = importlib.metadata.packages_distributions()
     out = set()
     for name in {*ALWAYS_REQUIRED, *packages}:
-        owned = [d for d in owners.get(name, ()) if d]
-        if owned:
-            owner = name if name in owned else owned[0]
-            version = importlib.metadata.version(owner).split("+")[0]  # `2.13.0+cpu` is on no index
+        owners_of = [d for d in owners.get(name, ()) if d]
+        if owners_of:
+            owner = name if name in owners_of else owners_of[0]
+            version = importlib.metadata.version(owner).split("+")[0]  # no index has local versions such as `2.13.0+cpu`
             out.add(f"{EXTRAS.get(owner, owner)}=={version}")
     return sorted(out)
 
 
 def _imports(file: Path, package: str, lazy: bool) -> list[str]:
-    """The modules that a source file names in its imports; with `from a import b` also `a.b`."""
+    """List the modules that a source file imports. `from a import b` counts as `a` and as `a.b`.
+
+    Args:
+        file: the source file.
+        package: the package that relative imports start from.
+        lazy: whether imports inside functions count.
+    """
     try:
         tree = ast.parse(file.read_bytes())
     except SyntaxError:
         return []
-    found: list[str] = []
+    modules: list[str] = []
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]
     while stack:
         node, inside = stack.pop()
@@ -146,9 +173,9 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
                 base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         if not inside:
-            found += names
+            modules += names
         elif lazy:
-            found += [name for name in names if name.split(".")[0] != "ray"]
+            modules += [name for name in names if name.split(".")[0] != "ray"]
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         stack += [(child, inside) for child in ast.iter_child_nodes(node)]
-    return found
+    return modules

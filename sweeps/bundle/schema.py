@@ -1,7 +1,7 @@
-"""Raw columns: what they were in training, and how the same values in another dress become that again.
+"""Schema of raw columns: infer it in training, and bring later rows back to it.
 
-A CSV file types a column by what it happens to hold: integers with a gap come as floats, a digits-only slice of a text
-column as integers. The preprocessor was fitted on one dtype, so every column is brought back to it first.
+The values of a column may arrive with another dtype. A CSV file with a gap among integers is read as floats, and text that happens to be
+all digits is read as integers. The preprocessor was fitted on one dtype, so every column is converted back to that dtype first.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
 from sweeps.data.columns import is_tensor, tensors_to_arrays
 
-# NumPy's letters for the element types that a tensor can have: booleans, integers and floats
+# NumPy's codes for the element types of a tensor: booleans, integers and floats
 NUMERIC_KINDS = "biuf"
 BOOLEAN_WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
 def json_scalar(value: Any) -> Any:
-    """A NumPy scalar as Python's own; what JSON does not know as text."""
+    """Convert a NumPy scalar to a Python scalar. Values that JSON does not have become text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:
-    """The columns of a frame of raw features."""
+    """Infer the schema of raw features.
+
+    Args:
+        raw: a frame of raw features.
+
+    Returns:
+        One entry for each column, in the order of the frame.
+    """
     return [_infer_column(str(name), raw.iloc[:, i]) for i, name in enumerate(raw.columns)]
 
 
@@ -39,8 +46,8 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
     dtype = values.dtype
     if is_tensor(values):
         shape = [int(n) for n in dtype.element_shape if n is not None]
-        of = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
-        return ColumnSchema(name=name, type="tensor", dtype=of, shape=shape if len(shape) == len(dtype.element_shape) else None)
+        element = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
+        return ColumnSchema(name=name, type="tensor", dtype=element, shape=shape if len(shape) == len(dtype.element_shape) else None)
     if isinstance(dtype, pd.CategoricalDtype):
         return ColumnSchema(name=name, type="category", dtype="category", categories=[json_scalar(c) for c in dtype.categories])
     if pd.api.types.is_bool_dtype(dtype):
@@ -53,24 +60,24 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
         kind = "datetime"
     elif isinstance(dtype, pd.StringDtype):
         kind = "string"
-    else:  # of objects, what they are: a column of bool that has a gap is one of them
-        there = values.dropna()
-        kinds = {type(v) for v in there}
-        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in there):
-            return ColumnSchema(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in there})))
+    else:  # A column of objects, such as booleans with a missing value: look at the values
+        present = values.dropna()
+        kinds = {type(v) for v in present}
+        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
+            return ColumnSchema(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in present})))
         kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(frozenset(kinds), "any")
     return ColumnSchema.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
 
 
 class _Summary(str):
-    """A short description that a message shows in place of an array, a list or a mapping."""
+    """A short description that an error message shows in place of an array, a list or a mapping."""
 
     __repr__ = str.__str__
 
     @classmethod
     def of(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return cls(f"a mapping of {len(value)} keys")
+            return cls(f"a mapping with {len(value)} keys")
         if not isinstance(value, np.ndarray | list | tuple):
             return value
         try:
@@ -84,10 +91,10 @@ class InvalidValue(Problem):
     """A value that its column cannot hold.
 
     Attributes:
-        column: its name.
-        rule: what the column's values must be.
-        row: of the value, counted from 0.
-        value: as it came; a description of an array or a list.
+        column: name of the column.
+        rule: what the values of the column must be.
+        row: row of the value, counted from 0.
+        value: the value, or a description of an array or a list.
     """
 
     column: str
@@ -97,12 +104,12 @@ class InvalidValue(Problem):
 
     @classmethod
     def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
-        """With a text that says so, in which rows are counted from 1."""
+        """Create the problem with its message. The message counts rows from 1."""
         value = _Summary.of(value)
         return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
 
     def shifted(self, rows: int) -> InvalidValue:
-        """The same where so many rows came before."""
+        """Return the same problem with `rows` further rows before it."""
         return self.create(self.column, self.rule, self.row + rows, self.value)
 
 
@@ -111,14 +118,17 @@ def _invalid(column: ColumnSchema, rule: str, values: pd.Series, row: int) -> In
 
 
 def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.DataFrame:
-    """The training's columns, order and dtypes out of rows that come from anywhere.
+    """Convert rows from any source to the columns, order and dtypes of training.
 
     Args:
-        frame: raw rows; further columns are ignored.
-        columns: of the training.
+        frame: raw rows. Further columns are ignored.
+        columns: the schema of training.
+
+    Returns:
+        The rows with the columns of the schema and the index of `frame`.
 
     Raises:
-        InputError: all columns that are missing, in one line, or the first value of each column that the column cannot hold, `Wrong`.
+        InputError: all missing columns in one line, or the first invalid value of each column, as `InvalidValue`.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
@@ -139,7 +149,7 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    """` (did you mean ...?)` where a spare column is near."""
+    """Return ` (did you mean ...?)` if an unused column has a similar name."""
     tail = did_you_mean(name, names)
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
@@ -166,7 +176,7 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Cells as NumPy arrays of the training's type. Only a column whose cells have no common shape may have missing cells."""
+    """Convert cells to NumPy arrays. Only a column whose cells have no common shape may have missing cells."""
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if column.shape is None and (value is None or value is np.nan):
@@ -179,43 +189,46 @@ def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def tensor_rule(column: ColumnSchema) -> str:
-    """Return a description of the array that each cell of a tensor column must hold."""
+    """Describe the array that each cell of a tensor column must hold."""
     return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
 
 
 def to_tensor(value: Any, column: ColumnSchema) -> np.ndarray:
-    """A cell of a tensor column as an array.
+    """Convert a cell of a tensor column to an array.
 
     Args:
-        value: an array, nested lists, or what a reader without Ray finds in a Parquet file of Ray Data's: the values in a row, and where
-            shapes differ a mapping of `data` and `shape`.
-        column: of the cell.
+        value: an array or nested lists. Readers without Ray find Ray Data's tensors in a Parquet file as the values in one row or, if
+            shapes differ, as a mapping of `data` and `shape`; both are accepted.
+        column: the schema of the column.
+
+    Returns:
+        The array, with the type and the shape of the column.
 
     Raises:
-        ValueError, TypeError, KeyError, OverflowError: the value is no array of the column's type and shape.
+        ValueError, TypeError, KeyError, OverflowError: the value is not an array of the column's type and shape.
     """
     array = _array(value["data"]).reshape([int(n) for n in value["shape"]]) if isinstance(value, Mapping) else _array(value)
     if array.dtype.kind not in NUMERIC_KINDS or not array.ndim:
-        raise ValueError("no numbers")
+        raise ValueError("not an array of numbers")
     if column.shape is not None and array.shape != tuple(column.shape):
         if array.ndim > 1:
-            raise ValueError("another shape")
+            raise ValueError("wrong shape")
         array = array.reshape(column.shape)
     wanted = np.dtype(column.dtype)
     typed = array.astype(wanted, copy=False)
     if wanted.kind != "f" and not (typed == array).all():
-        raise ValueError("values that the type cannot hold")
+        raise ValueError("the type cannot hold the values")
     return typed
 
 
 def _array(value: Any) -> np.ndarray:
-    """Nested lists or arrays as one array."""
+    """Convert nested lists or arrays to one array."""
     array = np.asarray(value)
     return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array
 
 
 def tensors_to_arrow(values: pd.Series) -> Any:
-    """A column of arrays as an Arrow array of nested lists, which any reader of Parquet understands."""
+    """Convert a column of arrays to an Arrow array of nested lists, which any reader of Parquet understands."""
     import pyarrow as pa
 
     cells = [value for value in values if isinstance(value, np.ndarray)]
@@ -229,9 +242,9 @@ def tensors_to_arrow(values: pd.Series) -> Any:
 
 
 def _to_dates(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Dates as in training; of text ISO 8601, with `T` or a space."""
+    """Convert a column to dates as in training. Text is ISO 8601, with `T` or a space."""
     dates = _parse_dates(values, column)
-    if dates is None:  # with a time zone where there was none, the other way round, or with another: whose value was the first?
+    if dates is None:  # Some value has a time zone that training did not have, or lacks one. Find the first such value.
         row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], column) is None)
         zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in column.dtype else "without a time zone, as 2026-01-31T12:00:00"
         raise _invalid(column, f"must hold dates as in training, {zone}", values, row)
@@ -242,8 +255,8 @@ def _to_dates(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _parse_dates(values: pd.Series, column: ColumnSchema) -> pd.Series | None:
-    """Dates of the training's type, NaT for what is none; None if together they cannot be of that type."""
-    aware = "," in column.dtype  # `datetime64[us, UTC]`: then rows may have offsets of their own, as in summer and winter
+    """Parse dates to the dtype of training; values that are not dates become NaT. None if the dates do not share that dtype."""
+    aware = "," in column.dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
     try:
         return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(column.dtype)
     except (TypeError, ValueError):
@@ -251,9 +264,9 @@ def _parse_dates(values: pd.Series, column: ColumnSchema) -> pd.Series | None:
 
 
 def _to_numbers(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Numbers as in training; whole ones as integers again, unless one is missing. Blank text counts as missing."""
+    """Convert a column to numbers as in training. Whole numbers become integers unless a value is missing. Blank text counts as missing."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype) or pd.api.types.is_timedelta64_dtype(values.dtype):
-        values = values.astype(object).where(values.notna(), None)  # pandas would count nanoseconds
+        values = values.astype(object).where(values.notna(), None)  # pandas would return nanoseconds
     numbers = pd.Series(pd.to_numeric(values, errors="coerce"), index=values.index)
     if not pd.api.types.is_numeric_dtype(values.dtype):
         bad = np.flatnonzero(numbers.isna() & values.notna() & (values.astype(str).str.strip() != ""))
@@ -272,5 +285,5 @@ def _to_numbers(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _to_string(value: Any) -> str:
-    """A value as the text that a file held: 12.0 out of an integer column with gaps is `12`."""
+    """Convert a value to the text that a file held: 12.0 from an integer column with gaps is `12`."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

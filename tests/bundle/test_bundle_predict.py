@@ -78,7 +78,7 @@ def test_the_rows_are_not_written_over(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     before = (tmp_path / "rows.csv").read_bytes()
-    with pytest.raises(InputError, match="the file of the rows themselves"):
+    with pytest.raises(InputError, match="is the input file, which would be overwritten"):
         predict_file(path, tmp_path / "rows.csv", tmp_path / "." / "rows.csv")
     assert (tmp_path / "rows.csv").read_bytes() == before
 
@@ -119,7 +119,7 @@ def test_uris_and_progress(bundle, tmp_path):
     target = f"file://{tmp_path}/out.csv"
     assert predict_file(path, f"file://{tmp_path}/rows.parquet", target, seen.append) == target
     assert len(pd.read_csv(tmp_path / "out.csv")) == seen[-1] == len(kept["raw"])
-    with pytest.raises(InputError, match="is no place that Arrow knows"):
+    with pytest.raises(InputError, match="is not a URI that Arrow can read"):
         predict_file(path, "nowhere://rows.csv")
 
 
@@ -193,7 +193,7 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
     with pytest.raises(InputError, match="column `city` is missing"):
         rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
         predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)
-    with pytest.raises(InputError, match="only Parquet is read by several"):
+    with pytest.raises(InputError, match="several processes can read Parquet only"):
         predict_file(path, tmp_path / "one.csv", tmp_path / "out.csv", workers=2)
 
 
@@ -247,7 +247,7 @@ def test_a_place_that_cannot_be_looked_at_is_named(bundle, tmp_path, monkeypatch
             raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(predict, "_filesystem", lambda source: (Closed(), str(source)))
-    with pytest.raises(InputError, match=r"rows\.parquet: cannot be looked at: .*Permission denied"):
+    with pytest.raises(InputError, match=r"rows\.parquet: cannot be read: .*Permission denied"):
         predict_file(path, tmp_path / "rows.parquet")
 
 
@@ -269,7 +269,10 @@ def test_a_stream_gets_csv_when_all_is_predicted(bundle, tmp_path, monkeypatch):
 def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch):
     path, kept = bundle
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
-    stream, said = io.BytesIO(), r"; all is kept there until it is predicted: name another by \$TMPDIR, or a file with -o"
+    stream, said = (
+        io.BytesIO(),
+        r"; predictions are stored there until all are made; set \$TMPDIR to another folder, or name a file with -o",
+    )
     with monkeypatch.context() as patch:
         patch.setattr(predict.tempfile, "tempdir", str(tmp_path))
         patch.setattr(predict.tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115

@@ -178,7 +178,7 @@ def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(make_space, tmp_pa
     controller.close()
     assert checkpoints_in(tmp_path) == {"0000": left}
     save(tmp_path, 0, 7)
-    tidy(tmp_path, StudyStore(tmp_path, space).checkpoints())
+    remove_partial_files(tmp_path, StudyStore(tmp_path, space).checkpoints())
     assert checkpoints_in(tmp_path) == {"0000": left}
 
 
