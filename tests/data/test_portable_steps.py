@@ -150,7 +150,7 @@ def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
     code = (
         "import sys, pathlib, pandas as pd; from sweeps.data.preprocessing import step_files; root = pathlib.Path(sys.argv[1])\n"
         "rows = pd.read_pickle(root / 'rows.pkl')\n"
-        "[step_files.load(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
+        "[step_files.load_chain(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
         "print({'ray', 'sklearn', 'mlflow'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
