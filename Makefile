@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-faults test-long test-frameworks test-browser soak screenshots bench bench-serving lint format clean
+.PHONY: run test test-unit test-faults test-long test-frameworks test-browser soak screenshots bench bench-serving docs lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
@@ -44,6 +44,10 @@ screenshots: $(READY)  ## the pictures of MLflow in docs/
 test-unit: $(READY)  ## what touches no Ray: under a minute
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
+docs: $(READY)  ## the documentation site, into site/; open site/index.html
+	$(BIN)/python -m docs.generate.import_graph
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,4 +69,4 @@ $(FRAMEWORKS): $(READY)
 	touch $(FRAMEWORKS)
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build site *.egg-info
