@@ -38,5 +38,3 @@ def page() -> str:
             "[Bad input and its answer](../bad_input.md) shows every wrong input that the tests try, with the message.\n",
         ]
     )
-
-

@@ -67,7 +67,7 @@ PURPOSE = {
     "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
     "data": "The data and its splits. Leave it out if your own loop reads its own data.",
     "objective": "The metric to optimize: one mapping, or a list of mappings for several objectives.",
-    "constraints": "Bounds that a feasible trial keeps, by metric: `{latency_ms: \"<= 5\"}`.",
+    "constraints": 'Bounds that a feasible trial keeps, by metric: `{latency_ms: "<= 5"}`.',
     "search": "The sampler, its seed, and configurations to start with.",
     "scheduler": "The rule that stops trials early. A step is one report of the loop.",
     "repeats": "How often each configuration is trained, with distinct seeds.",
@@ -252,7 +252,10 @@ def space_section(fragment: Mapping[str, Any]) -> Iterator[str]:
 def domains_section() -> Iterator[str]:
     """Yield the domains."""
     rows = [
-        ("`grid: [a, b]`", "Visit every option evenly. Each combination of the grids, a cell, gets the same number of trials, give or take one."),
+        (
+            "`grid: [a, b]`",
+            "Visit every option evenly. Each combination of the grids, a cell, gets the same number of trials, give or take one.",
+        ),
         ("`choice: [a, b]`", "Sample one option; the sampler learns which are good. An option may hold further dimensions, as in a grid."),
     ]
     for name, rule in domains.RULES.items():
@@ -302,5 +305,3 @@ def steps_section() -> Iterator[str]:
             said.append(f"`{parameter}`{needed}" + (f": {', '.join(f'`{word}`' for word in words)}" if words else ""))
         rows.append((f"`{name}`", "; ".join(said)))
     yield table(("step", "parameters besides `columns`"), rows)
-
-

@@ -38,7 +38,11 @@ def parameters(tree: ast.Module, name: str) -> str:
             meanings = section(ast.get_docstring(node), "Attributes")
             fields = [field for field in node.body if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)]
             rows = [
-                (f"`{ast.unparse(field.target)}`", f"`{ast.unparse(field.value)}`" if field.value else "", meanings.get(ast.unparse(field.target), ""))
+                (
+                    f"`{ast.unparse(field.target)}`",
+                    f"`{ast.unparse(field.value)}`" if field.value else "",
+                    meanings.get(ast.unparse(field.target), ""),
+                )
                 for field in fields
             ]
             return table(("parameter", "default", "meaning"), rows)
