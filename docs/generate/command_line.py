@@ -33,8 +33,8 @@ def page() -> str:
         "`python -m sweeps` is the same as `sweeps`, for an environment whose commands are not on the path. `sweeps --version` prints the "
         "version, and `sweeps VERB --help` prints what stands here.\n",
         table(("command", "what it does"), rows),
-        "Where a command takes `SWEEP`, give the sweep's folder, its name in the root (without date and time: the newest of that name), the "
-        "beginning of a name, or `latest`.\n",
+        "Where a command takes `SWEEP`, give the sweep's folder, its name in the root (without date and time: the newest of that "
+        "name), the beginning of a name, or `latest`.\n",
     ]
     for verb in verbs:
         parts += [f"\n## `sweeps {verb}` {{ #{verb} }}\n", *command(verb, main.commands[verb])]

@@ -31,8 +31,8 @@ def page() -> str:
                 ("error", "exit code", "meaning"),
                 [(f"`{e.__name__}`", e.exit_code, summary(e.__doc__).replace("<", "&lt;")) for e in classes],
             ),
-            "`InputError.problems` holds every problem as a `sweeps.Problem` with a `place` and a `text`. If a sweep failed but some of its "
-            "trials have values, the error's `result` is the `SweepResult`.\n",
+            "`InputError.problems` holds every problem as a `sweeps.Problem` with a `place` and a `text`. If a sweep failed but some of "
+            "its trials have values, the error's `result` is the `SweepResult`.\n",
             "## Exit codes\n",
             command_line.exit_codes(),
             "[Bad input and its answer](../bad_input.md) shows every wrong input that the tests try, with the message.\n",

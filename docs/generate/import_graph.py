@@ -90,8 +90,9 @@ def svg(imported: Graph) -> str:
             )
     for folder, (x, y) in sorted(place.items()):
         lines.append(
-            f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="#e8edff" '
-            f'stroke="#4f63c6"/><text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle" fill="#1c2540">{escape(folder)}</text>'
+            f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" '
+            'fill="#e8edff" stroke="#4f63c6"/>'
+            f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle" fill="#1c2540">{escape(folder)}</text>'
         )
     return "\n".join([*lines, "</svg>"]) + "\n"
 

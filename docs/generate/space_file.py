@@ -254,7 +254,7 @@ def domains_section() -> Iterator[str]:
     rows = [
         (
             "`grid: [a, b]`",
-            "Visit every option evenly. Each combination of the grids, a cell, gets the same number of trials, give or take one.",
+            "Visit every option evenly. Each combination of the grids, a cell, gets as many trials as the others, or one less.",
         ),
         ("`choice: [a, b]`", "Sample one option; the sampler learns which are good. An option may hold further dimensions, as in a grid."),
     ]
@@ -291,9 +291,9 @@ def domain_text(name: str, rule: domains.Rule) -> str:
 def steps_section() -> Iterator[str]:
     """Yield the steps that are known by name."""
     yield (
-        "A step is a name, or `Name: {columns: ..., parameter: ...}`. A list of steps is a chain. `none` is a chain without steps. Every "
-        "parameter may be a dimension, `columns` too. `columns` is `numeric`, `categorical`, `all`, a name, a pattern such as `price_*`, or "
-        "a list of these.\n\nThe names are those of Ray Data. Other steps are named by reference: "
+        "A step is a name, or `Name: {columns: ..., parameter: ...}`. A list of steps is a chain. `none` is a chain without steps. "
+        "Every parameter may be a dimension, `columns` too. `columns` is `numeric`, `categorical`, `all`, a name, a pattern such as "
+        "`price_*`, or a list of these.\n\nThe names are those of Ray Data. Other steps are named by reference: "
         "[Own preprocessor](../how-to/own-preprocessor.md).\n"
     )
     rows = []

@@ -36,15 +36,11 @@ def parameters(tree: ast.Module, name: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Params":
             meanings = section(ast.get_docstring(node), "Attributes")
-            fields = [field for field in node.body if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)]
-            rows = [
-                (
-                    f"`{ast.unparse(field.target)}`",
-                    f"`{ast.unparse(field.value)}`" if field.value else "",
-                    meanings.get(ast.unparse(field.target), ""),
-                )
-                for field in fields
-            ]
+            rows = []
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign):
+                    name = ast.unparse(field.target)
+                    rows.append((f"`{name}`", f"`{ast.unparse(field.value)}`" if field.value else "", meanings.get(name, "")))
             return table(("parameter", "default", "meaning"), rows)
     return (
         "It takes XGBoost's own parameters, and `num_boost_round` (by default `max_t`, or 100).\n"
