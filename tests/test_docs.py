@@ -1,262 +1,311 @@
-"""The README says what there is: every verb, option, key, domain, step and file; and what it shows can be used as it stands."""
+"""The documentation agrees with the code: commands, options, keys, links, space files, examples, and what is generated."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import json
+import posixpath
 import re
 import shlex
-import subprocess
-from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any
 
 import click
 import pytest
 
 import sweeps
+from docs.generate import import_graph, python_api, space_file
+from docs.generate.pages import PARTS
 from sweeps import trial
 from sweeps.cli import main
-from sweeps.controller import api
 from sweeps.core import errors
+from sweeps.core.result import SweepResult
 from sweeps.space import load, section_models
 from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
+from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS, REQUIRED
+from tests.documents import BLOCKS, DOCUMENTS, GENERATED, MANUAL, ROOT, WRITTEN, Block, Document, block_beginning, is_space, module_named
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 SPACES = sorted((ROOT / "search_spaces").rglob("*.y*ml"))
-TUNED = {"preprocessor", "scaling", "params"}
-SECTION_KEYS = {
-    "trainer": section_models.LoopKeys,
-    "data": section_models.DataKeys,
-    "objective": section_models.Objective,
-    "search": section_models.Search,
-    "scheduler": section_models.Scheduler,
-    "repeats": section_models.Repeats,
-    "limits": section_models.Limits,
-    "checkpoints": section_models.Checkpoints,
-}
-FIELDS = [(section, field) for section, model in SECTION_KEYS.items() for field in dataclasses.fields(model)]
+README = DOCUMENTS["README.md"]
+SPACE_FILE = DOCUMENTS["docs/reference/space-file.md"]
+COMMAND_LINE = DOCUMENTS["docs/reference/command-line.md"]
+LANGUAGES = {"bash", "console", "text", "yaml", "python", "json"}
+# What these blocks show runs with other tools, or is not complete on purpose.
+FOREIGN = ("docs/coming-from/",)
+# Metrics that look like keys of the space file.
+IN_MLFLOW = ("checkpoints.freed", "objective.METRIC")
 
 
-class Block(NamedTuple):
-    language: str
-    text: str
+def rows(document: Document) -> list[list[str]]:
+    """Return the rows of the tables of a document."""
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in document.prose.splitlines() if line.startswith("|")
+    ]
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)]
-PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)
-CODE = set(re.findall(r"`([^`\n]+)`", PROSE))
-ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PROSE.splitlines() if line.startswith("| ")]
-
-
-def row_of(name: str) -> list[str]:
-    """The row of a table whose first cell is this name in code, maybe with arguments behind it."""
-    found = [row for row in ROWS if re.match(rf"`{re.escape(name)}(:[^`]*)?`", row[0])]
-    assert len(found) == 1, f"`{name}` has {len(found)} rows in the README's tables"
+def row_of(document: Document, name: str) -> list[str]:
+    """Return the row whose first cell is this name in code, maybe with arguments behind it."""
+    found = [row for row in rows(document) if re.match(rf"\[?`{re.escape(name)}(:[^`]*)?`", row[0])]
+    assert found, f"`{name}` has no row in {document.path}"
     return found[0]
+
+
+# ---- the README
+
+
+def test_the_readme_is_short():
+    assert len(README.text.splitlines()) <= 150
+
+
+def test_the_readme_names_the_first_commands_early_and_a_space_file_of_15_lines():
+    assert README.text.index("make run") < README.text.index("make test") < README.text.index("\n## ")
+    assert any(is_space(block) and len(block.text.splitlines()) <= 15 for block in README.blocks)
 
 
 # ---- the command line
 
 
-def test_every_block_of_code_names_its_language_and_is_closed():
-    assert len(re.findall(r"^```", README, re.MULTILINE)) == 2 * len(BLOCKS) > 10
+@pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
+def test_every_block_of_code_names_its_language_and_is_closed(document):
+    fences = re.findall(r"^ *```", document.text, re.MULTILINE)
+    assert len(fences) == 2 * len(document.blocks)
+    assert {block.language for block in document.blocks} <= LANGUAGES
 
 
-@pytest.mark.parametrize("verb", sorted(main.commands))
-def test_every_verb_and_option_is_documented(verb):
-    begin = next((i for i, row in enumerate(ROWS) if row[0].startswith(f"`sweeps {verb}")), None)
-    assert begin is not None, f"`sweeps {verb}` has no row in the table of commands"
-    end = next(i for i, row in enumerate(ROWS) if i > begin and row[0])
-    signature, *options = (" ".join(row) for row in ROWS[begin:end])
-    for parameter in main.commands[verb].params:
-        if isinstance(parameter, click.Argument):
-            name = parameter.make_metavar(click.Context(main)).strip("[]")
-            assert re.search(rf"\b{name}\b", signature), f"{verb}: {parameter.name}"
-        else:
-            for name in parameter.opts:
-                assert any(re.search(rf"`{name}[ `]", row) for row in options), f"sweeps {verb} {name} is not in the README"
-
-
-def test_the_options_of_the_table_are_there():
-    known = {name for command in (main, *main.commands.values()) for p in command.get_params(click.Context(command)) for name in p.opts}
-    shown = {name for row in ROWS for name in re.findall(r"`(--?[a-z][\w-]*)", " ".join(row))}
-    assert shown <= known, f"no such options: {shown - known}"
-
-
-def commands() -> list[str]:
+def commands() -> list[Any]:
     """Every `sweeps ...` that a reader could type."""
-    blocks = [b.text for b in BLOCKS if b.language in ("bash", "text", "console")]
-    return re.findall(r"^(?:\$ )?\s*(?:\.venv/bin/)?sweeps ([a-z].*)$", "\n".join(blocks), re.MULTILINE)
-
-
-def test_there_are_commands_to_check():
-    assert len(commands()) >= 3
+    found = []
+    for block in BLOCKS:
+        if block.language not in ("bash", "text", "console"):
+            continue
+        text = block.text.replace("\\\n", " ")
+        for line in re.findall(r"^(?:\$ )?\s*(?:\w+=\S+ )?(?:\.venv/bin/)?sweeps ([a-z-].*)$", text, re.MULTILINE):
+            found.append(pytest.param(line, id=f"{block.page}: {line}"))
+    return found
 
 
 @pytest.mark.parametrize("line", commands())
 def test_every_command_shown_parses(line):
-    verb, *arguments = shlex.split(line, comments=True)
+    verb, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
+    if verb == "--version":
+        return
     assert verb in main.commands
     main.commands[verb].make_context(verb, arguments)
 
 
-def test_make_targets_shown_are_there():
+def test_there_are_commands_to_check():
+    assert len(commands()) >= 30
+
+
+@pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
+def test_options_named_in_the_text_exist(document):
+    known = {name for command in (main, *main.commands.values()) for p in command.get_params(click.Context(command)) for name in p.opts}
+    known |= {"--backend-store-uri"}  # of `mlflow ui`
+    code = re.findall(r"`([^`\n]+)`", document.prose)
+    named = {option for text in code for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", text)}
+    assert named <= known, f"{document.path}: no such options: {named - known}"
+
+
+@pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
+def test_verbs_named_in_the_text_exist(document):
+    code = re.findall(r"`sweeps ([a-z]+)[^`\n]*`", document.prose)
+    assert set(code) <= set(main.commands), f"{document.path}: {set(code) - set(main.commands)}"
+
+
+def test_make_targets_shown_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    shown = {t for b in BLOCKS if b.language == "bash" for t in re.findall(r"^make (\w+)", b.text, re.MULTILINE)}
-    assert {"run", "test"} <= shown <= targets
+    for document in MANUAL:
+        shown = {
+            target for block in document.blocks if block.language == "bash" for target in re.findall(r"^make ([\w-]+)", block.text, re.M)
+        }
+        shown |= set(re.findall(r"`make ([\w-]+)`", document.prose))
+        assert shown <= targets, f"{document.path}: {shown - targets}"
 
 
-def test_exit_codes_are_documented():
+@pytest.mark.parametrize("verb", sorted(main.commands))
+def test_every_verb_and_option_is_in_the_reference(verb):
+    section = COMMAND_LINE.text.partition(f"\n## `sweeps {verb}`")[2].partition("\n## ")[0]
+    assert section
+    for parameter in main.commands[verb].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert all(option in section for option in parameter.opts), f"{verb} {parameter.opts}"
+
+
+def test_every_exit_code_is_in_the_reference():
     codes = {0} | {e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.SweepsError)}
-    for code in codes:
-        assert any(row[0] == str(code) for row in ROWS), f"exit code {code}"
+    for page in (COMMAND_LINE, DOCUMENTS["docs/reference/errors.md"]):
+        assert all(row_of(page, str(code)) for code in codes)
 
 
-def test_the_result_is_documented():
-    for field in dataclasses.fields(api.SweepResult):
-        assert field.name in CODE or any(b.language == "json" and f'"{field.name}"' in b.text for b in BLOCKS), field.name
-
-
-def test_the_public_names_are_documented():
-    shown = {name for code in CODE for name in re.findall(r"sweeps\.(\w+)", code)}
-    assert set(sweeps.__all__) <= shown, set(sweeps.__all__) - shown
+def test_every_key_of_the_result_is_in_the_reference():
+    page = DOCUMENTS["docs/reference/sweep-files.md"]
+    for field in dataclasses.fields(SweepResult):
+        assert row_of(page, field.name)[1], field.name
 
 
 # ---- the space file
 
 
-def test_every_section_has_its_keys_in_the_table():
-    assert set(TOP) == {"name", "space", "constraints", *SECTION_KEYS} and set(SECTIONS) == TUNED
-    row_of("name")
-    row_of("constraints")
-    for path in (*(f"space.{s}" for s in SECTIONS), *(f"space.scaling.{s}" for s in SCALING)):
-        row_of(path)
+def test_every_section_and_key_of_the_space_file_is_in_the_reference():
+    for key in TOP:
+        row_of(SPACE_FILE, key)
+    for section in SECTIONS:
+        row_of(SPACE_FILE, f"space.{section}")
+    for key in SCALING:
+        row_of(SPACE_FILE, f"space.scaling.{key}")
+    for section, (model, *_) in space_file.MODELS.items():
+        for field in dataclasses.fields(model):
+            row_of(SPACE_FILE, f"{section}.{field.name}")
 
 
-@pytest.mark.parametrize(("section", "field"), FIELDS, ids=[f"{section}.{field.name}" for section, field in FIELDS])
-def test_every_key_is_documented_with_its_default(section, field):
-    default, text = row_of(f"{section}.{field.name}")[1:3]
-    required = field.default is dataclasses.MISSING
-    assert (default == "required") == required
-    if not required and field.default is not None and (section, field.name) != ("limits", "max_trials"):  # 0 there: not given
-        shown = f"[{', '.join(field.default)}]" if isinstance(field.default, tuple) else str(field.default)
-        assert default.strip("`") == ("none" if field.default == () else shown)
-    for word in get_args(get_type_hints(SECTION_KEYS[section])[field.name]):
-        if isinstance(word, str):
-            assert f"`{word}`" in text, f"{section}.{field.name}: {word}"
+def test_the_schema_has_no_key_without_a_purpose():
+    assert all(space_file.purpose(key) for key in schema()["properties"])
 
 
-def test_the_table_names_no_key_that_is_not_there():
-    fields = {f"{s}.{f.name}" for s, model in SECTION_KEYS.items() for f in dataclasses.fields(model)}
-    fields |= {f"space.{s}" for s in SECTIONS} | {f"space.scaling.{s}" for s in SCALING}
-    for row in ROWS:
-        if found := re.fullmatch(r"`((?:space|" + "|".join(SECTION_KEYS) + r")\.[\w.]+)`", row[0]):
-            assert found[1] in fields
+def test_keys_named_in_the_text_exist():
+    sections = {section: {f.name for f in dataclasses.fields(model)} for section, (model, *_) in space_file.MODELS.items()}
+    sections["space"] = set(SECTIONS)
+    for document in MANUAL:
+        for section, key in re.findall(rf"`({'|'.join(sections)})\.(\w+)[^`\n]*`", document.prose):
+            assert key in sections[section] | {"yaml"} or f"{section}.{key}" in IN_MLFLOW, f"{document.path}: {section}.{key}"
 
 
 @pytest.mark.parametrize("form", [section_models.ByColumn, section_models.ByTime, section_models.ByGroup])
 def test_every_form_of_a_split_is_documented(form):
     names = [f.name for f in dataclasses.fields(form)]
-    assert any(re.fullmatch(r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`", row[0]) for row in ROWS), names
+    pattern = r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`"
+    for page in (SPACE_FILE, DOCUMENTS["docs/how-to/own-data.md"]):
+        assert any(re.fullmatch(pattern, row[0]) for row in rows(page)), names
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_every_domain_is_documented_with_its_arguments_and_bounds(domain):
-    name, meaning = row_of(domain)[:2]
+def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain):
+    name, meaning = row_of(SPACE_FILE, domain)[:2]
     if domain in RULES:
         rule = RULES[domain]
         assert name == f"`{domain}: [{', '.join(rule.args)}]`"
         if rule.integer:
             assert "excluded" in meaning
         if "upper" in rule.args and "q" in rule.args:
-            assert "bounds included" in meaning
+            assert "ounds" in meaning and "included" in meaning
 
 
 @pytest.mark.parametrize("step", RAY_STEPS)
-def test_every_step_is_documented_with_its_parameters(step):
-    rows = [row for row in ROWS if f"`{step}`" in row[0]]
-    assert len(rows) == 1, f"{step} has {len(rows)} rows"
-    if step == "LabelEncoder":
-        return
-    # said of all, or without a use here
-    for parameter in set(RAY_STEPS[step]) - {"output_columns", "quantile_precision"}:
-        assert f"`{parameter}`" in rows[0][1], f"{step}: {parameter}"
-    assert not REQUIRED.get(step) or "required" in rows[0][1]
-
-
-def test_the_steps_of_the_table_are_there():
-    begin = next(i for i, row in enumerate(ROWS) if row[0] == "step")
-    names = set()
-    for row in ROWS[begin + 1 :]:
-        if not re.match(r"`[A-Z]", row[0]):
-            break
-        names |= set(re.findall(r"`(\w+)`", row[0]))
-    assert names == set(RAY_STEPS)
+def test_every_step_is_in_the_reference_with_its_parameters(step):
+    said = row_of(SPACE_FILE, step)[1]
+    assert all(f"`{parameter}`" in said for parameter in RAY_STEPS[step])
+    assert not REQUIRED.get(step) or "required" in said
 
 
 def test_the_data_sets_are_documented():
-    assert all(name in " ".join(row_of("data.train")) for name in SKLEARN)
+    assert all(f"`{name}`" in row_of(DOCUMENTS["docs/how-to/own-data.md"], "sklearn:NAME")[1] for name in SKLEARN)
 
 
-# ---- trainers
+# ---- Python
 
 
-def test_our_trainers_are_documented_with_their_parameters():
-    for file in (ROOT / "trainers").glob("[a-z]*.py"):
-        row_of(file.stem)
-    tree = ast.parse((ROOT / "trainers" / "torch_tabular.py").read_text())
-    params = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params")
-    names = [node.target.id for node in params.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
-    assert names and all(f"`{name}`" in row_of("torch_tabular")[1] for name in names)
+def test_the_reference_of_python_documents_the_public_names_and_no_others():
+    assert python_api.documented() == set(sweeps.__all__)
+
+
+def test_names_of_sweeps_in_the_text_exist():
+    public = {*sweeps.__all__, "trainers", "testing", "core", "space", "trial"}
+    for document in MANUAL:
+        code = "\n".join(re.findall(r"`([^`\n]+)`", document.prose))
+        tags = {
+            "trial",
+            "seed",
+            "state",
+            "error",
+            "feasible",
+            "front",
+            "repeats",
+            "best_trial",
+            "best_run",
+            "bundle",
+            "dir",
+            "reason",
+            "pbt",
+        }
+        tags |= {"data_fingerprint", "space", "manifest_sha256", "schema"}
+        named = set(re.findall(r"\bsweeps\.(\w+)", code))
+        if document.path in ("docs/how-to/mlflow.md", "docs/how-to/export.md", "docs/how-to/limits.md", "docs/how-to/objectives.md"):
+            named -= tags
+        assert named <= public | {"pbt", "__all__"}, f"{document.path}: {named - public}"
 
 
 def test_what_a_loop_may_ask_is_documented():
-    public: set[str] = {f.name for f in dataclasses.fields(trial.Current)} | set(vars(trial.Current))
+    page = DOCUMENTS["docs/how-to/loop-context.md"]
+    code = re.findall(r"`([^`\n]+)`", page.prose)
+    public = {f.name for f in dataclasses.fields(trial.Current)} | set(vars(trial.Current))
     for name in public:
         if not name.startswith("_"):
-            assert any(re.match(rf"{name}\b", code) for code in CODE), f"sweeps.trial.current().{name}"
+            assert any(re.match(rf"{name}\b", one) for one in code), f"sweeps.trial.current().{name}"
 
 
 def test_every_state_is_documented():
+    page = DOCUMENTS["docs/how-to/limits.md"]
     for state in trial.State:
-        assert any(row[0] == (state.name if state is not trial.State.RUNNING else "interrupted") for row in ROWS), state
+        assert any(row[0] == (state.name if state is not trial.State.RUNNING else "interrupted") for row in rows(page)), state
+
+
+def test_the_built_in_trainers_are_documented_with_their_parameters():
+    page = DOCUMENTS["docs/reference/trainers.md"]
+    for file in (ROOT / "trainers").glob("[a-z]*.py"):
+        assert f"## `{file.stem}`" in page.text
+        row_of(DOCUMENTS["docs/how-to/trainers.md"], file.stem)
 
 
 # ---- what is shown can be used
 
 
-def space_blocks() -> list[Any]:
-    found = [b.text for b in BLOCKS if b.language == "yaml" and {"trainer", "space"} <= set(re.findall(r"^(\w+):", b.text, re.MULTILINE))]
-    return [pytest.param(text, id=text.split()[1]) for text in found]
+def spaces() -> list[Any]:
+    return [pytest.param(block, id=f"{block.page}: {block.text.split()[1]}") for block in BLOCKS if is_space(block)]
 
 
-def test_there_are_space_files_to_check():
-    assert len(space_blocks()) >= 2
-    assert any(len(p.values[0].splitlines()) <= 15 for p in space_blocks())
+def write_modules(folder: Any, page: str) -> None:
+    """Write the modules that the manual shows, those of this page last."""
+    for block in sorted(BLOCKS, key=lambda block: block.page == page):
+        if (name := module_named(block)) is not None:
+            (folder / name).write_text(block.text)
 
 
-@pytest.mark.parametrize("text", space_blocks())
-def test_every_space_file_shown_loads(text, tmp_path):
-    for block in BLOCKS:  # the modules shown, by the name in their first line
-        if block.language == "python" and (name := re.match(r"# (\w+\.py)\n", block.text)):
-            (tmp_path / name[1]).write_text(block.text)
+@pytest.mark.parametrize("block", spaces())
+def test_every_space_file_shown_loads(block, tmp_path):
+    write_modules(tmp_path, block.page)
     file = tmp_path / "space.yaml"
-    file.write_text(text)
+    file.write_text(block.text)
     assert load(file).shapes
 
 
-@pytest.mark.parametrize("text", [b.text for b in BLOCKS if b.language == "python"])
-def test_every_piece_of_python_compiles(text):
-    compile(text, "README.md", "exec")
+def test_there_are_space_files_to_check():
+    assert len(spaces()) >= 15
 
 
-def test_there_are_spaces_that_ship():
-    assert len(SPACES) >= 2
+def test_the_quickstart_of_the_tutorial_is_the_one_that_ships(tmp_path):
+    for name in ("quickstart", "digits-mlp"):
+        (tmp_path / "shown.yaml").write_text(block_beginning(f"name: {name}"))
+        shown = load(tmp_path / "shown.yaml")
+        ships = load(ROOT / "search_spaces" / f"{name.replace('-', '_')}.yaml")
+        assert shown.scheduler == ships.scheduler and shown.limits == ships.limits
+        assert {d.name: d for d in shown.dimensions}.items() <= {d.name: d for d in ships.dimensions}.items()
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "python" and not b.page.startswith(FOREIGN)], ids=lambda b: b.page)
+def test_every_piece_of_python_compiles(block: Block):
+    tree = compile(block.text, block.page, "exec", ast.PyCF_ONLY_AST)
+    for node in ast.walk(tree):  # public names that are used exist
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sweeps":
+            assert node.attr in sweeps.__all__
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=lambda b: b.page)
+def test_every_piece_of_json_parses(block: Block):
+    json.loads(block.text)
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
@@ -264,58 +313,58 @@ def test_every_space_that_ships_validates(file):
     assert load(file).shapes
 
 
-# ---- links and files
+def test_there_are_spaces_that_ship():
+    assert len(SPACES) >= 4
 
 
-@pytest.mark.parametrize("link", [link for link in re.findall(r"\]\(([^)\s]+)\)", PROSE) if "://" not in link])
-def test_every_relative_link_resolves(link):
+# ---- links
+
+
+def links() -> list[Any]:
+    return [pytest.param(document, link, id=f"{document.path}: {link}") for document in (*WRITTEN, *GENERATED) for link in document.links]
+
+
+@pytest.mark.parametrize(("document", "link"), links())
+def test_every_link_resolves(document, link):
     path, _, anchor = link.partition("#")
-    assert not path or (ROOT / path).exists()
-    if anchor and not path:
-        headings = re.findall(r"^#+ (.+)$", PROSE, re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path)) if path else document.path
+    assert target in DOCUMENTS or (ROOT / target).exists(), f"{document.path}: {link}"
+    if anchor:
+        assert anchor in DOCUMENTS[target].anchors, f"{target} has no #{anchor}"
 
 
-def tree() -> list[str]:
-    """The paths of the annotated file tree, folders with a `/` behind them."""
-    section = README[README.index("\n## Files\n") :]
-    lines = re.search(r"^```text\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    assert lines is not None
-    paths, folders = [], {0: ""}
-    for line in lines[1].splitlines():
-        name = line.split()[0]
-        depth = (len(line) - len(line.lstrip())) // 2
-        paths.append(folders[depth] + name)
-        if name.endswith("/"):
-            folders[depth + 1] = paths[-1]
-    return paths
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {path.removeprefix("docs/") for path in DOCUMENTS if path.startswith("docs/")}
+    assert not {page for page in pages if f" {page}\n" not in nav}
 
 
-@pytest.mark.parametrize("path", tree())
-def test_the_tree_names_what_is_there(path):
-    assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file()
-
-
-def test_the_tree_names_every_folder_at_the_top():
-    try:
-        done = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, timeout=10
-        )
-    except OSError:
-        pytest.skip("no git here to say which folders are ours")
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    folders = {f"{name.split('/')[0]}/" for name in done.stdout.splitlines() if "/" in name and not name.startswith(".")}
-    assert folders <= set(tree()), folders - set(tree())
-
-
-@pytest.mark.parametrize("package", ["sweeps", "trainers"])
-def test_the_tree_names_every_module_of_the_first_floor(package):
-    here = {f"{package}/{p.name}{'/' * p.is_dir()}" for p in (ROOT / package).iterdir() if not p.name.startswith(("_", ".", "py.typed"))}
-    assert here <= set(tree()), here - set(tree())
-
-
-def test_the_tests_that_the_page_of_trust_names_are_there():
-    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(tests/[^`]+)`", text))
+def test_the_tests_that_the_threat_model_names_exist():
+    named = set(re.findall(r"`(tests/[^`]+)`", DOCUMENTS["docs/trust.md"].text))
     assert len(named) > 10 and not {name for name in named if not (ROOT / name).exists()}
+
+
+@pytest.mark.parametrize("path", ["docs/internals/architecture.md", "CONTRIBUTING.md"])
+def test_the_paths_that_a_page_names_exist(path):
+    for name in re.findall(r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose):
+        assert "NAME" in name or (ROOT / name).exists() or name in DOCUMENTS, name
+
+
+# ---- the diagram
+
+
+def test_the_diagram_of_the_architecture_is_the_import_graph():
+    drawn = import_graph.FILE.read_text(encoding="utf-8")
+    assert drawn == import_graph.svg(import_graph.graph()), "draw it again: .venv/bin/python -m docs.generate.import_graph"
+
+
+def test_the_reduced_graph_reaches_what_the_graph_reaches():
+    graph = {"a": frozenset(), "b": frozenset({"a"}), "c": frozenset({"a", "b"}), "d": frozenset({"a", "b"})}
+    assert import_graph.reduced(graph) == {"a": frozenset(), "b": frozenset({"a"}), "c": frozenset({"b"}), "d": frozenset({"b"})}
+    assert import_graph.layers(graph) == [["a"], ["b"], ["c", "d"]]
+
+
+def test_the_table_of_folders_names_every_folder():
+    table = PARTS["folders"]()
+    assert all(f"| `{folder}` |" in table for folder in import_graph.graph())
+    assert "<!-- generated: folders -->" in DOCUMENTS["docs/internals/architecture.md"].text

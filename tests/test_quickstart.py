@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
-STOPS_WITHIN = 30  # seconds, as README.md says
+STOPS_WITHIN = 30  # seconds
 
 
 def children(client, result) -> list:

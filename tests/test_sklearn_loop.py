@@ -1,4 +1,4 @@
-"""The README's loop around scikit-learn, as a user copies it; and what it meets of a category that training did not have."""
+"""The loop around scikit-learn of the manual, as a user copies it; and a category that training did not have."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import pytest
 
 import sweeps
 from tests.commands import command
-from tests.test_docs import BLOCKS
+from tests.documents import block_beginning
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the README's `forest.py` and the space that runs it."""
-    (loop,) = (block.text for block in BLOCKS if block.text.startswith("# forest.py\n"))
-    (space,) = (block.text for block in BLOCKS if block.text.startswith("name: forest\n"))
+    """A folder with the `forest.py` of the manual and the space that runs it."""
+    loop, space = block_beginning("# forest.py"), block_beginning("name: forest")
     (tmp_path / "forest.py").write_text(loop)
     (tmp_path / "forest.yaml").write_text(space)
     return tmp_path
@@ -31,7 +30,7 @@ def run(folder: Path, *args: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_the_readmes_loop_around_scikit_learn_runs_and_its_bundle_predicts(folder):
+def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts(folder):
     code, out, err = run(folder)
     assert code == 0, err
     result = json.loads(out)

@@ -214,7 +214,7 @@ def answers(url: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_readmes_own_commands_lead_from_trips_to_an_answer(tmp_path):
+def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
     """Word by word, but for the port, which another process may hold here."""
     trips = TRIPS / "yellow_tripdata_2018-2020_sample360k.parquet"
     if not trips.is_file():
@@ -222,7 +222,7 @@ def test_the_readmes_own_commands_lead_from_trips_to_an_answer(tmp_path):
     (tmp_path / "trips").mkdir()
     (tmp_path / "trips" / "yellow_tripdata_2018-2020.parquet").symlink_to(trips)
     shutil.copytree(SPACE.parent, tmp_path / "search_spaces")
-    section = (REPO / "README.md").read_text().partition("\n### From the taxi sweep to an answer\n")[2].partition("\n### ")[0]
+    section = (REPO / "docs/tutorials/taxi.md").read_text().partition("\n## From the sweep to an answer\n")[2].partition("\n## ")[0]
     made, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     made, _, serve = made.strip().rpartition("\n")

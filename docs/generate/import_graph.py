@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping
 from html import escape
 
@@ -15,6 +16,7 @@ WIDTH, ROW, BOX_WIDTH, BOX_HEIGHT = 880, 84, 124, 34
 Graph = Mapping[str, frozenset[str]]
 
 
+@functools.cache
 def graph() -> Graph:
     """Return which folders of `sweeps` each folder imports from, itself excepted."""
     folders = sorted(path.name for path in (ROOT / "sweeps").iterdir() if any(path.glob("*.py")))

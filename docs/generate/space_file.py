@@ -184,6 +184,9 @@ def bounds(fragment: Mapping[str, Any]) -> str:
 def scheduler_section(fragment: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table for each scheduler."""
     named = [form for form in alternatives(fragment) if "const" in form.get("properties", {}).get("name", {})]
+    names = ", ".join(f"`{form['properties']['name']['const']}`" for form in named)
+    meaning = "Which scheduler. Each takes the keys below and no others."
+    yield table(("key", "default", "takes", "meaning"), [("`scheduler.name`", "`none`", names, meaning)])
     for form in named:
         name = form["properties"]["name"]["const"]
         yield f"### `scheduler: {{name: {name}}}`\n"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from sweeps.core.suggestions import did_you_mean
 
-_LOOP = 'write a loop, as README.md shows under "Your own trainer", and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
-SKLEARN_LOOP = 'write a loop that fits it, as README.md shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}'
+_LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
+SKLEARN_LOOP = 'write a loop that fits it, as docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}'
 # An encoder that leaves no value missing.
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 

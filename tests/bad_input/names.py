@@ -86,14 +86,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an estimator of scikit-learn for a trainer",
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
-            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as README.md "
-            'shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}',
+            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as "
+            'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
             "an estimator of scikit-learn for a loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
-            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as README.md "
-            'shows under "A loop around scikit-learn": trainer: {loop: "forest:train_func"}',
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as "
+            'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
             "no such module",

@@ -93,8 +93,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a framework for a trainer",
             "trainer: lightgbm",
-            "1:10: trainer: unknown trainer lightgbm (your own: {loop: module:attr}); write a loop, as README.md shows under "
-            '"Your own trainer", and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
+            "1:10: trainer: unknown trainer lightgbm (your own: {loop: module:attr}); write a loop, as docs/how-to/own-loop.md "
+            'shows, and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
         ),
         line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
         line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; it is a key of `limits`"),

@@ -217,7 +217,7 @@ NO_LOOP = ("sklearn.ensemble:RandomForestClassifier", "xgboost:XGBClassifier")
 @pytest.mark.parametrize(("trainer", "place"), [('"{}"', "1:10: trainer: "), ('{{loop: "{}", backend: torch}}', "1:17: trainer.loop: ")])
 def test_an_estimator_is_no_loop(lines, ref: str, trainer: str, place: str) -> None:
     (found,) = lines(top(trainer=trainer.format(ref)))
-    assert found.startswith(place) and f"`{ref}`" in found and '{loop: "forest:train_func"}' in found and "README.md" in found
+    assert found.startswith(place) and f"`{ref}`" in found and '{loop: "forest:train_func"}' in found and "docs/how-to/own-loop.md" in found
 
 
 def test_a_module_of_the_users_may_have_a_librarys_name(write) -> None:

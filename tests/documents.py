@@ -1,0 +1,107 @@
+"""The Markdown documents of the repository: their blocks of code, links and headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+# Pages that tests write, in which blocks and cells are input that is wrong on purpose.
+TABLES_OF_TESTS = ("docs/bad_input.md", "docs/malformed_requests.md", "docs/tampered_bundles.md")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code.
+
+    Attributes:
+        page: the path of the document in the repository.
+        language: the word behind the fence.
+        text: the code.
+    """
+
+    page: str
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A Markdown file.
+
+    Attributes:
+        path: in the repository; of a generated page the path that it has on the site, below `docs/`.
+        text: its Markdown.
+    """
+
+    path: str
+    text: str
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The blocks of code."""
+        return [Block(self.path, language, text) for _, language, text in FENCE.findall(self.text)]
+
+    @cached_property
+    def prose(self) -> str:
+        """The text without blocks of code."""
+        return FENCE.sub("", self.text)
+
+    @cached_property
+    def links(self) -> list[str]:
+        """The targets of links and pictures inside the repository."""
+        prose = re.sub(r"`[^`\n]*`", "", self.prose)
+        found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|srcset|href)="([^"]+)"', prose)
+        return [link for link in found if "://" not in link and not link.startswith("mailto:")]
+
+    @cached_property
+    def anchors(self) -> set[str]:
+        """The anchors that a link may name: of headings, as GitHub and mkdocs form them, and explicit ones."""
+        explicit = set(re.findall(r"\{ *#([\w-]+) *\}", self.text))
+        headings = re.findall(r"^#+ (.+?)(?: *\{ *#[\w-]+ *\})?$", self.prose, re.MULTILINE)
+        return explicit | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def written() -> Iterator[Document]:
+    """Yield the documents for readers that are files of the repository."""
+    paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "reports").glob("*.md")]
+    for path in sorted(paths):
+        yield Document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+
+
+def generated() -> Iterator[Document]:
+    """Yield the pages that are generated from the code."""
+    from docs.generate.pages import PAGES
+
+    for path, page in PAGES.items():
+        yield Document(f"docs/{path}", page())
+
+
+WRITTEN = list(written())
+GENERATED = list(generated())
+DOCUMENTS = {document.path: document for document in (*WRITTEN, *GENERATED)}
+# What users read: without the reports of measurements and the tables of tests.
+MANUAL = [d for d in WRITTEN if not d.path.startswith("reports/") and d.path not in TABLES_OF_TESTS]
+BLOCKS = [block for document in MANUAL for block in document.blocks]
+
+
+def module_named(block: Block) -> str | None:
+    """Return the file name in the first line of a block of Python; None if it has none."""
+    found = re.match(r"# (\w+\.py)\n", block.text) if block.language == "python" else None
+    return found[1] if found else None
+
+
+def is_space(block: Block) -> bool:
+    """Return whether a block is a whole space file."""
+    return block.language == "yaml" and {"trainer", "space"} <= set(re.findall(r"^(\w+):", block.text, re.MULTILINE))
+
+
+def block_beginning(first_line: str) -> str:
+    """Return the text of the one block of the manual that begins with this line."""
+    texts = {block.text for block in BLOCKS if block.text.startswith(first_line + "\n")}
+    assert len(texts) == 1, f"{len(texts)} blocks begin with {first_line!r}"
+    return texts.pop()
