@@ -27,6 +27,7 @@ from sweeps.plan import never_fits_here
 from sweeps.search.optional_packages import missing
 from sweeps.space.saved_space import save_space, taken_up
 from sweeps.study import storage as storages
+from sweeps.tracking.create import create_trackers
 
 
 def run(
@@ -57,7 +58,7 @@ def run(
     """
     began = round(time.time(), 3)  # MLflow, where the sweep is found again by it, counts milliseconds
     space = space_file.load(Path(file), tuple(overrides))
-    root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri)
+    root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri, space.has_mlflow)
     if storage is not None:
         storages.check(storage)
     check_root(root)
@@ -71,12 +72,13 @@ def run(
         cluster.prepare_authentication(address)
     elif "ray" not in sys.modules and (problems := never_fits_here(space)):
         raise InputError(problems)
+    trackers = create_trackers(space)
     logging_setup.set_environment()
     import ray  # noqa: F401 - sets up its logging, which is then redirected
 
     new, root = not root.exists(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
-    driver = SweepSession(space, root, folder, began, address, uri, on_progress)
+    driver = SweepSession(space, root, folder, began, address, uri, on_progress, trackers=trackers)
     try:
         kept = {} if storage is None else storages.named(storage, folder.name)
         save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **kept)
@@ -155,9 +157,10 @@ def resume(
             folder,
             origin.get("began") or time.time(),
             address or origin.get("address"),
-            _tracking_again(tracking_uri, origin.get("tracking_uri")),
+            _tracking_again(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
             on_progress,
             trust,
+            create_trackers(space),
         )
         logging_setup.set_environment()
         nothing_left = driver.take_up(changed=bool(file or overrides or add_trials))
@@ -173,24 +176,35 @@ def resume(
         lock.release()
 
 
-def _tracking(uri: str | None) -> str | None:
-    """MLflow's URI, as it was said here or in the environment; None if it was not."""
+def _tracking(uri: str | None, has_mlflow: bool = True) -> str | None:
+    """Return MLflow's URI from `--tracking-uri` or the environment, after a check; None for the default.
+
+    Raises:
+        InputError: MLflow has no store for the URI, or the space file does not list MLflow.
+    """
     from sweeps.tracking.mlflow import uris
 
-    said = uri or os.environ.get("MLFLOW_TRACKING_URI")
-    if said:
-        uris.check(said, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
-    return said or None
+    if not has_mlflow:
+        if uri:
+            raise InputError(
+                Problem("--tracking-uri", "is for MLflow, which `trackers` in the space file does not list; add `mlflow` there")
+            )
+        return None
+    given = uri or os.environ.get("MLFLOW_TRACKING_URI")
+    if given:
+        uris.check(given, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
+    return given or None
 
 
-def _tracking_again(uri: str | None, kept: str | None) -> str | None:
-    """MLflow's URI for a sweep that goes on: as it is said now, else where the sweep began, whatever the environment says of others.
+def _tracking_again(uri: str | None, saved: str | None, has_mlflow: bool = True) -> str | None:
+    """Return MLflow's URI for a resumed sweep: `--tracking-uri`, else the URI of its first driver, whatever the environment says.
 
     Args:
-        uri: of `--tracking-uri`.
-        kept: where the sweep began, without the password, which the environment may have; None for the default.
+        uri: The value of `--tracking-uri`.
+        saved: The URI of the first driver without its password, which the environment may have; None for the default.
+        has_mlflow: Whether the space file lists MLflow.
     """
     if uri:
-        return _tracking(uri)
-    there = os.environ.get("MLFLOW_TRACKING_URI")
-    return there if kept and there and without_password(there) == kept else kept
+        return _tracking(uri, has_mlflow)
+    env = os.environ.get("MLFLOW_TRACKING_URI")
+    return env if saved and env and without_password(env) == saved else saved

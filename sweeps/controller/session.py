@@ -9,7 +9,7 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.study import budgets, repeats
 from sweeps.study import storage as storages
 from sweeps.tracking import TrackerHub
+from sweeps.tracking.create import NamedTracker
 from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
@@ -65,7 +66,7 @@ def _spoken(on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
 class SweepSession:
     """Drives one sweep, whether it begins or goes on."""
 
-    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress, trust=False):
+    def __init__(self, space, root, folder, began, address, tracking_uri, on_progress, trust=False, trackers=()):
         self.space: Space = space
         self.root: Path = root
         self.folder: Path = folder
@@ -73,6 +74,7 @@ class SweepSession:
         self.began: float = began  # as if it had been driven without a break
         self.address: str | None = address
         self.uri = tracking_uri
+        self.own_trackers: Sequence[NamedTracker] = trackers  # all but MLflow
         self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
@@ -198,6 +200,7 @@ class SweepSession:
         if self.trackers.mlflow is not None:
             result = mlflow_summary.add_mlflow(self.trackers.mlflow, self.trackers.mlflow_complete, result, ended)
         else:
+            result = result.noting("MLflow has no runs of this sweep: `trackers` does not list mlflow")
             write_text(SweepFolder(self.folder).result, result.as_text())
         if error is not None:
             error.result = result
@@ -215,8 +218,11 @@ class SweepSession:
     def _trackers(self) -> TrackerHub:
         from sweeps import tracking
 
+        if not self.space.has_mlflow:
+            return TrackerHub(self.own_trackers)
         log_file = self.folder / "sweep.log"
-        return TrackerHub({}, tracking.TrackerProcess(self.tracking, self.root, self.space.name, self.folder.name, self.begun, log_file))
+        mlflow = tracking.TrackerProcess(self.tracking, self.root, self.space.name, self.folder.name, self.begun, log_file)
+        return TrackerHub(self.own_trackers, mlflow)
 
     @property
     def tracking(self) -> str:
@@ -248,7 +254,7 @@ class SweepSession:
         if problems := never_fits(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
         here = cluster.at_driver()
-        job = replace(job_of(space, joined.roots), tracking=self.tracking)
+        job = replace(job_of(space, joined.roots), tracking=self.tracking if space.has_mlflow else None)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
         pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
         room = concurrency(space.shapes, joined.total, space.limits.max_trials)

@@ -6,14 +6,16 @@ row here. This module imports nothing of the plug-ins, so a folder may look a pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sweeps.core import references
 from sweeps.core.suggestions import did_you_mean
 
-PLUGINS: Mapping[str, Mapping[str, str]] = {
+# Reference of each plug-in of ours, by kind and name, in the order of messages and reference pages.
+BUILT_IN: dict[str, dict[str, str]] = {
     "tracker": {
         "mlflow": "sweeps.tracking.mlflow.tracker:MlflowTracker",
         "jsonl": "sweeps.tracking.jsonl:JsonLinesTracker",
@@ -24,13 +26,23 @@ PLUGINS: Mapping[str, Mapping[str, str]] = {
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return the registered names of a kind of plug-in, such as `tracker`."""
-    return tuple(PLUGINS[kind])
+    """Return the names of the plug-ins of ours of a kind, such as `tracker`."""
+    return tuple(BUILT_IN[kind])
 
 
-def is_reference(name: str) -> bool:
-    """Return whether a name is the `module:attr` of a user's own plug-in."""
-    return ":" in name
+def is_built_in(kind: str, name: str) -> bool:
+    """Return whether a name is that of a plug-in of ours. Other names are references `module:attr`."""
+    return name in BUILT_IN[kind]
+
+
+@functools.cache
+def built_in(kind: str, name: str) -> Any:
+    """Import a plug-in of ours and return it. Its module loads Ray, torch, Optuna and the like inside functions alone.
+
+    Raises:
+        KeyError: There is no such plug-in.
+    """
+    return references.resolve(BUILT_IN[kind][name])
 
 
 def reference(kind: str, name: str) -> str:
@@ -43,12 +55,12 @@ def reference(kind: str, name: str) -> str:
     Raises:
         RefError: The name is not registered, or it is not a reference.
     """
-    if is_reference(name):
+    if ":" in name:
         references.parse(name)
         return name
-    if name not in PLUGINS[kind]:
-        raise references.RefError(f"there is no {kind} `{name}`; {did_you_mean(name, PLUGINS[kind])} (your own: `module:attr`)")
-    return PLUGINS[kind][name]
+    if not is_built_in(kind, name):
+        raise references.RefError(f"there is no {kind} `{name}`; {did_you_mean(name, BUILT_IN[kind])} (your own is `module:attr`)")
+    return BUILT_IN[kind][name]
 
 
 def resolve(kind: str, name: str) -> Any:

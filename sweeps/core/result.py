@@ -45,8 +45,8 @@ class SweepResult:
         front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
         bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
         checkpoint: the winner's checkpoint, exported where there is no `load`.
-        mlflow: `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server did not get everything,
-            and then `ended`, when the search did, in seconds since the epoch.
+        mlflow: empty if MLflow did not record the sweep, else `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server
+            did not get everything, and then `ended`, when the search did, in seconds since the epoch.
         fits: distinct preprocessing chains fitted.
         seconds: wall time.
         reason: why the sweep ended before its last trial; None if it did not.
@@ -212,7 +212,9 @@ def _are_counts(told: Any) -> bool:
 
 
 def _is_mlflow(told: Any) -> bool:
-    """Whether this says where a sweep is in MLflow."""
+    """Return whether this says where a sweep is in MLflow. An empty object says that MLflow did not record the sweep."""
+    if told == {}:
+        return True
     texts = ("tracking_uri", "experiment", "parent_run")
     if not isinstance(told, dict) or not is_text(told.get("tracking_uri")):
         return False

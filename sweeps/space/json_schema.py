@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_args, get_origin, get_type_hints
 
+from sweeps.core import registry
 from sweeps.space import section_models
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
@@ -60,9 +61,10 @@ def schema() -> Schema:
         "repeats": {"anyOf": [{"type": "integer", "minimum": 1}, sections["repeats"]]},
         "limits": sections["limits"],
         "checkpoints": _section("checkpoints", section_models.Checkpoints),
+        "trackers": _trackers(),
         "space": _space(),
     }
-    may_be_empty = {"search", "scheduler", "limits", "space", "repeats", "constraints", "checkpoints"}
+    may_be_empty = {"trackers", "search", "scheduler", "limits", "space", "repeats", "constraints", "checkpoints"}
     return {
         "$schema": DRAFT,
         "title": "sweeps: a space file",
@@ -110,6 +112,23 @@ def _bounds(rule: Any) -> Schema:
     names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
     parts = [rule, *getattr(rule, "metadata", ())]
     return {ours: value for part in parts for name, ours in names.items() if (value := getattr(part, name, None)) is not None}
+
+
+def _trackers() -> Schema:
+    """The list of trackers: names of ours, references, and mappings of one name to its options."""
+    options = {name: registry.built_in("tracker", name).Options for name in registry.names("tracker")}
+    needed = {name for name, model in options.items() if _section("trackers", model)["required"]}
+    reference = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$", "description": "module:attr of a class of your own"}
+    with_options = {
+        "type": "object",
+        "properties": {name: _section("trackers", model) for name, model in options.items()},
+        "patternProperties": {reference["pattern"]: {"type": ["object", "null"]}},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    names = {"enum": [name for name in options if name not in needed]}
+    return {"type": "array", "items": {"anyOf": [names, reference, with_options]}}
 
 
 def _scheduler() -> Schema:

@@ -38,9 +38,23 @@ from sweeps.space.space_sections import Reader
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import SKLEARN_LOOP, known, suggest
 from sweeps.space.templates import Template, children, dimensions, surroundings
+from sweeps.space.tracker_section import read_trackers
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
-TOP = ("name", "trainer", "data", "objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints", "space")
+TOP = (
+    "name",
+    "trainer",
+    "data",
+    "objective",
+    "constraints",
+    "search",
+    "scheduler",
+    "repeats",
+    "limits",
+    "checkpoints",
+    "trackers",
+    "space",
+)
 
 # Of the data of a sweep: each is looked at before it runs.
 MAX_VARIANTS = 1_000
@@ -159,6 +173,7 @@ class _Loader:
         objectives, constraints = said.objectives(), said.constraints()
         search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
         checkpoints = said.checkpoints(scheduler)
+        trackers = read_trackers(self.node("trackers"), self.roots, self.problems)
         said.together(objectives, search, scheduler, repeats, limits)
         if scheduler and scheduler.population and limits and not limits.max_trials:
             limits = replace(limits, max_trials=scheduler.population)
@@ -216,6 +231,7 @@ class _Loader:
             shapes=enumeration.all_shapes(sections, trainer.backend),
             places=places(self.root, self.source),
             algorithm_reason=choice.reason,
+            trackers=trackers,
         )
 
     def choice(

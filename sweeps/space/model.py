@@ -27,6 +27,8 @@ from sweeps.space.section_models import (
 )
 from sweeps.space.step_names import Step
 from sweeps.space.templates import Template, children, dimensions, fill, surroundings
+from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
+from sweeps.space.tracker_section import TrackerSpec
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Space:
         shapes: every distinct shape that a trial can have.
         places: where everything in the file stands, by dotted path; see `place`.
         algorithm_reason: why sweeps chose the search algorithm; "" if the file names it.
+        trackers: Trackers that record the sweep.
     """
 
     name: str
@@ -77,6 +80,12 @@ class Space:
     shapes: tuple[Shape, ...]
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     algorithm_reason: str = field(default="", compare=False, repr=False)
+    trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
+
+    @property
+    def has_mlflow(self) -> bool:
+        """Whether MLflow records the sweep."""
+        return any(tracker.name == "mlflow" for tracker in self.trackers)
 
     @property
     def objective(self) -> Objective:

@@ -73,8 +73,10 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "experiment": "name",
         "storage": "it is an option of the command: --storage URL",
         "tracking_uri": "it is an option of the command: --tracking-uri URI",
-        "mlflow": "every sweep is logged to MLflow; --tracking-uri URI says where",
-        "callbacks": "it is not needed: every sweep is logged to MLflow",
+        "mlflow": "sweeps logs to MLflow by default; --tracking-uri URI says where, `trackers: []` turns it off",
+        "callbacks": 'write `trackers: [mlflow, "my_mod:Tracker"]`',
+        **dict.fromkeys(("tracker", "logger", "loggers", "tracking"), "trackers"),
+        "tensorboard": "write `trackers: [mlflow, tensorboard]`",
     },
     "trainer.name": {
         "lightgbm": _LOOP % "lightgbm",

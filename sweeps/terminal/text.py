@@ -196,7 +196,9 @@ def repaired(done: Any) -> str:
 
 def _look(result: Any) -> list[str]:
     """What to type to look at a sweep."""
-    lines, uri = [f"  {typed('sweeps')} show {quoted(result.dir)}"], result.mlflow["tracking_uri"]
+    lines, uri = [f"  {typed('sweeps')} show {quoted(result.dir)}"], result.mlflow.get("tracking_uri")
+    if uri is None:  # MLflow did not record the sweep
+        return lines
     if uri.startswith("http"):
         return [*lines, f"  open {uri}"]
     root = result.dir.parent

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from sweeps.core.secrets import masked
 from sweeps.tracking.events import Event, TrialEvent
@@ -28,7 +28,7 @@ class TrackerHub:
     """Publishes the events of one driver to all trackers.
 
     Args:
-        trackers: Trackers other than MLflow, by the names that the space file gives them.
+        trackers: Trackers other than MLflow, with the names that the space file gives them.
         mlflow: The MLflow tracker; None if the sweep has none.
 
     Attributes:
@@ -36,10 +36,10 @@ class TrackerHub:
         mlflow_complete: Whether MLflow took every event that it did not refuse. Known after `close`.
     """
 
-    def __init__(self, trackers: Mapping[str, Tracker] | None = None, mlflow: MlflowTracker | None = None):
+    def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):
         self.mlflow = mlflow
         self.mlflow_complete = True
-        self._threads = [TrackerThread(name, tracker) for name, tracker in (trackers or {}).items()]
+        self._threads = [TrackerThread(name, tracker) for name, tracker in trackers]
 
     def publish(self, event: Event) -> None:
         """Hand an event to every tracker. Returns at once."""

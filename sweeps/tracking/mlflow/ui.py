@@ -241,7 +241,7 @@ def _sweeps(server: str) -> list[Sweep]:
 # ---- the server
 
 
-def _start(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen:
+def _start(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """MLflow's server, the leader of a process group, so that it and its workers can be ended together."""
     env = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")}
     env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # workers for language models
@@ -250,7 +250,7 @@ def _start(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subpro
     return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
-def _await(process: subprocess.Popen, server: str, log: IO[bytes]) -> None:
+def _await(process: subprocess.Popen[bytes], server: str, log: IO[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(f"{server}/health", timeout=2) as answer:
@@ -260,7 +260,7 @@ def _await(process: subprocess.Popen, server: str, log: IO[bytes]) -> None:
     raise SweepsError(f"MLflow's server did not start: {_last_line(log)}")
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the whole group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):

@@ -1,0 +1,89 @@
+"""The section `trackers`: which trackers record the sweep, and their options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.core import registry
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.problems import Problems, check, note_domains
+
+KIND = "tracker"
+_FORM = 'a name, or a mapping of one name to its options, such as {"my_mod:Tracker": {path: trials.csv}}'
+
+
+@dataclass(frozen=True)
+class TrackerSpec:
+    """A tracker in the space file.
+
+    Attributes:
+        name: A name of ours, such as `jsonl`, or the `module:attr` of a user's class.
+        options: Keyword arguments of a user's class; fields of the `Options` of ours.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict, repr=False)  # they may hold a secret
+
+
+MLFLOW = TrackerSpec("mlflow")
+DEFAULT = (MLFLOW,)
+
+
+def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tuple[TrackerSpec, ...]:
+    """Return the trackers of a space file. Nothing of the user's is imported.
+
+    Args:
+        node: The section; null stands for the default.
+        roots: Folders to search for the user's modules before `sys.path`.
+        problems: Gets what is wrong.
+    """
+    if node.value is None:
+        return DEFAULT
+    if note_domains(node, "trackers", problems):
+        return ()
+    if not node.is_list:
+        problems.add(node.mark, "trackers", f"must be a list, such as [mlflow, jsonl], got {node.show()}")
+        return ()
+    specs: list[TrackerSpec] = []
+    for i, child in enumerate(node.value):
+        spec = _read_tracker(child, f"trackers.{i}", tuple(roots), problems)
+        if spec is not None and spec in specs:
+            problems.add(child.mark, f"trackers.{i}", f"`{spec.name}` is listed twice with the same options")
+        elif spec is not None:
+            specs.append(spec)
+    return tuple(specs)
+
+
+def _read_tracker(node: Node, path: str, roots: tuple[Path, ...], problems: Problems) -> TrackerSpec | None:
+    name, options, mark = node.value, Node(None, node.mark), node.mark
+    if node.is_map and len(node.value) == 1:
+        (name,) = node.value
+        options, mark = node.value[name], node.keys.get(name, node.mark)
+    if not isinstance(name, str) or not name:
+        problems.add(node.mark, path, f"must be {_FORM}, got {node.show()}")
+        return None
+    if (fault := registry.problem(KIND, name, roots)) is not None:
+        problems.add(mark, path, fault)
+        return None
+    where = f"{path}.{name}"
+    if registry.is_built_in(KIND, name):
+        return _with_options(name, options, where, mark, problems)
+    if options.value is not None and not (options.is_map and all(isinstance(key, str) for key in options.value)):
+        problems.add(options.mark, where, f"options must be a mapping with text as keys, got {options.show()}")
+        return None
+    return TrackerSpec(name, options.plain() or {})
+
+
+def _with_options(name: str, options: Node, where: str, mark: Mark, problems: Problems) -> TrackerSpec | None:
+    """Return a tracker of ours, after a check of its options."""
+    model = registry.built_in(KIND, name).Options
+    if not dataclasses.fields(model) and options.value not in (None, {}):
+        problems.add(mark, where, f"{name} has no options; write `{name}` alone")
+        return None
+    if check(model, options, where, mark, problems) is None:
+        return None
+    return TrackerSpec(name, {key: value for key, value in (options.plain() or {}).items() if value is not None})

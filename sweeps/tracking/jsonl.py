@@ -1,0 +1,132 @@
+"""The JSON lines tracker: one JSON object an event, in `events.jsonl` in the sweep's folder."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from sweeps.core.trial import State
+from sweeps.tracking.events import (
+    ArtifactSaved,
+    Event,
+    SweepEnded,
+    SweepStarted,
+    TrialChanged,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialStarted,
+)
+from sweeps.tracking.json_values import json_value
+
+FILE = "events.jsonl"
+
+
+class JsonLinesTracker:
+    """Appends every event to a file. A reported step is one line.
+
+    After a resume, the tracker adds what is missing from the file about the trials of earlier drivers. It finds that out from the lines
+    in the file, so a step and the end of a trial are written once. Only the starts of a trial may repeat.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """There are no options."""
+
+    def __init__(self, options: Options):
+        self._file: TextIO | None = None
+        self._steps: set[tuple[str, int]] = set()  # (trial id, step) of the reports in the file
+        self._ended: set[str] = set()  # ids of trials whose end is in the file
+
+    def handle(self, event: Event) -> None:
+        """Append an event."""
+        if isinstance(event, SweepStarted):
+            self._open(event.folder / FILE)
+        if self._file is None:  # the sweep never started
+            return
+        for line in self._lines(event):
+            self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        if isinstance(event, SweepStarted) and event.history is not None:
+            complete = {int(trial_id) for trial_id in self._ended}
+            for earlier in event.history(complete):
+                self.handle(earlier)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        """Read what the file holds, remove a last line that a crash cut off, and open the file to append."""
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        if lines and not lines[-1].endswith(b"\n"):
+            with path.open("r+b") as file:
+                file.truncate(sum(map(len, lines[:-1])))
+            lines.pop()
+        for line in lines:
+            self._remember(line)
+        self._file = path.open("a", encoding="utf-8")
+
+    def _remember(self, line: bytes) -> None:
+        try:
+            known = json.loads(line)
+            if known["type"] == "TrialReported":
+                self._steps.add((known["trial"], known["step"]))
+            elif known["type"] == "TrialEnded" and known["state"] != "INTERRUPTED":
+                self._ended.add(known["trial"])
+        except (ValueError, KeyError, TypeError):  # somebody edited the file
+            return
+
+    def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
+        """Yield the objects of an event, except those that the file holds."""
+        if isinstance(event, TrialReported):
+            for report in event.reports:
+                if (event.trial_id, report.step) not in self._steps:
+                    self._steps.add((event.trial_id, report.step))
+                    yield _line(event, {"step": report.step, "metrics": report.metrics}, report.time)
+        elif not (isinstance(event, TrialEnded) and event.trial_id in self._ended):
+            if isinstance(event, TrialEnded) and event.result.state is not State.RUNNING:
+                self._ended.add(event.trial_id)
+            yield _line(event, to_json(event), event.time)
+
+
+def _line(event: Event, content: dict[str, Any], time: float) -> dict[str, Any]:
+    at = datetime.datetime.fromtimestamp(time, datetime.UTC).isoformat(timespec="milliseconds")
+    trial = {"trial": event.trial_id} if isinstance(event, TrialEvent) else {}
+    line: dict[str, Any] = json_value({"type": type(event).__name__, "time": at, **trial, **content})
+    return line
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """Return the content of an event, apart from its type, time and trial. Event types of later versions have none."""
+    if isinstance(event, SweepStarted):
+        objectives = [{"metric": o.metric, "goal": o.goal} for o in event.space.objectives]
+        names = {"sweep": event.sweep, "name": event.space.name, "resumed": event.history is not None, "objectives": objectives}
+        return {**names, "fingerprint": event.fingerprint, "git_commit": event.git_commit, "git_dirty": event.git_dirty}
+    if isinstance(event, TrialStarted):
+        trial = event.trial
+        shape = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
+        content = {"params": trial.params, "preprocessor": trial.chain, "scaling": shape, "data": trial.data, "seed": trial.seed}
+        return {**content, "repeat_of": trial.origin}
+    if isinstance(event, TrialChanged):
+        return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage}
+    if isinstance(event, TrialPaused):
+        return {"step": event.step}
+    if isinstance(event, TrialEnded):
+        result = event.result
+        state = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+        content = {"state": state, "value": result.value, "values": result.values, "best_step": result.best_step, "steps": result.steps}
+        content |= {"seconds": result.seconds, "feasible": result.feasible, "metrics": result.metrics, "final": result.final}
+        return {**content, "error": result.error}
+    if isinstance(event, ArtifactSaved):
+        return {"name": event.name, "characters": len(event.text)}
+    if isinstance(event, SweepEnded):
+        return {"result": event.result.to_json() if event.result is not None else None}
+    return {}

@@ -1,0 +1,125 @@
+"""The TensorBoard tracker: one run for each trial under `tensorboard/` in the sweep's folder, with curves and hyperparameters."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.installed_package import install
+from sweeps.core.trial import Report, State, Trial
+from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialReported, TrialStarted
+
+FOLDER = "tensorboard"
+# An empty file in the run of a trial that ended and was written completely.
+COMPLETE = "complete"
+# Seconds between two writes to the disk.
+FLUSH_SECONDS = 10
+
+
+class TensorBoardTracker:
+    """Writes event files that `tensorboard --logdir SWEEP/tensorboard` shows.
+
+    A run gets its hyperparameters and final metrics (HParams) when its trial ends. After a resume, the tracker removes the runs that are
+    not complete and writes them again from the start, so no point of a curve is there twice.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """There are no options."""
+
+    def __init__(self, options: Options):
+        try:
+            import tensorboard  # noqa: F401
+        except ModuleNotFoundError as e:
+            raise ModuleNotFoundError(f"the package `tensorboard` is not installed; {install('tensorboard')}", name=e.name) from None
+        self._folder: Path | None = None
+        self._objectives: list[str] = []
+        self._trials: dict[int, Trial] = {}
+        self._writers: dict[int, Any] = {}  # torch's SummaryWriter, which has no types
+
+    def handle(self, event: Event) -> None:
+        """Write the curves of a trial as it reports, and its hyperparameters as it ends."""
+        if isinstance(event, SweepStarted):
+            self._start(event)
+        elif isinstance(event, TrialStarted | TrialChanged):
+            self._trials[event.number] = event.trial
+            self._writer(event.number)
+            if isinstance(event, TrialChanged):
+                self._add_report(event.number, Report(event.step, event.metrics, event.time))
+        elif isinstance(event, TrialReported):
+            for report in event.reports:
+                self._add_report(event.number, report)
+        elif isinstance(event, TrialEnded):
+            self._end(event)
+
+    def close(self) -> None:
+        """Close the files of trials that have not ended."""
+        while self._writers:
+            self._writers.popitem()[1].close()
+
+    def _start(self, event: SweepStarted) -> None:
+        self._folder = event.folder / FOLDER
+        self._objectives = [objective.metric for objective in event.space.objectives]
+        if event.history is None:
+            return
+        complete: set[int] = set()
+        for run in self._folder.glob("[0-9]*"):
+            if (run / COMPLETE).exists():
+                complete.add(int(run.name))
+            else:
+                shutil.rmtree(run)
+        for earlier in event.history(complete):
+            self.handle(earlier)
+
+    def _writer(self, number: int) -> Any:
+        from torch.utils import tensorboard
+
+        if number not in self._writers:
+            assert self._folder is not None, "SweepStarted comes first"
+            summary_writer: Any = tensorboard.SummaryWriter
+            self._writers[number] = summary_writer(str(self._folder / f"{number:04d}"), flush_secs=FLUSH_SECONDS)
+        return self._writers[number]
+
+    def _add_report(self, number: int, report: Report) -> None:
+        writer = self._writer(number)
+        for name, value in report.metrics.items():
+            writer.add_scalar(name, value, report.step, walltime=report.time)
+
+    def _end(self, event: TrialEnded) -> None:
+        """Write the hyperparameters and the final metrics, and close the run. An interrupted trial may continue in the same run."""
+        result, writer = event.result, self._writers.pop(event.number, None)
+        if writer is None:
+            return
+        if result.state is not State.RUNNING:
+            names = [f"objective.{name}" for name in self._objectives] if len(self._objectives) > 1 else ["objective"]
+            values = dict(zip(names, result.values or (result.value,), strict=False)) | {f"final/{k}": v for k, v in result.final.items()}
+            metrics = {name: float(value) for name, value in values.items() if value is not None}
+            self._add_hparams(writer, self._trials[event.number], metrics, result.state, event.time)
+        folder = Path(writer.get_logdir())
+        writer.close()
+        if result.state is not State.RUNNING:
+            (folder / COMPLETE).touch()
+
+    def _add_hparams(self, writer: Any, trial: Trial, metrics: dict[str, float], state: State, time: float) -> None:
+        """Write what `SummaryWriter.add_hparams` writes, but into the trial's own run, and with the trial's status."""
+        from tensorboard.plugins.hparams.api_pb2 import Status
+        from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+        from torch.utils.tensorboard import summary
+
+        hparams: Any = summary.hparams
+        experiment, start, end = hparams(hparams_of(trial), metrics)
+        if state is State.FAIL:
+            content = HParamsPluginData.FromString(end.value[0].metadata.plugin_data.content)
+            content.session_end_info.status = Status.Value("STATUS_FAILURE")
+            end.value[0].metadata.plugin_data.content = content.SerializeToString()
+        for part in (experiment, start, end):
+            writer.file_writer.add_summary(part, walltime=time)
+        for name, value in metrics.items():
+            writer.add_scalar(name, value, 0, walltime=time)
+
+
+def hparams_of(trial: Trial) -> dict[str, bool | int | float | str]:
+    """Return the values of a trial's dimensions, as TensorBoard accepts them."""
+    return {name: value if isinstance(value, bool | int | float) else str(value) for name, value in trial.labels.items()}

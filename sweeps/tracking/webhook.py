@@ -1,0 +1,100 @@
+"""The webhook tracker: one POST of a JSON summary at the end of a sweep."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StrictStr
+
+from sweeps.core.secrets import masked
+from sweeps.tracking.events import Event, SweepEnded, SweepStarted
+from sweeps.tracking.json_values import json_value
+
+
+def _url(text: str) -> str:
+    """Check the URL of a space file. Variables of the environment are not known yet."""
+    if "$" not in text and not (text.startswith(("http://", "https://")) and host(text)):
+        raise ValueError("must be a URL that begins with http:// or https://")
+    return text
+
+
+class WebhookTracker:
+    """Posts the sweep's result as JSON. An answer with an error status, or no answer in time, makes a note in the result.
+
+    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is what
+    `sweeps run --json` prints, without what trackers add; null if the sweep failed before it had a result.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options in the space file.
+
+        Attributes:
+            url: Where to post. `$NAME` is replaced by the environment variable, so that the file need not hold a secret.
+            timeout: Seconds to wait for the server.
+        """
+
+        url: Annotated[StrictStr, Field(min_length=1), AfterValidator(_url)]
+        timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
+
+    def __init__(self, options: Options):
+        self._url, self._timeout = os.path.expandvars(options.url), options.timeout
+        if not self._url.startswith(("http://", "https://")) or not host(self._url):
+            raise ValueError(f"`url` must begin with http:// or https:// after its variables are replaced, got {shown(self._url)}")
+        self._started: SweepStarted | None = None
+
+    def handle(self, event: Event) -> None:
+        """Keep the start of the sweep; post at its end."""
+        if isinstance(event, SweepStarted):
+            self._started = event
+        elif isinstance(event, SweepEnded) and self._started is not None:
+            self._post(summary(self._started, event))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _post(self, body: dict[str, Any]) -> None:
+        parts = urllib.parse.urlsplit(self._url)
+        headers = {"Content-Type": "application/json", "User-Agent": "sweeps"}
+        if parts.username is not None:  # urllib takes no user and password in a URL
+            pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(url, json.dumps(body, default=str, allow_nan=False).encode(), headers, method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=self._timeout).close()
+        except urllib.error.HTTPError as e:
+            raise ConnectionError(f"{shown(self._url)} answered {e.code} {e.reason}") from None
+        except OSError as e:  # URLError and timeouts, too
+            raise ConnectionError(f"{shown(self._url)} did not answer: {getattr(e, 'reason', e)}") from None
+
+
+def host(url: str) -> str:
+    """Return the host of a URL; "" if it has none."""
+    try:
+        return urllib.parse.urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def shown(url: str) -> str:
+    """Return the part of a URL that holds no secret. The paths of webhooks are often secret, so only scheme and host remain."""
+    return f"{url.partition('://')[0]}://{host(url)}/…" if host(url) else masked(url)
+
+
+def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, Any]:
+    """Return the JSON body for a sweep."""
+    result = ended.result
+    status = "failed" if result is None or (result.best is None and not result.front) else "completed"
+    if result is not None and result.reason == "interrupted":
+        status = "interrupted"
+    content = result.to_json() if result is not None else None
+    body: dict[str, Any] = json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})
+    return body
