@@ -5,4 +5,5 @@ Subclass a suite in a test file of your own, and pytest runs its tests on your e
 fake_session            a stand-in for Ray Train: run a training loop in the test's own process
 pytest_trainers         `TrainerTests`: what every trainer must do
 pytest_preprocessors    `PreprocessorTests`: what every preprocessing step must do
+pytest_trackers         `TrackerTests`: what every tracker must do
 """

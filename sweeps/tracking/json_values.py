@@ -18,5 +18,5 @@ def _mask(value: Any) -> Any:
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
-        return {key: _mask(inner) for key, inner in value.items()}
+        return {masked(key): _mask(inner) for key, inner in value.items()}
     return [_mask(inner) for inner in value] if isinstance(value, list) else value

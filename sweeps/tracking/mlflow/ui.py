@@ -134,7 +134,7 @@ def free_port(host: str, port: int) -> int:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             s.bind(address)
-            return s.getsockname()[1]
+            return int(s.getsockname()[1])
         except OSError as e:
             if e.errno == errno.EADDRINUSE:
                 raise InputError(Problem("--port", f"{port}: another process listens on it; take another, or 0 for any free one")) from e

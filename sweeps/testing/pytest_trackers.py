@@ -1,0 +1,176 @@
+"""Conformance suite for trackers: subclass `TrackerTests` in a test file, and pytest runs its tests on your tracker.
+
+class TestCsvTracker(TrackerTests):
+    def create_tracker(self, folder):
+        return CsvTracker(path=str(folder / "trials.csv"))
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.core.resources import Shape
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import Report, Result, State, Trial
+from sweeps.space import Space, load
+from sweeps.tracking.events import (
+    ArtifactSaved,
+    Event,
+    SweepEnded,
+    SweepStarted,
+    TrialChanged,
+    TrialEnded,
+    TrialEvent,
+    TrialPaused,
+    TrialReported,
+    TrialStarted,
+)
+from sweeps.tracking.tracker import Tracker
+
+START = 1_700_000_000.0
+SPACE = """\
+name: sample
+trainer: {loop: "sweeps.testing.pytest_trackers:train_func"}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 4}
+space:
+  params:
+    lr: {loguniform: [1e-4, 1e-1]}
+    optimizer: {choice: [sgd, adam, null]}
+"""
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """Stand in for the training loop of the sample sweep. It is never run."""
+
+
+@dataclass(frozen=True)
+class LaterEvent(Event):
+    """An event type that a later version of sweeps might add."""
+
+    text: str = ""
+
+
+def sample_space(folder: Path) -> Space:
+    """Write a small space file into a folder and load it."""
+    file = folder / "sample.yaml"
+    file.write_text(SPACE)
+    return load(file)
+
+
+def sample_trial(number: int) -> Trial:
+    """Return a trial of the sample sweep."""
+    values = {"lr": 0.01 / (number + 1), "optimizer": ("sgd", "adam", None)[number % 3]}
+    labels = {f"params.{name}": value for name, value in values.items()}
+    return Trial(number, f"{number:04d}", values, (), Shape(1, (("CPU", 1.0),)), number, labels)
+
+
+def trial_events(number: int, state: State) -> list[TrialEvent]:
+    """Return the events of one trial that reported two steps."""
+    reports = tuple(Report(step, {"loss": 1 / step, "odd": math.nan}, START + step) for step in (1, 2))
+    error = "Traceback\nValueError: no\n" if state is State.FAIL else None
+    final = {"auc": 0.75} if state is State.COMPLETE else {}
+    result = Result(state, None if state is State.FAIL else 0.5, 2, 2, None, error, 1.5, final=final)
+    return [
+        TrialStarted(START, number, sample_trial(number)),
+        TrialReported(START + 1, number, reports[:1]),
+        TrialReported(START + 2, number, reports[1:]),
+        TrialEnded(START + 3, number, result),
+    ]
+
+
+@dataclass(frozen=True)
+class SampleHistory:
+    """History of a sample sweep whose trial 0 an earlier driver completed."""
+
+    def __call__(self, skip: Container[int] = ()) -> Iterator[TrialEvent]:
+        """Yield the events of trial 0, unless it is skipped."""
+        if 0 not in skip:
+            yield from trial_events(0, State.COMPLETE)
+
+
+def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
+    """Return the events of a sweep in which four trials complete, are pruned, fail and are interrupted.
+
+    Args:
+        folder: An existing folder. The sweep's folder is made in it.
+        resumed: Whether an earlier driver completed trial 0. Its events are then in `SweepStarted.history` alone.
+    """
+    sweep = folder / "sample-20231114-221320"
+    sweep.mkdir(exist_ok=True)
+    history = SampleHistory() if resumed else None
+    events: list[Event] = [SweepStarted(START, sample_space(folder), sweep, "0" * 64, "c0ffee", "no", history)]
+    events.append(ArtifactSaved(START, "environment.json", "[]\n"))
+    for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
+        events += trial_events(number, state) if number or not resumed else []
+    changed = [TrialStarted(START + 4, 4, sample_trial(4)), TrialChanged(START + 5, 4, sample_trial(4), 1, {"pbt.params.lr": 0.2})]
+    events += [*changed, TrialPaused(START + 6, 4, 1), TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1))]
+    best = {"trial": "0004", "value": 0.25, "test": None, "params": sample_trial(4).params}
+    trials = {"completed": 2, "pruned": 1, "failed": 1, "interrupted": 1}
+    result = SweepResult(sweep.name, sweep, trials, best, None, None, {}, 1, 8.0)
+    return [*events, SweepEnded(START + 8, result, sample_trial(4), "# sample\n")]
+
+
+class TrackerTests:
+    """Tests that every tracker passes. Subclass it and override `create_tracker`."""
+
+    def create_tracker(self, folder: Path) -> Tracker:
+        """Return a new tracker. `folder` is an empty folder for its files, the same for all trackers of a test."""
+        raise NotImplementedError("override `create_tracker`")
+
+    def play(self, folder: Path, events: Sequence[Event]) -> None:
+        """Hand events to a new tracker and close it."""
+        tracker = self.create_tracker(folder)
+        for event in events:
+            tracker.handle(event)
+        tracker.close()
+
+    def test_has_the_methods_of_the_port(self, tmp_path: Path) -> None:
+        """A tracker has `handle` and `close`."""
+        tracker = self.create_tracker(tmp_path)
+        assert isinstance(tracker, Tracker)
+        tracker.close()
+
+    def test_handles_every_event(self, tmp_path: Path) -> None:
+        """A tracker accepts each event of a sweep."""
+        self.play(tmp_path, sample_events(tmp_path))
+
+    def test_handles_events_from_another_process(self, tmp_path: Path) -> None:
+        """A tracker accepts copies of events: it does not compare objects by identity."""
+        self.play(tmp_path, [pickle.loads(pickle.dumps(event)) for event in sample_events(tmp_path)])
+
+    def test_ignores_event_types_of_later_versions(self, tmp_path: Path) -> None:
+        """A tracker ignores an event type that it does not know, at any place."""
+        events = sample_events(tmp_path)
+        self.play(tmp_path, [events[0], LaterEvent(START, "new"), *events[1:]])
+
+    def test_handles_a_resumed_sweep(self, tmp_path: Path) -> None:
+        """A tracker accepts the events of a second driver of the same sweep."""
+        events = sample_events(tmp_path)
+        self.play(tmp_path, events[: len(events) // 2])  # the first driver was killed
+        self.play(tmp_path, sample_events(tmp_path, resumed=True))
+
+    def test_handles_a_sweep_that_fails_before_it_starts(self, tmp_path: Path) -> None:
+        """A tracker accepts SweepEnded as its only event."""
+        self.play(tmp_path, [SweepEnded(START, None)])
+
+    def test_handles_a_sweep_without_a_result(self, tmp_path: Path) -> None:
+        """A tracker accepts the end of a driver that failed."""
+        self.play(tmp_path, [*sample_events(tmp_path)[:-1], SweepEnded(START + 8, None)])
+
+    def test_closes_without_events(self, tmp_path: Path) -> None:
+        """A tracker can be closed before it got an event."""
+        self.play(tmp_path, [])
+
+    def test_closes_twice(self, tmp_path: Path) -> None:
+        """A tracker can be closed twice."""
+        tracker = self.create_tracker(tmp_path)
+        for event in sample_events(tmp_path):
+            tracker.handle(event)
+        tracker.close()
+        tracker.close()

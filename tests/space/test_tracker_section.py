@@ -1,0 +1,79 @@
+"""The section `trackers` is checked without importing anything of the user's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.space import load
+from sweeps.space.tracker_section import TrackerSpec
+
+SPACE = """\
+trainer: {loop: "sweeps.testing.pytest_trackers:train_func"}
+objective: {metric: loss, goal: minimize}
+limits: {max_trials: 4}
+space: {params: {lr: {uniform: [0, 1]}}}
+"""
+
+
+def loaded(tmp_path, trackers=None):
+    file = tmp_path / "s.yaml"
+    file.write_text(SPACE + (f"trackers: {trackers}\n" if trackers is not None else ""))
+    return load(file)
+
+
+def test_mlflow_is_the_default(tmp_path):
+    for trackers in (None, "null", "[mlflow]"):
+        space = loaded(tmp_path, trackers)
+        assert space.trackers == (TrackerSpec("mlflow"),) and space.has_mlflow
+    assert loaded(tmp_path, "[]").trackers == () and not loaded(tmp_path, "[]").has_mlflow
+
+
+def test_a_users_tracker_is_found_but_not_imported(tmp_path):
+    (tmp_path / "my_mod.py").write_text("raise RuntimeError('imported')\nclass Tracker: pass\n")
+    space = loaded(tmp_path, '["my_mod:Tracker", {"my_mod:Tracker": {path: x}}, {webhook: {url: "https://h/x", timeout: 3}}]')
+    assert [(spec.name, spec.options) for spec in space.trackers] == [
+        ("my_mod:Tracker", {}),
+        ("my_mod:Tracker", {"path": "x"}),
+        ("webhook", {"url": "https://h/x", "timeout": 3}),
+    ]
+    assert "https" not in repr(space.trackers)
+
+
+@pytest.mark.parametrize(
+    "trackers, problem",
+    [
+        ("jsonl", "s.yaml:5:11: trackers: must be a list, such as [mlflow, jsonl], got jsonl"),
+        ("[jsonn]", "s.yaml:5:12: trackers.0: there is no tracker `jsonn`; did you mean `jsonl`? (your own is `module:attr`)"),
+        ("[wandb]", "s.yaml:5:12: trackers.0: there is no tracker `wandb`; valid: mlflow, jsonl, tensorboard, webhook"),
+        ("[mlflow, mlflow]", "s.yaml:5:20: trackers.1: `mlflow` is listed twice with the same options"),
+        ("[{jsonl: {path: x}}]", "s.yaml:5:13: trackers.0.jsonl: jsonl has no options; write `jsonl` alone"),
+        ("[webhook]", "s.yaml:5:12: trackers.0.webhook.url: is required"),
+        ("[{webhook: {url: host}}]", "s.yaml:5:28: trackers.0.webhook.url: must be a URL that begins with http:// or https://, got host"),
+        ("[{webhook: {url: 'http://h', timeout: 0}}]", "trackers.0.webhook.timeout: "),
+        ("[{webhook: {uri: x}}]", "trackers.0.webhook.uri: unknown key; did you mean `url`?"),
+        ('["no_such_mod:Tracker"]', "trackers.0: `no_such_mod:Tracker`: no module `no_such_mod`"),
+        ('["json:Tracker"]', "trackers.0: `json:Tracker`: `json` has no `Tracker`"),
+        ("[3]", "trackers.0: must be a name, or a mapping of one name to its options"),
+        ('[{"json:dumps": 3}]', "trackers.0.json:dumps: options must be a mapping with text as keys, got 3"),
+        ("{choice: [[mlflow], []]}", "trackers: a choice under trackers; only what stands under `space:` is tuned"),
+    ],
+)
+def test_problems_say_what_is_valid(tmp_path, trackers, problem):
+    with pytest.raises(InputError) as refused:
+        loaded(tmp_path, trackers)
+    assert problem in str(refused.value), str(refused.value)
+
+
+def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
+    (tmp_path / "s.yaml").write_text(SPACE + 'trackers: [mlflow, jsonl, tensorboard, {webhook: {url: "http://h/x"}}]\n')
+    code = (
+        "import sys; from sweeps.space import load; load(sys.argv[1])\n"
+        "heavy = {'ray', 'torch', 'mlflow', 'optuna', 'numpy', 'pandas', 'tensorboard'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s.yaml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,94 @@
+"""The hub hands events to all trackers, and a tracker that fails harms nobody else."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from sweeps.core.trial import Result, State
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.events import ArtifactSaved, SweepEnded, TrialEnded
+
+
+class Recorder:
+    """Keeps the events that it gets."""
+
+    def __init__(self, fail_at=None, error=None):
+        self.events, self.closed, self._fail_at, self._error = [], 0, fail_at, error or ValueError("no room")
+
+    def handle(self, event):
+        if type(event) is self._fail_at:
+            raise self._error
+        self.events.append(event)
+
+    def close(self):
+        self.closed += 1
+
+
+EVENTS = [ArtifactSaved(1.0, "a", "a"), TrialEnded(2.0, 7, Result(State.COMPLETE, 0.5)), SweepEnded(3.0, None)]
+
+
+def test_every_tracker_gets_every_event_in_order():
+    trackers = [Recorder(), Recorder()]
+    hub = TrackerHub([("one", trackers[0]), ("two", trackers[1])])
+    for event in EVENTS:
+        hub.publish(event)
+    assert hub.close(10.0) == () and hub.mlflow_complete
+    assert [t.events for t in trackers] == [EVENTS, EVENTS] and [t.closed for t in trackers] == [1, 1]
+
+
+@pytest.mark.parametrize("error", [ValueError("see http://me:secret@host/x\nand more"), SystemExit(3)])
+def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
+    broken, sound = Recorder(TrialEnded, error), Recorder()
+    hub = TrackerHub([("my_mod:Broken", broken), ("sound", sound)])
+    for event in EVENTS:
+        hub.publish(event)
+    (note,) = hub.close(10.0)
+    assert note.startswith(f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and got no more events: {type(error).__name__}: ")
+    assert note.endswith("(traceback: sweep.log)") and "secret" not in note and "\n" not in note
+    assert broken.events == EVENTS[:1] and broken.closed == 1
+    assert sound.events == EVENTS
+
+
+def test_a_tracker_that_fails_as_it_is_closed_is_noted():
+    class Broken(Recorder):
+        def close(self):
+            raise OSError("disk full")
+
+    hub = TrackerHub([("b", Broken())])
+    assert hub.close(10.0) == ("tracker `b` failed as it was closed: OSError: disk full (traceback: sweep.log)",)
+
+
+def test_a_tracker_that_hangs_costs_a_bounded_time_and_publishing_never_waits():
+    released = threading.Event()
+
+    class Slow(Recorder):
+        def handle(self, event):
+            released.wait(20)
+
+    hub = TrackerHub([("slow", Slow())])
+    start = time.monotonic()
+    for event in EVENTS:
+        hub.publish(event)
+    assert time.monotonic() - start < 1
+    (note,) = hub.close(0.2)
+    released.set()
+    assert note == "tracker `slow` did not finish in time; 2 events were waiting for it" and time.monotonic() - start < 5
+
+
+def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
+    monkeypatch.setattr("sweeps.tracking.hub.MAX_WAITING", 2)
+    released = threading.Event()
+
+    class Slow(Recorder):
+        def handle(self, event):
+            released.wait(20)
+
+    hub = TrackerHub([("slow", Slow())])
+    for _ in range(10):
+        hub.publish(EVENTS[0])
+    released.set()
+    (note,) = hub.close(10.0)
+    assert note == "tracker `slow` was dropped, because it is too slow: 2 events were waiting"
