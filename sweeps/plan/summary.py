@@ -95,6 +95,7 @@ class Plan:
             "fits": {"least": self.fits.least, "most": self.fits.most},
             "steps": asdict(self.steps) if self.steps else None,
             "disk": {**asdict(self.disk), "total": self.disk.total},
+            "trackers": [tracker.name for tracker in self.space.trackers],
         }
 
 

@@ -43,6 +43,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "fits": _wrapped([_fits(plan)], room),
         "steps": _wrapped(_steps(plan), room),
         "disk": _wrapped(_disk(plan), room),
+        "trackers": _wrapped([", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room),
     }
     lines = [f"{plan.space.name} on {there} ({machine})", ""]
     for name, told in parts.items():
