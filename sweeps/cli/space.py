@@ -47,12 +47,12 @@ def plan(file: Path, overrides: tuple[str, ...], resources: str | None, as_json:
     from sweeps.data.preflight import check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
-    from sweeps.plan.disk import free_at
+    from sweeps.plan.disk import free_bytes
     from sweeps.space import load
 
     check_root(root)
     available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     memory = host_resources.memory() if resources is None else None
-    planned = plan_space(load(file, tuple(overrides)), available, free=free_at(root), memory=memory)
+    planned = plan_space(load(file, tuple(overrides)), available, free=free_bytes(root), memory=memory)
     width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
     click.echo(json.dumps(planned.to_json()) if as_json else render(planned, width, "--resources" if resources else "this machine"))

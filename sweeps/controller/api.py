@@ -23,7 +23,7 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_li
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.execution import cluster
-from sweeps.plan import never_fits_here
+from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.optional_packages import missing
 from sweeps.space.saved_space import save_space, taken_up
 from sweeps.study import storage as storages
@@ -70,7 +70,7 @@ def run(
     if address:
         cluster.reach(address)
         cluster.prepare_authentication(address)
-    elif "ray" not in sys.modules and (problems := never_fits_here(space)):
+    elif "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space)):
         raise InputError(problems)
     trackers = create_trackers(space)
     logging_setup.set_environment()

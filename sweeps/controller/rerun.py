@@ -22,7 +22,7 @@ from sweeps.core.result import plain
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, Result, State
 from sweeps.execution import cluster
-from sweeps.plan import never_fits
+from sweeps.plan import find_infeasible_shapes
 from sweeps.space.saved_space import saved_space
 from sweeps.study.objectives import Objectives
 
@@ -193,7 +193,7 @@ def trained(
     from sweeps.execution.pool import Pool
     from sweeps.execution.ray_train_run import ENVIRONMENT
 
-    if problems := never_fits(dataclasses.replace(space, shapes=(trial.shape,)), joined.total, joined.nodes):
+    if problems := find_infeasible_shapes(dataclasses.replace(space, shapes=(trial.shape,)), joined.total, joined.nodes):
         raise InputError(problems)
     here = cluster.at_driver()
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)

@@ -29,7 +29,7 @@ from sweeps.core.trial import Trial
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster
-from sweeps.plan import never_fits
+from sweeps.plan import find_infeasible_shapes
 from sweeps.search.schedulers import rules
 from sweeps.space import Space, known_fits
 from sweeps.space.saved_space import roots_of, save_limits
@@ -251,7 +251,7 @@ class SweepSession:
         from sweeps.search.cells import first_shapes
 
         space, taken_up = self.space, self.study_store is not None
-        if problems := never_fits(space, joined.total, list(joined.nodes)):
+        if problems := find_infeasible_shapes(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
         here = cluster.at_driver()
         job = replace(job_of(space, joined.roots), tracking=self.tracking if space.has_mlflow else None)

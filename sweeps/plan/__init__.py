@@ -1,17 +1,17 @@
-"""What a sweep will come to, before it starts: arithmetic on the space and on a machine's resources. Starts nothing, opens no data.
+"""Predict what a sweep will do before it starts, from its space and the machine's resources. Starts nothing and reads no data.
 
-room        what can never fit, refused here and in `run`
-cells       how often each cell is visited, and on which shapes
-chains      how many distinct chains of preprocessing will be fitted
-steps       reports of the loop that the scheduler will spend, at least and at most
-gangs       how many gangs will be started
-disk        what checkpoints will take
-sheet       the Plan: all of it
-text        the Plan as a person reads it
+feasibility  shapes that can never run; `plan` and `run` refuse them
+cells        number of trials of each cell and of each shape
+chains       number of distinct preprocessing chains to fit
+steps        number of steps that the scheduler will spend
+gangs        number of gangs to start
+disk         size of all checkpoints
+summary      `Plan`, which holds all of these
+text         the plan as text for people
 """
 
-from sweeps.plan.feasibility import never_fits, never_fits_here
+from sweeps.plan.feasibility import find_infeasible_shapes, find_infeasible_shapes_here
 from sweeps.plan.summary import Plan, plan
 from sweeps.plan.text import render
 
-__all__ = ["Plan", "never_fits", "never_fits_here", "plan", "render"]
+__all__ = ["Plan", "find_infeasible_shapes", "find_infeasible_shapes_here", "plan", "render"]

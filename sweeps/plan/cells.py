@@ -1,4 +1,4 @@
-"""How often each cell of the grid is visited, and the shapes of its trials."""
+"""Count the trials of each grid cell and of each shape."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from sweeps.space.enumeration import shapes_of
 from sweeps.space.templates import Chain, Template, children, dimensions
 
 
-def rounds(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """The cells in the order in which they are visited, round by round: what `sweeps.search.cells.next_cell` does, all at once."""
+def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
+    """Yield the order of the cells in each round. `sweeps.search.cells.next_cell` visits them in the same order, one at a time."""
     order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
     return itertools.cycle((order, order[::-1]))
 
 
-def visits(cells: Sequence[Cell], trials: int) -> list[int]:
-    """How many of the trials each cell gets."""
+def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
+    """Return the number of trials of each cell."""
     whole, rest = divmod(trials, len(cells))
     counts = [whole] * len(cells)
-    for i in next(itertools.islice(rounds(cells), whole % 2, None))[:rest]:
+    for i in next(itertools.islice(visiting_order(cells), whole % 2, None))[:rest]:
         counts[i] += 1
     return counts
 
 
-def uneven(template: Template) -> bool:
-    """Whether a grid stands inside an option of a choice: it is visited only where the search takes that option."""
+def has_conditional_grid(template: Template) -> bool:
+    """Return whether a grid is nested in an option of a choice. Its cells are visited only when the sampler takes that option."""
     if isinstance(template, Dimension):
         if template.kind == "choice" and any(_has_grid(option.value) for option in template.options):
             return True
-        return any(uneven(option.value) for option in template.options)
-    return any(map(uneven, children(template)))
+        return any(has_conditional_grid(option.value) for option in template.options)
+    return any(map(has_conditional_grid, children(template)))
 
 
 def _has_grid(template: Template) -> bool:
@@ -46,22 +46,22 @@ def _has_grid(template: Template) -> bool:
     return any(map(_has_grid, children(template)))
 
 
-def pinned(template: Template, cell: Mapping[str, Any], open_: Collection[str] = ()) -> Template:
-    """The template with the cell's options in place of the grids, and with what the cell leaves open in place of conditions.
+def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()) -> Template:
+    """Replace each grid in a template by the option of a cell, and resolve the conditions that the cell decides.
 
-    A condition on what is decided inside the template stays; one on what is decided elsewhere, by the search, becomes a choice between
-    there and not there.
+    A condition on a dimension of the template itself stays. A condition on another sampled dimension becomes a choice between the
+    conditional value and its absence.
 
     Args:
-        template: of one section or of several.
-        cell: name -> key.
-        open_: the names of the dimensions that no cell decides.
+        template: One section of the space, or several.
+        cell: Key of the chosen option, by dimension name.
+        undecided: Names of the dimensions that no cell decides.
     """
     own = {dim.name for dim in dimensions(template)}
 
     def pin(at: Template) -> Template:
         if isinstance(at, Dimension):
-            there = holds(at.when, cell, open_)
+            there = holds(at.when, cell, undecided)
             if there is False:
                 return pin(at.otherwise)
             if at.name in cell:
@@ -88,29 +88,29 @@ def pinned(template: Template, cell: Mapping[str, Any], open_: Collection[str] =
     return pin(template)
 
 
-def pinnings(space: Space, section: str | tuple[str, ...], counts: Iterable[int]) -> list[tuple[Template, int]]:
-    """The distinct templates that the cells make of a section, or of several together, each with the number of its trials."""
+def cell_templates(space: Space, section: str | tuple[str, ...], counts: Iterable[int]) -> list[tuple[Template, int]]:
+    """Return the distinct templates that `fix_cell` makes of one section, or of several, each with its number of trials."""
     found_of = space.sections.get
     template = found_of(section, {}) if isinstance(section, str) else {name: found_of(name, ()) for name in section}
     mine = list(dimensions(template))
     deciding = {dim.name for dim in mine} | {term.name for dim in mine for term in dim.when}
-    open_ = {dim.name for dim in space.dimensions if not dim.is_grid}
+    undecided = {dim.name for dim in space.dimensions if not dim.is_grid}
     found: dict[str, tuple[Template, int]] = {}
     for cell, count in zip(space.cells, counts, strict=True):
         own = {name: key for name, key in cell.items() if name in deciding}
         name = json.dumps(own, sort_keys=True, default=str)
         before = found.get(name)
-        found[name] = (before[0], before[1] + count) if before else (pinned(template, own, open_), count)
+        found[name] = (before[0], before[1] + count) if before else (fix_cell(template, own, undecided), count)
     return list(found.values())
 
 
 @dataclass(frozen=True)
-class Expected:
-    """How many trials of a shape there will be.
+class ShapeCount:
+    """Number of trials of one shape.
 
     Attributes:
-        shape: the shape.
-        least, most: trials; equal unless the search chooses the scaling.
+        shape: The shape.
+        least, most: Bounds of the number of trials. They are equal unless the sampler chooses the scaling.
     """
 
     shape: Shape
@@ -118,28 +118,28 @@ class Expected:
     most: int
 
 
-def expected(space: Space, counts: Sequence[int]) -> tuple[Expected, ...]:
-    """Every shape of the space, in the order of the file, with its trials."""
+def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
+    """Return the number of trials of every shape, in the order of the space file, given the number of trials of each cell."""
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)
-    for template, count in pinnings(space, "scaling", counts):
+    for template, count in cell_templates(space, "scaling", counts):
         shapes = [shape for shape in shapes_of(template, space.trainer.backend) if shape in most]  # a condition may rule some out
         for shape in shapes:
             most[shape] += count
         if len(shapes) == 1:
             least[shapes[0]] += count
-    if len(space.shapes) > 1 and uneven(space.sections):
+    if len(space.shapes) > 1 and has_conditional_grid(space.sections):
         least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, trials)
-    return tuple(Expected(shape, least[shape], most[shape]) for shape in space.shapes)
+    return tuple(ShapeCount(shape, least[shape], most[shape]) for shape in space.shapes)
 
 
-def repeated(shapes: Sequence[Expected], again: int, ending: int) -> tuple[Expected, ...]:
-    """The same with repeats, which run on the shape of what they repeat.
+def add_repeats(shapes: Sequence[ShapeCount], again: int, ending: int) -> tuple[ShapeCount, ...]:
+    """Add the repeats to the number of trials of each shape. A repeat runs on the shape of the trial that it repeats.
 
     Args:
-        shapes: see `expected`.
-        again: repeats of each trial that comes to its end.
-        ending: trials that do, of all shapes together, at least.
+        shapes: The result of `count_shapes`.
+        again: Number of repeats of each complete trial.
+        ending: The least number of complete trials, over all shapes.
     """
-    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # of several shapes nobody knows which else
-    return tuple(Expected(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)
+    sure = len(shapes) == 1 or ending >= sum(e.least for e in shapes)  # otherwise the shapes of the complete trials are unknown
+    return tuple(ShapeCount(e.shape, e.least + again * min(e.least, ending) * sure, e.most * (1 + again)) for e in shapes)

@@ -1,4 +1,4 @@
-"""How many distinct chains of preprocessing will be fitted: each is fitted once, however many trials use it."""
+"""Count the distinct preprocessing chains. Each is fitted once, however many trials use it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.plan.cells import pinnings, uneven
+from sweeps.plan.cells import cell_templates, has_conditional_grid
 from sweeps.space import Dimension, Space, Step
 from sweeps.space.conditions import ABSENT
 from sweeps.space.enumeration import ways
 from sweeps.space.templates import Template, children, dimensions, fill
 
-# Chains of one cell that are written out to see which are alike; more are only counted.
-WRITTEN_OUT = 512
+# If a cell has more chains than this, they are only counted, and equal chains are not recognised.
+MAX_ENUMERATED = 512
 
 
 @dataclass(frozen=True)
-class Fits:
-    """Chains that will be fitted; one without steps is none.
+class FitCount:
+    """Number of chains to fit. Chains without steps do not count.
 
     Attributes:
-        least, most: chains; equal where the search has nothing to choose in them.
-        continuous: a dimension inside a chain that takes any number, so that each trial may have a chain of its own; None without one.
+        least, most: Bounds of the number of chains. They are equal if the sampler chooses nothing in them.
+        continuous: Name of a continuous dimension inside a chain, because of which each trial may have its own chain; None without one.
     """
 
     least: int
@@ -31,20 +31,20 @@ class Fits:
     continuous: str | None
 
 
-def fits(space: Space, counts: Sequence[int]) -> Fits:
-    """The chains that the trials of a sweep will have fitted, each once a variant of the data.
+def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
+    """Count the chains of a sweep. A chain is fitted once for each data variant.
 
     Args:
-        space: what is searched.
-        counts: trials of each cell.
+        space: The search space.
+        counts: Number of trials of each cell.
     """
     known: set[str] = set()
     possible: set[str] = set()
     more, sampled, some = 0.0, 0, False
-    for template, trials in pinnings(space, ("data", "preprocessor"), counts):
-        number = count(template)
-        if number > WRITTEN_OUT:
-            more, sampled, some = more + number, sampled + trials, some or not may_be_empty(template["preprocessor"])
+    for template, trials in cell_templates(space, ("data", "preprocessor"), counts):
+        number = count_fillings(template)
+        if number > MAX_ENUMERATED:
+            more, sampled, some = more + number, sampled + trials, some or not can_be_empty(template["preprocessor"])
             continue
         chains = [(repr(filled["data"]), tuple(filled.get("preprocessor", ()))) for filled in fillings(template)]
         keys = {repr(chain) for chain in chains if chain[1]}
@@ -55,34 +55,34 @@ def fits(space: Space, counts: Sequence[int]) -> Fits:
             sampled += trials
             some = some or all(chain for _, chain in chains)
     trials = sum(counts)
-    if sampled and uneven(space.sections):
+    if sampled and has_conditional_grid(space.sections):
         sampled = trials
     most = min(len(possible) + more, len(known) + sampled, trials)
     both = (space.sections.get("data"), space.sections.get("preprocessor"))
-    free = next((d.name for d in dimensions(both) if not d.options and values(d) is None), None)
-    return Fits(max(len(known), 1 if some else 0), int(most), free)
+    free = next((d.name for d in dimensions(both) if not d.options and values_of(d) is None), None)
+    return FitCount(max(len(known), 1 if some else 0), int(most), free)
 
 
-def variants(space: Space) -> int | None:
-    """The variants of the data that trials can have; None where a part of the rows is any number."""
+def count_variants(space: Space) -> int | None:
+    """Return the number of data variants; None if `data.rows` is continuous."""
     data = space.sections.get("data", {})
-    if any(not dim.options and values(dim) is None for dim in dimensions(data)):
+    if any(not dim.options and values_of(dim) is None for dim in dimensions(data)):
         return None
     names = [dim.name for dim in dimensions(data)]
     return len({repr(filled["data"]) for filled in ways({"data": data}, names)}) if names else 1
 
 
-def may_be_empty(template: Template) -> bool:
-    """Whether a chain can come out without a step."""
+def can_be_empty(template: Template) -> bool:
+    """Return whether a chain can have no steps."""
     if template is ABSENT:
         return True
     if isinstance(template, Dimension):
-        return any(may_be_empty(option.value) for option in template.options) or (bool(template.when) and may_be_empty(template.otherwise))
-    return not isinstance(template, Step) and all(map(may_be_empty, children(template)))
+        return any(can_be_empty(option.value) for option in template.options) or (bool(template.when) and can_be_empty(template.otherwise))
+    return not isinstance(template, Step) and all(map(can_be_empty, children(template)))
 
 
-def values(dim: Dimension) -> Sequence[Any] | None:
-    """The keys of every value that a dimension takes; None where it takes any number between bounds."""
+def values_of(dim: Dimension) -> Sequence[Any] | None:
+    """Return the keys of all values of a dimension; None if it is continuous."""
     if dim.options:
         return [option.key for option in dim.options]
     if dim.lower is None or dim.highest is None:
@@ -92,33 +92,33 @@ def values(dim: Dimension) -> Sequence[Any] | None:
     if dim.q is None:
         return None
     steps = range(min(round((dim.highest - dim.lower) / dim.q) + 1, 2**31))
-    return [dim.lower + i * dim.q for i in steps] if len(steps) <= WRITTEN_OUT else steps
+    return [dim.lower + i * dim.q for i in steps] if len(steps) <= MAX_ENUMERATED else steps
 
 
-def count(template: Template) -> float:
-    """How many ways there are to fill a template, where conditions hold or not; infinitely many where a number is free."""
+def count_fillings(template: Template) -> float:
+    """Return the number of ways to fill a template, including those where conditions do not hold; `inf` for a continuous dimension."""
     if not isinstance(template, Dimension):
-        return math.prod(map(count, children(template)))
-    other = count(template.otherwise) if template.when else 0
+        return math.prod(map(count_fillings, children(template)))
+    other = count_fillings(template.otherwise) if template.when else 0
     if template.options:
-        return sum(count(option.value) for option in template.options) + other
-    keys = values(template)
+        return sum(count_fillings(option.value) for option in template.options) + other
+    keys = values_of(template)
     return math.inf if keys is None else len(keys) + other
 
 
 def fillings(template: Template) -> Iterator[Any]:
-    """Every way to fill a template that has finitely many."""
+    """Yield every way to fill a template without continuous dimensions."""
     todo: list[tuple[int, ...]] = [()]
     while todo:
         way = todo.pop()
         taken: list[int] = []
 
         def choose(dim: Dimension, way: tuple[int, ...] = way, taken: list[int] = taken) -> Any:
-            keys = values(dim)
+            keys = values_of(dim)
             assert keys is not None
             if len(taken) < len(way):
                 taken.append(way[len(taken)])
-            else:  # the first time this way comes here: the other options are ways of their own
+            else:  # first visit of this dimension: continue with option 0, and queue the others
                 todo.extend((*taken, i) for i in range(1, len(keys)))
                 taken.append(0)
             return keys[taken[-1]]

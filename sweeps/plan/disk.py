@@ -1,4 +1,4 @@
-"""What a sweep's folder will take: its checkpoints at most. Everything else in it is small, but for the test split."""
+"""Estimate the size of a sweep's checkpoints. Everything else in its folder is small, except for the test split."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any
 
 from sweeps.core import references
 from sweeps.data import sklearn_datasets
-from sweeps.plan.chains import values
+from sweeps.plan.chains import values_of
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
 
-# While a trial runs, it has its latest checkpoint and its best, whatever `checkpoints.per_trial` says.
-LEAST = 2
-# The literal of a trainer's module that says how large a checkpoint can be; see `bytes_of`.
+# A running trial keeps its latest and its best checkpoint, even if `checkpoints.per_trial` is 1.
+MIN_CHECKPOINTS = 2
+# The constant of a trainer's module with the size of a checkpoint; see `evaluate_formula`.
 FORMULA = "CHECKPOINT_BYTES"
-# Of so many parameters with a condition every combination is tried.
-MOST_ABSENT = 8
-# Steps that may make more columns than they are given.
-WIDENING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
+# Up to this number of conditional parameters, every combination of present and absent ones is evaluated.
+MAX_CONDITIONAL = 8
+# Steps that may return more columns than they get.
+WIDENING_STEPS = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 
 
 @dataclass(frozen=True)
-class Table:
-    """What is known of a sweep's data without reading it; None for what is not.
+class DataSize:
+    """Size of a sweep's data as far as it is known without reading the data; None for unknown numbers.
 
     Attributes:
-        rows: of all splits.
-        features: columns beside the label.
-        outputs: the classes if they are more than two, else 1.
+        rows: Rows of all splits together.
+        features: Columns without the label.
+        outputs: Number of classes if there are more than two, else 1.
     """
 
     rows: int | None = None
@@ -43,19 +43,20 @@ class Table:
     outputs: int | None = None
 
 
-# Rows and outputs of the sets that scikit-learn ships; a test holds them against it.
-SHIPPED = {"breast_cancer": (569, 1), "diabetes": (442, 1), "digits": (1797, 10), "iris": (150, 3), "wine": (178, 3)}
+# (rows, outputs) of the data sets that scikit-learn ships. A test compares them with scikit-learn.
+SKLEARN_SIZES = {"breast_cancer": (569, 1), "diabetes": (442, 1), "digits": (1797, 10), "iris": (150, 3), "wine": (178, 3)}
 
 
 @dataclass(frozen=True)
-class Disk:
-    """What a sweep's folder will take.
+class DiskUse:
+    """Disk space that a sweep's checkpoints need.
 
     Attributes:
-        checkpoints: how many there are at most: the best and the latest of each trial.
-        each: bytes of one at most, by the trainer's own formula; None if the trainer has none, or the data would have to be read for it.
-        assumed: what the formula took for granted, in a few words; None for nothing.
-        free: bytes free where the folder will be; None if nobody looked.
+        checkpoints: The largest number of checkpoints at one time: the best and the latest of each trial.
+        each: The largest size of a checkpoint in bytes, by the trainer's formula. None if the trainer has no formula, or if it depends
+            on data that has not been read.
+        assumed: An assumption that the formula needs, in a few words; None without one.
+        free: Free bytes on the disk of the sweep's folder; None if unknown.
     """
 
     checkpoints: int
@@ -65,75 +66,76 @@ class Disk:
 
     @property
     def total(self) -> int | None:
-        """Bytes of all checkpoints at most; None if unknown."""
+        """The largest size of all checkpoints together, in bytes; None if unknown."""
         return None if self.each is None else self.checkpoints * self.each
 
     @property
     def short(self) -> bool:
-        """Whether they may not fit."""
+        """Whether the checkpoints may not fit on the disk."""
         return self.total is not None and self.free is not None and self.total > self.free
 
 
-def disk(space: Space, table: Table | None, free: int | None) -> Disk:
-    """What the checkpoints of a sweep will take.
+def estimate_disk(space: Space, table: DataSize | None, free: int | None) -> DiskUse:
+    """Estimate the size of a sweep's checkpoints.
 
     Args:
-        space: what is searched.
-        table: what is known of the data; None for no more than the space file tells.
-        free: bytes free where the sweep's folder will be.
+        space: The search space.
+        table: Size of the data; None to use only what the space file says.
+        free: Free bytes on the disk of the sweep's folder.
     """
-    count = max(LEAST, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
+    count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
     formula = references.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
     if not isinstance(formula, str):
-        return Disk(count, None, None, free)
+        return DiskUse(count, None, None, free)
     table = table or _most([_known(spec) for spec in space.variants])
     outputs = _outputs(space.data, table)
-    params = largest(space.sections.get("params", {}))
+    params = largest_values(space.sections.get("params", {}))
     known = {
         "max_t": space.scheduler.max_t or 0,
         "rows": table.rows or math.inf,
         "outputs": outputs or 1,
-        "features": None if widens(space.sections.get("preprocessor")) else table.features,
+        "features": None if adds_columns(space.sections.get("preprocessor")) else table.features,
     }
-    # A parameter that is not always there may be larger by its default than by its domain.
-    sizes = [
-        bytes_of(formula, {n: x for n, x in params.items() if n not in gone} | known) for gone in _absences(space.sections.get("params"))
-    ]
+    # The default of an absent conditional parameter may be larger than every value of its domain.
+    sizes = []
+    for absent in _absences(space.sections.get("params")):
+        present = {name: value for name, value in params.items() if name not in absent}
+        sizes.append(evaluate_formula(formula, present | known))
     each = None if None in sizes else max(size for size in sizes if size is not None)
     two_classes = "two classes at most" if each is not None and outputs is None and "outputs" in formula else None
-    return Disk(count, each, two_classes, free)
+    return DiskUse(count, each, two_classes, free)
 
 
-def _known(data: DataSpec) -> Table:
-    """What a space file alone tells of its data."""
+def _known(data: DataSpec) -> DataSize:
+    """Return what the space file alone says about the size of the data."""
     name = data.train.removeprefix("sklearn:")
-    if name == data.train or name not in SHIPPED or data.label != "target":
-        return Table()
-    rows, outputs = SHIPPED[name]
-    return Table(rows, len(sklearn_datasets.feature_names(name)) - len(data.drop), outputs)
+    if name == data.train or name not in SKLEARN_SIZES or data.label != "target":
+        return DataSize()
+    rows, outputs = SKLEARN_SIZES[name]
+    return DataSize(rows, len(sklearn_datasets.feature_names(name)) - len(data.drop), outputs)
 
 
-def _most(tables: Sequence[Table]) -> Table:
-    """The most that any variant of the data comes to; nothing of what is not known of each."""
+def _most(tables: Sequence[DataSize]) -> DataSize:
+    """Return the largest numbers over all data variants; None for a number that is unknown for any of them."""
     found = {name: [getattr(table, name) for table in tables] for name in ("rows", "features", "outputs")}
-    return Table(**{name: None if None in numbers else max(numbers) for name, numbers in found.items()})
+    return DataSize(**{name: None if None in numbers else max(numbers) for name, numbers in found.items()})
 
 
 def _absences(params: Template) -> Iterator[tuple[str, ...]]:
-    """The sets of parameters that conditions may take away together; of very many, each alone and all at once."""
+    """Yield the sets of conditional parameters that may be absent together. If there are too many: each alone, and all together."""
     inside = params if isinstance(params, dict) else {}
     names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
-    sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MOST_ABSENT else (0, 1, len(names))
+    sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MAX_CONDITIONAL else (0, 1, len(names))
     for size in sizes:
         yield from itertools.combinations(names, size)
 
 
-def _outputs(data: DataSpec, table: Table) -> int | None:
+def _outputs(data: DataSpec, table: DataSize) -> int | None:
     return 1 if data.task in ("binary", "regression") else table.outputs
 
 
-def free_at(folder: Path) -> int | None:
-    """Bytes free where a folder is, or will be made; None where nobody can tell."""
+def free_bytes(folder: Path) -> int | None:
+    """Return the free bytes on the disk of a folder that may not exist yet; None if unknown."""
     folder = folder.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -143,20 +145,20 @@ def free_at(folder: Path) -> int | None:
         return None
 
 
-def widens(template: Template) -> bool:
-    """Whether a step of a chain may make more columns: one that is known to, or one that is not ours to know."""
+def adds_columns(template: Template) -> bool:
+    """Return whether a step of a chain may add columns. A user's own step may."""
     if isinstance(template, Step):
-        return template.name in WIDENING or ":" in template.name
+        return template.name in WIDENING_STEPS or ":" in template.name
     inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-    return any(map(widens, inside))
+    return any(map(adds_columns, inside))
 
 
-def largest(params: Template) -> dict[str, float]:
-    """The largest number that each parameter can be; those that are never a number are left out."""
+def largest_values(params: Template) -> dict[str, float]:
+    """Return the largest value of each numeric parameter."""
     if isinstance(params, Dimension):
         merged: dict[str, float] = {}
         for option in params.options:
-            for name, number in largest(option.value).items():
+            for name, number in largest_values(option.value).items():
                 merged[name] = max(number, merged.get(name, number))
         return merged
     if not isinstance(params, dict):
@@ -169,7 +171,7 @@ def _numbers(template: Template) -> list[float]:
     if isinstance(template, Dimension):
         if template.options:
             return [number for option in template.options for number in _numbers(option.value)]
-        keys = values(template)
+        keys = values_of(template)
         top = template.highest if keys is None else keys[-1]
         return [] if top is None else [float(top)]
     return [float(template)] if isinstance(template, (int, float)) and not isinstance(template, bool) else []
@@ -184,16 +186,16 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def bytes_of(formula: str, names: Mapping[str, float | None]) -> int | None:
-    """What a trainer's `CHECKPOINT_BYTES` comes to: arithmetic with + - * / **, `min`, `max` and `or`. Nothing of it is run.
+def evaluate_formula(formula: str, names: Mapping[str, float | None]) -> int | None:
+    """Evaluate a trainer's formula for the size of a checkpoint, without running it as code.
 
     Args:
-        formula: its names are parameters, each at its largest and 0 if absent (so `max_depth or 6` has a default), and `max_t`, `rows`,
-            `features`, `outputs`.
-        names: what they stand for; None for what is not known.
+        formula: Arithmetic with + - * / **, `min`, `max` and `or`. Names stand for the largest values of parameters, and for `max_t`,
+            `rows`, `features` and `outputs`. An absent parameter is 0, so `max_depth or 6` gives a default.
+        names: Value of each name; None for an unknown value.
 
     Returns:
-        None if it needs what is not known, or is no such arithmetic.
+        The size in bytes; None if the formula needs an unknown value or is not valid.
     """
 
     def value(node: ast.expr) -> float:

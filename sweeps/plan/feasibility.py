@@ -1,4 +1,4 @@
-"""What can never run, with both numbers."""
+"""Find the shapes that can never run on a cluster."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from sweeps.core.host_resources import detect
 from sweeps.core.resources import Shape, at_once, fits
 from sweeps.space import Space
 
-# More than any space file asks for, of what is not looked at.
+# More than any space file asks for; stands for resources that are not checked.
 PLENTY = 2.0**60
-# So many shapes that do not fit have a line each; of more the smallest is told.
-TOLD = 3
+# If more shapes do not fit, the error names only the smallest.
+MAX_LINES = 3
 
 
-def never_fits(space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()) -> list[Problem]:
-    """A problem for each shape of the space that the cluster can never hold; one for all where they are many.
+def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]] = ()) -> list[Problem]:
+    """Return a problem for each shape that can never run, or one problem for all if there are many.
 
     Args:
-        space: what is searched.
-        cluster: all resources there are.
-        nodes: those of each node; of one machine they are the cluster.
+        space: The search space.
+        cluster: All resources of the cluster.
+        nodes: The resources of each node; empty for a cluster of one node.
     """
     short = [(shape, why) for shape in space.shapes if (why := _short(shape, cluster, nodes or (cluster,)))]
     place = space.place("scaling")
-    if len(short) <= TOLD:
+    if len(short) <= MAX_LINES:
         return [Problem(place, f"scaling: {shape} needs {why}: it can never run") for shape, why in short]
     shape, why = min(short, key=lambda found: sum(found[0].total.values()))
     all_of_them = f"{len(short)} of its {len(space.shapes)} shapes can never run"
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
 
 
-def never_fits_here(space: Space) -> list[Problem]:
-    """The same before a Ray is started on this machine, for its CPUs alone: of all else Ray knows better what there is."""
+def find_infeasible_shapes_here(space: Space) -> list[Problem]:
+    """Check the CPUs of this machine before Ray starts. Other resources are checked later, because Ray knows better which exist."""
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
-    return never_fits(space, others | {"CPU": detect()["CPU"]})
+    return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"]})
 
 
 def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """What a shape needs and is not there; None if it fits."""
+    """Return which resources a shape needs and does not find; None if it fits."""
     lacking = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
     if lacking:
         return ", ".join(lacking)

@@ -1,4 +1,4 @@
-"""The Plan: everything a space and a machine's resources tell of a sweep."""
+"""Collect all predictions for a sweep in a `Plan`."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import Any
 from sweeps.core.errors import InputError
 from sweeps.core.resources import at_once, concurrency, parked_cpus
 from sweeps.plan import cells as visited
-from sweeps.plan.cells import Expected
-from sweeps.plan.chains import Fits, fits, variants
-from sweeps.plan.disk import Disk, Table, disk
-from sweeps.plan.feasibility import PLENTY, never_fits
-from sweeps.plan.gangs import Gangs, gangs
-from sweeps.plan.steps import Steps, lengths, steps, whole
+from sweeps.plan.cells import ShapeCount
+from sweeps.plan.chains import FitCount, count_fits, count_variants
+from sweeps.plan.disk import DataSize, DiskUse, estimate_disk
+from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
+from sweeps.plan.gangs import GangCount, count_gangs
+from sweeps.plan.steps import StepCount, count_steps, min_complete_trials, trial_lengths
 from sweeps.search.cells import Cell
 from sweeps.search.schedulers.rules import scheduler_of
 from sweeps.space import Dimension, Space
 
-# What every node has some of and nobody says: Ray counts bytes of these, which a plan does not look at unless it is told.
+# Resources that Ray counts in bytes. Nobody names them in `--resources`, so they are checked only if they are given.
 BYTES = ("memory", "object_store_memory")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep will come to.
+    """Predictions for one sweep.
 
     Attributes:
-        space: what is planned.
-        resources: of the machine, by name.
-        counts: trials of each cell of `space.cells`, without their repeats, which are in all that follows.
-        repeats: at least and at most, of all trials.
-        even: whether the counts are certain; a grid inside an option of a choice makes them a guess.
-        shapes: every shape, with its trials.
-        side_by_side: how many gangs of each shape the machine holds.
-        at_once: trials that run at once, as `run` would choose it.
-        room: how many the machine holds at most; `limits.max_concurrent_trials` may ask for more, and the rest waits.
-        gangs: how many are started.
-        variants: of the data, as far as they are finitely many; None for any number of them.
-        fits: distinct chains that are fitted, each once a variant of the data.
-        steps: what the scheduler spends; None where only the loop ends a trial.
-        disk: what the checkpoints take.
+        space: The search space.
+        resources: Resources of the machine, by name.
+        counts: Number of trials of each cell of `space.cells`, without repeats. All other numbers include repeats.
+        repeats: The least and the largest number of repeats of all trials.
+        even: Whether the counts are exact. A grid inside an option of a choice makes them approximate.
+        shapes: Number of trials of every shape.
+        fit_at_once: Number of gangs of each shape that fit on the machine at once.
+        at_once: Number of concurrent trials, as `run` would choose it.
+        room: Number of trials that fit on the machine at once. `limits.max_concurrent_trials` may be larger; the others wait.
+        gangs: Number of gangs to start.
+        variants: Number of data variants; None if `data.rows` is continuous.
+        fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.
+        steps: Number of steps that the scheduler spends; None if trials end only with their loops.
+        disk: Disk space of the checkpoints.
     """
 
     space: Space
@@ -49,28 +49,28 @@ class Plan:
     counts: tuple[int, ...]
     repeats: tuple[int, int]
     even: bool
-    shapes: tuple[Expected, ...]
-    side_by_side: tuple[int, ...]
+    shapes: tuple[ShapeCount, ...]
+    fit_at_once: tuple[int, ...]
     at_once: int
     room: int
-    gangs: Gangs
+    gangs: GangCount
     variants: int | None
-    fits: Fits
-    steps: Steps | None
-    disk: Disk
+    fits: FitCount
+    steps: StepCount | None
+    disk: DiskUse
 
     @property
     def trials(self) -> int:
-        """Trials of all cells, without their repeats."""
+        """Number of trials of all cells, without repeats."""
         return sum(self.counts)
 
     @property
     def cells(self) -> list[tuple[Cell, int]]:
-        """Each cell and its trials; empty without a grid."""
+        """Each cell with its number of trials; empty without a grid."""
         return [(cell, count) for cell, count in zip(self.space.cells, self.counts, strict=True) if cell]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain data; null where it is not known beforehand."""
+        """Return the plan as JSON data, with null for unknown numbers."""
         return {
             "name": self.space.name,
             "file": str(self.space.path),
@@ -85,9 +85,9 @@ class Plan:
                     "workers": e.shape.workers,
                     "resources_per_worker": dict(e.shape.per_worker),
                     "trials": {"least": e.least, "most": e.most},
-                    "at_once": beside,
+                    "at_once": fitting,
                 }
-                for e, beside in zip(self.shapes, self.side_by_side, strict=True)
+                for e, fitting in zip(self.shapes, self.fit_at_once, strict=True)
             ],
             "max_concurrent_trials": self.at_once,
             "gangs": self.gangs.started,
@@ -100,7 +100,7 @@ class Plan:
 
 
 def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
-    """What a dimension takes: the keys of its options; or its lowest and highest value, or its mean and deviation."""
+    """Return the keys of a dimension's options; or its lowest and highest value; or its mean and standard deviation."""
     if dim.options:
         return [option.key for option in dim.options]
     ends = {"mean": dim.mean, "sd": dim.sd} if dim.lower is None else {"lowest": dim.lower, "highest": dim.highest}
@@ -108,28 +108,28 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
 
 
 def plan(
-    space: Space, resources: Mapping[str, float], table: Table | None = None, free: int | None = None, memory: float | None = None
+    space: Space, resources: Mapping[str, float], table: DataSize | None = None, free: int | None = None, memory: float | None = None
 ) -> Plan:
-    """What a sweep of this space will come to on a machine.
+    """Predict what a sweep of this space will do on a machine.
 
     Args:
-        space: what is searched.
-        resources: the machine's, such as `{"CPU": 8, "GPU": 2}`.
-        table: what is known of the data, for the disk; None for what the space file tells.
-        free: bytes free where the sweep's folder will be.
-        memory: the machine's, in bytes; enough by default.
+        space: The search space.
+        resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
+        table: Size of the data, to estimate the checkpoints; None to use only what the space file says.
+        free: Free bytes on the disk of the sweep's folder.
+        memory: Memory of the machine in bytes; unlimited by default.
 
     Raises:
-        InputError: a shape needs more than there is.
+        InputError: A shape can never run on this machine.
     """
     cluster = dict.fromkeys(BYTES, PLENTY) | dict(resources)
-    if problems := never_fits(space, cluster):
+    if problems := find_infeasible_shapes(space, cluster):
         raise InputError(problems)
     trials = space.limits.max_trials
-    counts = visited.visits(space.cells, trials)
+    counts = visited.trials_per_cell(space.cells, trials)
     scheduler, again = scheduler_of(space.scheduler), space.repeats.count - 1
-    ending = whole(scheduler, trials, space.search.seed)
-    shapes = visited.repeated(visited.expected(space, counts), again, ending)
+    ending = min_complete_trials(scheduler, trials, space.search.seed)
+    shapes = visited.add_repeats(visited.count_shapes(space, counts), again, ending)
     room = concurrency(space.shapes, cluster, trials)
     limit = min(space.limits.max_concurrent_trials or room, trials)
     parked = parked_cpus(int(cluster.get("CPU", 0)), PLENTY if memory is None else memory)
@@ -139,14 +139,14 @@ def plan(
         resources=dict(resources),
         counts=tuple(counts),
         repeats=(again * ending, again * trials),
-        even=not visited.uneven(space.sections),
+        even=not visited.has_conditional_grid(space.sections),
         shapes=shapes,
-        side_by_side=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
+        fit_at_once=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
         at_once=limit,
         room=room,
-        gangs=gangs(space, shapes, lengths(scheduler, trials, limit), cluster, limit, stay),
-        variants=variants(space),
-        fits=fits(space, counts),
-        steps=steps(scheduler, trials, min(limit, room), space.search.seed, again),
-        disk=disk(space, table, free),
+        gangs=count_gangs(space, shapes, trial_lengths(scheduler, trials, limit), cluster, limit, stay),
+        variants=count_variants(space),
+        fits=count_fits(space, counts),
+        steps=count_steps(scheduler, trials, min(limit, room), space.search.seed, again),
+        disk=estimate_disk(space, table, free),
     )

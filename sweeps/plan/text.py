@@ -1,4 +1,4 @@
-"""The Plan as a person reads it: aligned text, 80 columns wide unless it is told otherwise."""
+"""Print a `Plan` as aligned text."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from sweeps.plan.summary import Plan
 from sweeps.search.schedulers.rules import scheduler_of
 from sweeps.space import Dimension
 
-# So many cells, and so many shapes, have a line each; of more there is a summary.
-LINES = 12
-# So many lines for the options of a dimension, and so many columns at least.
-OPTIONS, VALUES = 4, 24
-# The limits that end a sweep before its last trial.
-ENDING = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
-# Columns of the names on the left.
+# The largest number of cells, and of shapes, that are listed one by one.
+MAX_LINES = 12
+# The largest number of lines for the options of a dimension, and the least number of columns.
+OPTION_LINES, OPTION_COLUMNS = 4, 24
+# The limits that may end a sweep before its last trial.
+EARLY_LIMITS = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
+# Width of the names on the left, in columns.
 LEFT = 12
 
 
 def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
-    """The plan in lines of at most `width` characters.
+    """Return the plan as text, in lines of at most `width` columns.
 
     Args:
-        plan: what to show.
-        width: of the terminal.
-        machine: whose resources it was made for, in a word or two.
+        plan: The plan.
+        width: Width of the terminal; 60 at least.
+        machine: Which machine the resources belong to, in a word or two.
     """
     room = max(width, 60) - LEFT
-    there = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
+    resources = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
     parts = {
         "dimensions": _dimensions(plan, room),
         "search": _wrapped([_search(plan)], room),
@@ -45,16 +45,16 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "disk": _wrapped(_disk(plan), room),
         "trackers": _wrapped([", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room),
     }
-    lines = [f"{plan.space.name} on {there} ({machine})", ""]
-    for name, told in parts.items():
-        if name in ("cells", "shapes") and len(told) > 1:
-            told = [*([] if lines[-1] == "" else [None]), *told, None]  # a table stands alone
+    lines = [f"{plan.space.name} on {resources} ({machine})", ""]
+    for name, part in parts.items():
+        if name in ("cells", "shapes") and len(part) > 1:
+            part = [*([] if lines[-1] == "" else [None]), *part, None]  # blank lines around a table
         elif name == "dimensions":
-            told = [*told, None]
-        said = False
-        for text in told:
-            lines.append("" if text is None else (("" if said else name).ljust(LEFT) + text).rstrip())
-            said = said or text is not None
+            part = [*part, None]
+        named = False
+        for text in part:
+            lines.append("" if text is None else (("" if named else name).ljust(LEFT) + text).rstrip())
+            named = named or text is not None
     return "\n".join(lines)
 
 
@@ -63,7 +63,13 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 
 
 def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf) -> list[Any]:
-    """Rows in columns two spaces apart, those in `right` aligned to the right; the widest column gives way until all fit."""
+    """Return rows as aligned columns, two spaces apart. If they are too wide, the widest column is shortened.
+
+    Args:
+        rows: The cells of each row.
+        right: Indices of the columns that are aligned to the right.
+        width: The width of all columns together.
+    """
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
@@ -76,7 +82,7 @@ def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: fl
 
 
 def _cut(text: str, size: int) -> str:
-    """The text without its middle, where it is too long."""
+    """Replace the middle of a text that is too long by an ellipsis."""
     if len(text) <= size:
         return text
     tail = (size - 1) * 2 // 3
@@ -86,27 +92,27 @@ def _cut(text: str, size: int) -> str:
 def _dimensions(plan: Plan, width: int) -> list[Any]:
     dims = plan.space.dimensions
     if not dims:
-        return ["none: trials differ by their seeds alone"]
-    left = _table([(d.name, d.kind) for d in dims], width=width - VALUES - 2)
+        return ["none: trials differ only in their seeds"]
+    left = _table([(d.name, d.kind) for d in dims], width=width - OPTION_COLUMNS - 2)
     start = max(map(len, left)) + 2
-    told = []
+    lines = []
     for line, dim in zip(left, dims, strict=True):
         values = _wrapped([_values(dim)], width - start)
-        if len(values) > OPTIONS:
-            values = [*values[: OPTIONS - 1], f"… {len(dim.options)} in all"]
-        told += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
-    return told
+        if len(values) > OPTION_LINES:
+            values = [*values[: OPTION_LINES - 1], f"… {len(dim.options)} in all"]
+        lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
+    return lines
 
 
 def _values(dim: Dimension) -> str:
     if dim.options:
-        return ", ".join(_said(option.key) for option in dim.options)
+        return ", ".join(_as_yaml(option.key) for option in dim.options)
     text = f"mean {dim.mean:g}, sd {dim.sd:g}" if dim.lower is None else f"{dim.lower:g} to {dim.highest:g}"
     return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
 
 
-def _said(key: Any) -> str:
-    """An option's key as YAML writes it."""
+def _as_yaml(key: Any) -> str:
+    """Return the key of an option as YAML writes it."""
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
@@ -116,38 +122,39 @@ def _search(plan: Plan) -> str:
 
 
 def _trials(plan: Plan) -> str:
-    told = f"{plan.trials}"
+    text = f"{plan.trials}"
     if cells := plan.cells:
         least, most = min(plan.counts), max(plan.counts)
-        told += f" in {len(cells)} cell{'s' * (len(cells) > 1)}"
+        text += f" in {len(cells)} cell{'s' * (len(cells) > 1)}"
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
-        if len(cells) > LINES and math.prod(grids.values()) == len(cells):
-            told += f" ({' × '.join(f'{number} {name}' for name, number in zip(_short(list(grids)), grids.values(), strict=True))})"
-        told += f", {least if least == most else f'{least} or {most}'} each"
+        if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
+            text += f" ({' × '.join(f'{number} {name}' for name, number in zip(_short(list(grids)), grids.values(), strict=True))})"
+        text += f", {least if least == most else f'{least} or {most}'} each"
         if not plan.even:
-            told += " or about: a grid inside a choice is visited only where that option is chosen"
+            text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         least, most = (plan.trials + number for number in plan.repeats)
-        told += f"; each that comes to its end is trained {repeats} times: {least if least == most else f'{least} to {most}'} trials in all"
+        total = f"{least}" if least == most else f"{least} to {most}"
+        text += f"; each complete trial is run {repeats} times, {total} trials in all"
     if given := plan.space.search.initial_points:
         run = sum(point.values is None for point in given)
-        told += f"; the first {run} are initial points" if run else ""
-    may = [f"limits.{name}" for name in ENDING if getattr(limits, name) is not None]
-    return told + (f"; {' or '.join(may)} may end it before" if may else "")
+        text += f"; the first {run} are initial points" if run else ""
+    early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
+    return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 
 
 def _cells(plan: Plan, width: int) -> list[Any]:
     cells = plan.cells
-    if not cells or len(cells) > LINES:
+    if not cells or len(cells) > MAX_LINES:
         return []
     names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
-    rows = [[*(_said(cell[name]) if name in cell else "-" for name in names), str(count)] for cell, count in cells]
+    rows = [[*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)] for cell, count in cells]
     return _table([[*_short(names), "trials"], *rows], right=[len(names)], width=width)
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Dotted names by their last parts, as many as tell them apart."""
+    """Shorten dotted names to the fewest last parts that keep them distinct."""
     short = []
     for name in names:
         parts = name.split(".")
@@ -157,13 +164,13 @@ def _short(names: Sequence[str]) -> list[str]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
-    digits = len(str(max(plan.side_by_side)))
+    digits = len(str(max(plan.fit_at_once)))
     rows = []
-    for e, beside in zip(plan.shapes, plan.side_by_side, strict=True):
+    for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
         number = f"{e.most}" if e.least == e.most else f"{e.least} to {e.most}"
-        rows.append([str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{beside:>{digits}} side by side"])
-    told = _table(rows if len(rows) <= LINES else [*rows[: LINES - 2], rows[-1]], right=[1], width=width)
-    return told if len(rows) <= LINES else [*told[:-1], f"… {len(rows) - LINES + 1} more", told[-1]]
+        rows.append([str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{fitting:>{digits}} at once"])
+    table = _table(rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
+    return table if len(rows) <= MAX_LINES else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
 
 
 def _at_once(plan: Plan) -> str:
@@ -171,26 +178,26 @@ def _at_once(plan: Plan) -> str:
     if plan.at_once == plan.trials:
         return "all trials"
     if limit is None:
-        return f"{number}: as many as fit" + (" of the smallest shape" if len(plan.shapes) > 1 else "")
-    waits = f"; {plan.room} fit, the rest waits" if plan.at_once > plan.room else ""
+        return f"{number}, as many as fit" + (" of the smallest shape" if len(plan.shapes) > 1 else "")
+    waits = f"; {plan.room} fit, the others wait" if plan.at_once > plan.room else ""
     return f"{number} (limits.max_concurrent_trials){waits}"
 
 
 def _gangs(plan: Plan) -> str:
     gangs = plan.gangs
     if gangs.started is None:
-        return "not known: idle ones of all shapes do not fit, and one makes room for another"
-    if gangs.beside:
-        return f"{gangs.started} at most, kept warm from trial to trial"
-    return f"about {gangs.started} started: idle ones of all shapes do not fit, and one makes room for another"
+        return "unknown: idle gangs of all shapes do not fit at once, so some are closed and started again"
+    if gangs.all_stay:
+        return f"at most {gangs.started}; idle gangs stay alive for later trials"
+    return f"about {gangs.started}: idle gangs of all shapes do not fit at once, so some are closed and started again"
 
 
 def _data(plan: Plan) -> list[str]:
-    """The variants of the data, if there is more than one."""
+    """Describe the data variants, if there is more than one."""
     if plan.variants is None:
-        return ["a variant for each trial: data.rows is any number"]
+        return ["one variant for each trial, because data.rows is continuous"]
     sources = len({spec.source for spec in plan.space.variants})
-    read = f", of {sources} sources; all are held in memory" if sources > 1 else ""
+    read = f" of {sources} sources, all of them in memory" if sources > 1 else ""
     return [] if plan.variants == 1 else [f"{plan.variants} variants{read}"]
 
 
@@ -200,32 +207,32 @@ def _fits(plan: Plan) -> str:
         return "none: no preprocessing"
     if fits.least == fits.most:
         return "1 preprocessor, fitted once" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
-    why = f": a trial may have its own, as {fits.continuous} is any number" if fits.continuous else ""
+    why = f"; a trial may have its own, because {fits.continuous} is continuous" if fits.continuous else ""
     return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
 
 
 def _each(plan: Plan) -> str:
-    return "" if plan.variants == 1 else ", counted on each variant of the data"
+    return "" if plan.variants == 1 else " for each data variant"
 
 
 def _steps(plan: Plan) -> list[str]:
     steps, name = plan.steps, plan.space.scheduler.name
     if steps is None:
-        return ["until each loop ends: there is no scheduler.max_t"]
+        return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:
-        return [f"{steps.most:,} at most: every trial goes on to step {steps.max_t}, or to the end of its loop"]
+        return [f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"]
     compared = ", ".join(map(str, steps.rungs))
-    where = f"every step from {compared} on" if steps.every else compared
+    where = f"every step from {compared} on" if steps.every else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
     brackets = getattr(scheduler_of(plan.space.scheduler), "grace_periods", ())
-    begun = f"; its brackets begin at {', '.join(map(str, brackets))}" if len(brackets) > 1 else ""
+    begun = f"; its brackets start at steps {', '.join(map(str, brackets))}" if len(brackets) > 1 else ""
     return [
-        f"{steps.least:,} at least, {steps.most:,} at most; about {_round(steps.typical):,} simulated with random values",
-        f"{name} compares trials at {where} and ends them at {steps.max_t}{begun}",
+        f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
+        f"{name} compares trials at {where} and ends them at step {steps.max_t}{begun}",
     ]
 
 
 def _round(number: int) -> int:
-    """Two digits of it."""
+    """Round a number to two significant digits."""
     tens = 10 ** max(0, len(str(number)) - 2)
     return round(number / tens) * tens
 
@@ -236,19 +243,19 @@ def _disk(plan: Plan) -> list[str]:
     latest = max(plan.space.checkpoints.per_trial - 1, 1)
     kept = f"the {'latest' if latest == 1 else f'{latest} latest'} and the best of {trials} trial{'s' * (trials > 1)}"
     if disk.total is None or disk.each is None:
-        told = [f"at most {disk.checkpoints} checkpoints, {kept}; of what size, the first will show"]
+        lines = [f"at most {disk.checkpoints} checkpoints: {kept}; their size is unknown"]
     else:
         assumed = f" ({disk.assumed})" if disk.assumed else ""
-        told = [f"at most {size(disk.total)} of checkpoints, {kept}; one is up to {size(disk.each)}{assumed}"]
-    test = "the test split; " if plan.space.data.test is not None else ""
-    told.append(f"beside them {test}in MLflow some 0.3 KB a step and metric")
+        lines = [f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to {format_bytes(disk.each)} each{assumed}"]
+    test = "the test split, and " if plan.space.data.test is not None else ""
+    lines.append(f"plus {test}about 0.3 KB per step and metric in MLflow")
     if disk.free is not None:
-        told.append(f"WARNING: only {size(disk.free)} are free" if disk.short else f"{size(disk.free)} are free")
-    return told
+        lines.append(f"WARNING: only {format_bytes(disk.free)} are free" if disk.short else f"{format_bytes(disk.free)} are free")
+    return lines
 
 
-def size(number: float) -> str:
-    """Bytes in two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
+def format_bytes(number: float) -> str:
+    """Format a number of bytes with two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
     if number < 1000:
         return f"{number:.0f} byte{'s' * (round(number) != 1)}"
     for unit in ("KB", "MB", "GB", "TB"):

@@ -162,12 +162,12 @@ def summary(result: Any, unexported: bool = False) -> str:
 
 def freed(told: dict[str, int], done: str = "freed") -> str:
     """What was deleted of checkpoints, or is to be; from `search.cleaner.Freed`."""
-    from sweeps.plan.text import size
+    from sweeps.plan.text import format_bytes
 
     if not told["checkpoints"]:
-        return f"no checkpoint to delete; {size(told['left'])} in use"
+        return f"no checkpoint to delete; {format_bytes(told['left'])} in use"
     what = f"{counted(told['checkpoints'], 'checkpoint')} of {counted(told['trials'], 'trial')}"
-    return f"{done} {size(told['bytes'])}: {what}; {size(told['left'])} left"
+    return f"{done} {format_bytes(told['bytes'])}: {what}; {format_bytes(told['left'])} left"
 
 
 def repaired(done: Any) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.resources import shape_of
-from sweeps.plan.cells import expected, rounds, uneven, visits
+from sweeps.plan.cells import count_shapes, has_conditional_grid, trials_per_cell, visiting_order
 from sweeps.search.cells import next_cell
 from tests.plan.drawing import drawn
 
@@ -24,8 +24,8 @@ def test_cells_are_visited_as_the_search_visits_them(pairs, more):
     for _ in range(trials):
         order.append(next_cell(cells, counts))
         counts[order[-1]] += 1
-    assert visits(cells, trials) == counts
-    assert list(itertools.islice(itertools.chain.from_iterable(rounds(cells)), trials)) == order
+    assert trials_per_cell(cells, trials) == counts
+    assert list(itertools.islice(itertools.chain.from_iterable(visiting_order(cells)), trials)) == order
 
 
 SCALINGS = {
@@ -49,7 +49,7 @@ SCALINGS = {
 @pytest.mark.parametrize("body", SCALINGS.values(), ids=SCALINGS)
 def test_shapes_get_as_many_trials_as_is_said(make, body):
     space = make(body, trials=14)
-    told = {e.shape: e for e in expected(space, visits(space.cells, 14))}
+    told = {e.shape: e for e in count_shapes(space, trials_per_cell(space.cells, 14))}
     assert list(told) == list(space.shapes)
     for seed in range(20):
         shapes = Counter(shape_of(filled["scaling"], "xgboost") for filled in drawn(space, random.Random(seed)))
@@ -59,13 +59,13 @@ def test_shapes_get_as_many_trials_as_is_said(make, body):
 
 def test_trials_of_a_shape_are_exact_where_the_scaling_is_a_grid(make):
     space = make(SCALINGS["grid"], trials=14)
-    told = expected(space, visits(space.cells, 14))
+    told = count_shapes(space, trials_per_cell(space.cells, 14))
     assert all(e.least == e.most for e in told)
     assert sorted(e.most for e in told) == [2, 2, 2, 2, 2, 4]
     space = make(SCALINGS["mappings"], trials=14)
-    assert [(e.least, e.most) for e in expected(space, visits(space.cells, 14))] == [(0, 7), (0, 7), (7, 7)]
+    assert [(e.least, e.most) for e in count_shapes(space, trials_per_cell(space.cells, 14))] == [(0, 7), (0, 7), (7, 7)]
 
 
 def test_a_grid_inside_a_choice_is_known_for_one(make):
-    assert uneven(make(SCALINGS["a grid in a choice"]).sections)
-    assert not uneven(make(SCALINGS["mappings"]).sections)
+    assert has_conditional_grid(make(SCALINGS["a grid in a choice"]).sections)
+    assert not has_conditional_grid(make(SCALINGS["mappings"]).sections)

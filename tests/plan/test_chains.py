@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sweeps.plan.cells import visits
-from sweeps.plan.chains import Fits, count, fillings, fits
+from sweeps.plan.cells import trials_per_cell
+from sweeps.plan.chains import FitCount, count_fillings, count_fits, fillings
 from tests.plan.drawing import drawn
 
 CHAINS = {
@@ -46,7 +46,7 @@ CHAINS = {
 @pytest.mark.parametrize("body, bounds", CHAINS.values(), ids=CHAINS)
 def test_as_many_chains_are_fitted_as_is_said(make, body, bounds):
     space = make(body)
-    told = fits(space, visits(space.cells, 12))
+    told = count_fits(space, trials_per_cell(space.cells, 12))
     assert (told.least, told.most) == bounds
     for seed in range(20):
         chains = {repr(filled["preprocessor"]) for filled in drawn(space, random.Random(seed)) if filled["preprocessor"]}
@@ -55,9 +55,9 @@ def test_as_many_chains_are_fitted_as_is_said(make, body, bounds):
 
 def test_what_makes_the_number_open_is_named(make):
     space = make(CHAINS["continuous in a cell"][0])
-    assert fits(space, visits(space.cells, 12)) == Fits(1, 5, "preprocessor.grid.1.PowerTransformer.power")
+    assert count_fits(space, trials_per_cell(space.cells, 12)) == FitCount(1, 5, "preprocessor.grid.1.PowerTransformer.power")
     space = make(CHAINS["integers"][0])
-    assert fits(space, visits(space.cells, 12)).continuous is None
+    assert count_fits(space, trials_per_cell(space.cells, 12)).continuous is None
 
 
 def test_every_filling_comes_once(make):
@@ -65,4 +65,4 @@ def test_every_filling_comes_once(make):
         "params:\n  a: {choice: [1, 2]}\n  b:\n    choice:\n      - {c: {randint: [0, 3]}, d: {grid: [x, y]}}\n      - 5"
     ).sections["params"]
     found = [repr(filled) for filled in fillings(section)]
-    assert len(found) == len(set(found)) == count(section) == 2 * (3 * 2 + 1)
+    assert len(found) == len(set(found)) == count_fillings(section) == 2 * (3 * 2 + 1)

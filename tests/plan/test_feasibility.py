@@ -6,19 +6,19 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.core.resources import Shape, at_once
-from sweeps.plan import never_fits, never_fits_here, plan
+from sweeps.plan import find_infeasible_shapes, find_infeasible_shapes_here, plan
 from sweeps.plan.feasibility import _short
 
 
 def texts(space, cluster, nodes=()):
-    problems = never_fits(space, cluster, nodes)
+    problems = find_infeasible_shapes(space, cluster, nodes)
     assert all(p.place == space.place("scaling") for p in problems)
     return [p.text for p in problems]
 
 
 def test_both_numbers_are_told_at_the_place_of_the_scaling(make):
     space = make("params: {a: 1}\nscaling: {num_workers: 4}")
-    (problem,) = never_fits(space, {"CPU": 2.0})
+    (problem,) = find_infeasible_shapes(space, {"CPU": 2.0})
     assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
     assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU needs 4 CPU (there is 1): it can never run"]
     assert texts(space, {"CPU": 4.0}) == []
@@ -69,8 +69,8 @@ def test_what_nobody_counted_is_not_looked_at(make):
 
 def test_before_a_ray_is_started_the_cpus_alone_are_looked_at(make, monkeypatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3}')
-    assert not never_fits_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
-    (problem,) = never_fits_here(make("scaling: {num_workers: 4, use_gpu: true}"))
+    assert not find_infeasible_shapes_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
+    (problem,) = find_infeasible_shapes_here(make("scaling: {num_workers: 4, use_gpu: true}"))
     assert problem.text == "scaling: 4 workers × 1 CPU, 1 GPU needs 4 CPU (there are 3): it can never run"
 
 

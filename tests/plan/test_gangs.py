@@ -5,28 +5,28 @@ from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape
 from sweeps.plan import plan
-from sweeps.plan.gangs import Gangs, simulate
+from sweeps.plan.gangs import GangCount, simulate
 
 CPU = (("CPU", 1.0),)
 
 
 def test_one_shape_is_started_once_a_place(make):
     space = make("params: {a: {uniform: [0, 1]}}", trials=9)
-    assert plan(space, {"CPU": 4.0}).gangs == Gangs(4, True, True)
-    assert plan(space, {"CPU": 64.0}).gangs == Gangs(9, True, True)
+    assert plan(space, {"CPU": 4.0}).gangs == GangCount(4, True, True)
+    assert plan(space, {"CPU": 64.0}).gangs == GangCount(9, True, True)
 
 
 def test_shapes_that_fit_side_by_side_are_never_closed(make):
     body = "scaling: {num_workers: {grid: [1, 2]}}"
     limited = make(body, limits="max_concurrent_trials: 2")
-    assert plan(limited, {"CPU": 6.0}).gangs == Gangs(4, True, True)
-    assert plan(limited, {"CPU": 2.0}).gangs == Gangs(3, True, True)  # idle ones stay while others work
+    assert plan(limited, {"CPU": 6.0}).gangs == GangCount(4, True, True)
+    assert plan(limited, {"CPU": 2.0}).gangs == GangCount(3, True, True)  # idle ones stay while others work
     made = plan(limited, {"CPU": 2.0}, memory=4e9).gangs  # not where memory is short
-    assert made.started > 4 and not made.beside
+    assert made.started > 4 and not made.all_stay
 
 
 def test_shapes_that_the_search_chooses_are_not_reckoned(make):
-    assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).gangs == Gangs(None, False, False)
+    assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).gangs == GangCount(None, False, False)
 
 
 def test_a_gang_makes_room_for_another():

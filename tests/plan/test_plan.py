@@ -57,14 +57,15 @@ cells       preprocessor    num_workers  trials
             MinMaxScaler    1                 4
             MinMaxScaler    2                 4
 
-shapes      1 worker × 1 CPU   8 trials  2 side by side
-            2 workers × 1 CPU  8 trials  1 side by side
+shapes      1 worker × 1 CPU   8 trials  2 at once
+            2 workers × 1 CPU  8 trials  1 at once
 
-at once     2 trials: as many as fit of the smallest shape
-gangs       3 at most, kept warm from trial to trial
+at once     2 trials, as many as fit of the smallest shape
+gangs       at most 3; idle gangs stay alive for later trials
 fits        2 preprocessors, each fitted once
-steps       125 at least, 800 at most; about 300 simulated with random values
-            asha compares trials at 5, 15, 45 and ends them at 50"""
+steps       at least 125, at most 800; about 300 in a simulation with random
+            values
+            asha compares trials at steps 5, 15, 45 and ends them at step 50"""
     )
 
 
@@ -86,7 +87,7 @@ def test_what_the_search_chooses_is_told_as_a_range(make):
         "0 to 95 trials",
         "… 67 more",
         "39 workers × 1 CPU  ",
-        "gangs       not known",
+        "gangs       unknown",
         "fits        1 to 200 preprocessors",
         "PowerTransformer.power",
         "mean 0, sd 1, by 0.5",
@@ -98,28 +99,28 @@ def test_what_the_search_chooses_is_told_as_a_range(make):
 
 def test_the_smallest_sweep_there_is(make):
     text = render(plan(make("params: {a: 1}", trials=1, scheduler="{}"), {"CPU": 2.0}))
-    assert "none: trials differ by their seeds alone" in text
-    assert "until each loop ends: there is no scheduler.max_t" in text
+    assert "none: trials differ only in their seeds" in text
+    assert "unlimited: there is no scheduler.max_t" in text
     assert "none: no preprocessing" in text
     assert "\ncells" not in text
 
 
 def test_a_limit_above_what_fits_is_told(make):
     text = render(plan(make("params: {a: 1}", limits="max_concurrent_trials: 9"), {"CPU": 2.0}))
-    assert "at once     9 trials (limits.max_concurrent_trials); 2 fit, the rest waits" in text
+    assert "at once     9 trials (limits.max_concurrent_trials); 2 fit, the others wait" in text
 
 
 def test_too_little_space_is_told(make, tmp_path, monkeypatch):
     (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     text = render(plan(make("params: {a: 1}", trainer='{loop: "sized:train_func"}'), {"CPU": 2.0}, free=2 * 10**9))
-    assert "disk        at most 24 GB of checkpoints, the latest and the best of 12 trials;" in text
+    assert "disk        at most 24 GB of checkpoints: the latest and the best of 12 trials," in text
     assert "WARNING: only 2.0 GB are free" in text
 
 
 def test_a_grid_inside_a_choice_is_told_for_what_it_is(make):
     text = render(plan(make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}))
-    assert "12 in 2 cells, 6 each or about: a grid inside a choice" in text
+    assert "12 in 2 cells, 6 each, approximately: a grid inside a choice" in text
 
 
 @pytest.mark.parametrize("scheduler", ["{name: asha, max_t: 9}", "{name: none, max_t: 9}", "{}"])
@@ -138,18 +139,18 @@ def test_as_json_it_is_plain_data(make, scheduler):
     [
         (
             "{name: none, max_t: 9}",
-            "12 in 2 cells, 6 each; each that comes to its end is trained 3 times: 36 trials in all",
+            "12 in 2 cells, 6 each; each complete trial is run 3 times, 36 trials in all",
             "18",
-            "324 at most",
+            "at most 324",
         ),
-        ("{name: asha, max_t: 9, grace_period: 3}", "trained 3 times: 14 to 36 trials in all", "6 to 18", "60 at least, 324 at most"),
-        ("{}", "36 trials in all", "18", "until each loop ends"),
+        ("{name: asha, max_t: 9, grace_period: 3}", "run 3 times, 14 to 36 trials in all", "6 to 18", "at least 60, at most 324"),
+        ("{}", "36 trials in all", "18", "unlimited"),
     ],
 )
 def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
     made = plan(make("scaling: {num_workers: {grid: [1, 2]}}", repeats=3, scheduler=scheduler), {"CPU": 8.0})
     text = " ".join(render(made, 200).split())
-    for part in (trials, f"2 workers × 1 CPU {shapes} trials", steps, "of checkpoints, the latest and the best of 36 trials"):
+    for part in (trials, f"2 workers × 1 CPU {shapes} trials", steps, "of checkpoints: the latest and the best of 36 trials"):
         assert part in text, (part, text)
     assert made.to_json()["repeats"] == {"least": made.repeats[0], "most": 24} and made.to_json()["trials"] == 12
 
@@ -165,10 +166,10 @@ import os, sys
 from pathlib import Path
 from sweeps.core.host_resources import detect
 from sweeps.plan import plan, render
-from sweeps.plan.disk import free_at
+from sweeps.plan.disk import free_bytes
 from sweeps.space import load
 for file in {[str(f) for f in sorted(SPACES.glob("*.yaml"))]!r}:
-    made = plan(load(file), {{**detect(), 'CPU': 8.0}}, free=free_at(Path('sweeps-runs')))
+    made = plan(load(file), {{**detect(), 'CPU': 8.0}}, free=free_bytes(Path('sweeps-runs')))
     assert render(made) and made.to_json()
 heavy = {{'ray', 'torch', 'mlflow', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'optuna', 'xgboost'}} & set(sys.modules)
 assert not heavy, heavy

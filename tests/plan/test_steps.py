@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Decision
-from sweeps.plan.steps import SIMULATED, lengths, simulate, steps, whole
+from sweeps.plan.steps import SIMULATED, count_steps, min_complete_trials, simulate, trial_lengths
 from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
@@ -57,20 +57,20 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
 @pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
 @pytest.mark.parametrize("trials", range(1, 8))
 def test_the_bounds_are_those_of_all_orders_and_values(asha, trials):
-    told = steps(asha, trials, at_once=1)
+    told = count_steps(asha, trials, at_once=1)
     assert (told.least, told.most) == extremes(asha, trials)
 
 
 @given(ashas, st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
 def test_no_sweep_spends_less_or_more(asha, qualities, at_once):
-    told = steps(asha, len(qualities), at_once)
+    told = count_steps(asha, len(qualities), at_once)
     assert told.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= told.most
     assert told.least <= told.typical <= told.most
 
 
 @given(ashas, st.integers(1, 30), st.integers(1, 9))
 def test_both_bounds_are_attained_however_many_run_side_by_side(asha, trials, at_once):
-    told = steps(asha, trials, at_once)
+    told = count_steps(asha, trials, at_once)
     assert sum(simulate(asha, trials, at_once, lambda number: -number)) == told.most
     assert sum(simulate(asha, trials, 1, lambda number: number)) == told.least
     # as trials of equal pace come to a rung in the order of their numbers
@@ -79,21 +79,21 @@ def test_both_bounds_are_attained_however_many_run_side_by_side(asha, trials, at
 
 def test_a_sweep_of_nothing_but_nan_takes_less():
     asha = Asha(9, 1, 3)
-    assert sum(simulate(asha, 5, 1, lambda number: math.nan)) == 5 < steps(asha, 5, 1).least
+    assert sum(simulate(asha, 5, 1, lambda number: math.nan)) == 5 < count_steps(asha, 5, 1).least
 
 
 def test_without_rungs_every_trial_goes_on():
     for scheduler in (NoScheduler(20), Asha(20, 20, 3)):
-        told = steps(scheduler, 7, 2)
+        told = count_steps(scheduler, 7, 2)
         assert (told.least, told.typical, told.most) == (140, 140, 140)
-    assert steps(NoScheduler(), 7, 2) is None
-    assert lengths(NoScheduler(), 7, 2) == [1] * 7
+    assert count_steps(NoScheduler(), 7, 2) is None
+    assert trial_lengths(NoScheduler(), 7, 2) == [1] * 7
 
 
 def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not_simulated_whole():
     asha, trials = Asha(50, 5, 3), 3 * SIMULATED
-    told = steps(asha, trials, 4).typical
-    assert steps(asha, trials, 4).typical == told
+    told = count_steps(asha, trials, 4).typical
+    assert count_steps(asha, trials, 4).typical == told
     rng = random.Random(1)
     whole = [sum(simulate(asha, trials, 4, [rng.random() for _ in range(trials)].__getitem__)) for _ in range(3)]
     assert told == pytest.approx(median(whole), rel=0.1)
@@ -104,7 +104,7 @@ def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not
 )
 @pytest.mark.parametrize("trials, at_once", [(1, 1), (7, 2), (40, 4)])
 def test_no_simulated_sweep_is_out_of_the_bounds(scheduler, trials, at_once):
-    told = steps(scheduler, trials, at_once)
+    told = count_steps(scheduler, trials, at_once)
     assert told.least <= told.typical <= told.most
     for quality in (lambda n: n, lambda n: -n, lambda n: n * 7919 % 101):
         assert told.least <= sum(simulate(scheduler, trials, at_once, quality)) <= told.most
@@ -114,12 +114,12 @@ def test_the_least_of_hyperband_is_that_of_asha_in_each_bracket():
     hyperband = Hyperband(27, 1, 3, 3)
     alone = [hyperband.bracket(0, number) for number in range(40)]
     whole, rest = len(set(alone)), {b: alone.count(b) - 1 for b in set(alone)}
-    assert steps(hyperband, 40, 1).least == 27 * whole + sum(3**b * n for b, n in rest.items())
-    assert sum(simulate(hyperband, 40, 1, lambda n: n)) == steps(hyperband, 40, 1).least
+    assert count_steps(hyperband, 40, 1).least == 27 * whole + sum(3**b * n for b, n in rest.items())
+    assert sum(simulate(hyperband, 40, 1, lambda n: n)) == count_steps(hyperband, 40, 1).least
 
 
 def test_the_median_rule_compares_at_every_step_from_the_first():
-    told = steps(Median(30, 4, 5), 10, 2)
+    told = count_steps(Median(30, 4, 5), 10, 2)
     assert told.every and told.rungs == (4,) and told.least == 5 * 30 + 5 * 4
 
 
@@ -131,6 +131,6 @@ def test_the_median_rule_compares_at_every_step_from_the_first():
 def test_what_comes_to_its_end_is_repeated_to_the_same_end(scheduler, qualities, again):
     taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
     ended = taken.count(scheduler.max_t)
-    assert ended >= whole(scheduler, len(qualities))
-    told = steps(scheduler, len(qualities), 1, again=again)
+    assert ended >= min_complete_trials(scheduler, len(qualities))
+    told = count_steps(scheduler, len(qualities), 1, again=again)
     assert told.least <= sum(taken) + again * ended * scheduler.max_t <= told.most and told.least <= told.typical <= told.most
