@@ -1,9 +1,10 @@
-"""Trips of New York's yellow taxis, for `taxi_big_tip.yaml`: `load` reads and cleans them, `features` is the first step of its chains.
+"""Trips of New York's yellow taxis, for `taxi_big_tip.yaml`.
 
-`load` drops rows that teach nothing. What is to be predicted may hold such rows, and must be answered all the same; so whatever is
-computed of a row is in `features`, which goes into the bundle with its chain, and the bundle takes rows as the TLC publishes them.
+`load` reads and cleans the trips for training, and drops rows that are errors of the meter. `features` is the first step of each chain:
+it computes features from one row. A bundle contains `features` but not `load`, so it predicts from rows as the TLC publishes them,
+errors included.
 
-The files are the TLC's trip records: Parquet, or CSV as in the years before.
+The files are the TLC's trip records: Parquet, or CSV for earlier years.
 """
 
 from __future__ import annotations
@@ -16,34 +17,34 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-FILES = "TLC_FILES"  # the environment variable that names them: a path or a glob, relative to the working directory
+FILES = "TLC_FILES"  # the environment variable with the path or glob of the files, relative to the working directory
 
 TIMES = ["tpep_pickup_datetime", "tpep_dropoff_datetime"]
-# All of it is known before the tip. `total_amount` is not: the tip is in it
+# All of these are known before the tip. `total_amount` is not, because it contains the tip
 NUMBERS = [
     *("passenger_count", "trip_distance", "fare_amount", "payment_type"),
     *("PULocationID", "DOLocationID", "RatecodeID", "VendorID"),
 ]
 TIP = "tip_amount"
 
-# Beyond these a row is a slip of the meter. Ray's tutorial has the same bounds, but takes 5 passengers for a slip, and drops every
-# row with a missing value: those are ordinary rows, 7 in 100 at the end of 2020 and 22 in 2025
+# Rows beyond these bounds are errors of the meter. Ray's tutorial has the same bounds, but drops 5 passengers and every row with a
+# missing value. Rows with missing values are ordinary: 7 in 100 at the end of 2020, and 22 in 2025
 MOST_PASSENGERS, MILES, DOLLARS, SECONDS = 6, 100, 1000, 4 * 60 * 60
-# Some clocks stand in 2008, or in 2098: a month with fewer rows than this share of the fullest one's is none that was asked for
+# Some clocks say 2008 or 2098. Drop a month that has fewer rows than this share of the largest month
 LEAST_SHARE = 0.01
 
 
 def load(files: str | None = None) -> pd.DataFrame:
-    """The cleaned trips of all files.
+    """Return the cleaned trips of all files.
 
     Args:
-        files: a path or a glob, relative to the working directory; $TLC_FILES if not given.
+        files: a path or a glob, relative to the working directory. The default is $TLC_FILES.
 
     Returns:
-        See `clean`; the files in the order of their names.
+        The trips as `clean` returns them, with the files sorted by name.
 
     Raises:
-        ValueError: no path was given, no file is there, or one lacks columns.
+        ValueError: There is no path, no file matches, or a file lacks columns.
     """
     pattern = files or os.environ.get(FILES, "")
     if not pattern:
@@ -55,13 +56,13 @@ def load(files: str | None = None) -> pd.DataFrame:
 
 
 def read(file: Path) -> pd.DataFrame:
-    """The columns of a file that are wanted; which others there are differs from year to year.
+    """Read the needed columns of a file. The other columns differ from year to year.
 
     Returns:
-        TIMES as datetime64[us], a broken one missing; NUMBERS and TIP as float64.
+        TIMES as datetime64[us], with unreadable times missing; NUMBERS and TIP as float64.
 
     Raises:
-        ValueError: a column is missing, or the file cannot be read.
+        ValueError: A column is missing, or the file cannot be read.
     """
     wanted = [*TIMES, *NUMBERS, TIP]
     parquet = file.suffix == ".parquet"
@@ -79,20 +80,20 @@ def read(file: Path) -> pd.DataFrame:
 
 
 def clean(trips: pd.DataFrame) -> pd.DataFrame:
-    """Trips that can be learnt from, with their label.
+    """Drop errors of the meter, and add the label.
 
     Args:
-        trips: see `read`.
+        trips: the trips as `read` returns them.
 
     Returns:
-        The raw columns that `features` takes; `month`, the first day of it, to split by; `is_big_tip`, whether the tip was over a
-        fifth of the fare.
+        The raw columns that `features` takes; `month`, the first day of the month, to split by; `is_big_tip`, whether the tip was more
+        than a fifth of the fare.
     """
     pickup, dropoff = (trips[name] for name in TIMES)
     good = (dropoff - pickup).dt.total_seconds().between(0, SECONDS, inclusive="neither")
     good &= trips["fare_amount"].between(0, DOLLARS, inclusive="neither")
     good &= trips["trip_distance"].between(0, MILES, inclusive="left")
-    good &= ~(trips["passenger_count"] > MOST_PASSENGERS)  # true where nobody counted them
+    good &= ~(trips["passenger_count"] > MOST_PASSENGERS)  # keeps rows without a count
     kept = trips[good]
     month = pd.Series(kept[TIMES[0]].to_numpy().astype("datetime64[M]").astype("datetime64[us]"), kept.index)
     rows = month.value_counts()
@@ -102,13 +103,13 @@ def clean(trips: pd.DataFrame) -> pd.DataFrame:
 
 
 def features(trips: pd.DataFrame) -> pd.DataFrame:
-    """Raw trips as numbers, each row by itself.
+    """Compute numeric features from raw trips, row by row.
 
     Args:
         trips: TIMES, which may be text, and NUMBERS.
 
     Returns:
-        float64: NUMBERS, and in place of TIMES `trip_duration` in seconds, `hour` 0 to 23 and `day_of_week` 0 (Monday) to 6.
+        float64 columns: NUMBERS; and instead of TIMES `trip_duration` in seconds, `hour` (0 to 23), `day_of_week` (0, Monday, to 6).
     """
     pickup, dropoff = (pd.to_datetime(trips[name]) for name in TIMES)
     seconds = (dropoff - pickup).dt.total_seconds()

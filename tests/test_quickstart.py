@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 import sweeps
+from docs.generate import sweep_files
 from sweeps.controller import exports
 from tests.commands import REPO, command, space_of
 from tests.waiting import wait_until
@@ -49,6 +51,18 @@ def test_quickstart_prints_one_object_and_nothing_else(quickstart):
     assert result["fits"] == 2
     assert result["best"]["value"] < 0.3 and result["best"]["test"] < 0.4
     assert Path(result["bundle"]).is_dir() and Path(result["dir"]).parent == root
+
+
+def test_every_file_of_the_sweep_is_in_the_reference(quickstart):
+    root, result, _ = quickstart
+    folder = Path(result["dir"])
+    inside = [path for path in folder.rglob("*") if path.is_file()]
+    patterns = [pattern.replace("/ID/", "/*/").replace("-N", "-*").replace("ID", "*") for pattern in sweep_files.FILES]
+    for path in inside:
+        name = path.relative_to(folder).as_posix()
+        assert any(fnmatch(name, pattern + "*" if pattern.endswith("/") else pattern) for pattern in patterns), name
+    beside = {f"{path.name}/" if path.is_dir() else path.name for path in root.iterdir()} - {folder.name + "/"}
+    assert beside <= set(sweep_files.ROOT)
 
 
 def test_quickstart_starts_no_gang_twice(quickstart):

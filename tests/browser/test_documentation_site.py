@@ -1,0 +1,67 @@
+"""The built documentation site in a headless Chromium: the search works, nothing is loaded from elsewhere, no page is too wide."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.commands import REPO
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+EXTERNAL = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=350,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        assert not EXTERNAL.findall(page.read_text(encoding="utf-8")), page
+    for sheet in site.rglob("*.css"):
+        assert not re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_the_search_works_from_files(site, browser):
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(f"file://{site}/index.html")
+    page.click(".md-search__input")
+    page.keyboard.type("grace_period")  # the theme listens for keys
+    found = page.wait_for_selector(".md-search-result__item a", timeout=30_000)
+    assert found is not None and found.get_attribute("href")
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_page_is_wider_than_the_window(site, browser, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    for file in sorted(site.rglob("*.html")):
+        page.goto(f"file://{file}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, file.relative_to(site)
