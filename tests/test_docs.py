@@ -27,7 +27,7 @@ from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
 from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import RAY_STEPS, REQUIRED
+from sweeps.space.step_names import RAY_STEPS, required_parameters
 from tests.documents import BLOCKS, DOCUMENTS, GENERATED, MANUAL, ROOT, WRITTEN, Block, Document, block_beginning, is_space, module_named
 
 SPACES = sorted((ROOT / "search_spaces").rglob("*.y*ml"))
@@ -199,7 +199,7 @@ def test_every_domain_is_in_the_reference_with_its_arguments_and_bounds(domain):
 def test_every_step_is_in_the_reference_with_its_parameters(step):
     said = row_of(SPACE_FILE, step)[1]
     assert all(f"`{parameter}`" in said for parameter in RAY_STEPS[step])
-    assert not REQUIRED.get(step) or "required" in said
+    assert not required_parameters(step) or "required" in said
 
 
 def test_the_data_sets_are_documented():

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
+from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import reports_all, require_metric, require_numbers
 from sweeps.trainers._metrics import measure
@@ -32,25 +33,49 @@ from sweeps.trainers._metrics import measure
 if TYPE_CHECKING:
     import pandas as pd
 
-BACKEND = "torch"
-READS_NUMBERS = True  # a chain that leaves text is refused before a trial is begun
-NEEDS_LABEL = True  # a space without `data.label` is refused
-# Bytes of a checkpoint at most: the best weights, the latest, and two moments of each; see trainers/xgboost.py.
-CHECKPOINT_BYTES = (
-    "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
-    " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
-)
-
-# Of a checkpoint, what only going on with the training needs: a bundle is made without it.
-RESUME_FILES = ("latest.pt",)
-
-OPTIMIZERS = ("adam", "adamw", "sgd")
-PARAMETERS = ("depth", "width", "dropout", "optimizer", "lr", "weight_decay", "batch_size", "epochs", "report")
-# What the objective may be, by the label's task.
-REPORTS = {
-    "binary": ("valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "train-loss"),
-    "multiclass": ("valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"),
-    "regression": ("valid-rmse", "valid-mae", "train-loss"),
+# What this file says about itself: read from the source, without an import. See `sweeps/space/trainer_definition.py` for the keys.
+TRAINER: dict[str, Any] = {
+    "loop": "train_func",
+    "backend": "torch",
+    "load": "load",
+    "resume_files": ["latest.pt"],
+    "reads_numbers": True,
+    "needs_label": True,
+    # At most the best weights, the latest weights, and two moments of each.
+    "checkpoint_bytes": (
+        "20_000 + 30 * features + 16 * ((features + 1) * (width or 64)"
+        " + (depth or 2) * ((width or 64) + 1) ** 2 + ((width or 64) + features + 1) * outputs)"
+    ),
+    "metrics": {
+        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "train-loss"],
+        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "train-loss"],
+        "regression": ["valid-rmse", "valid-mae", "train-loss"],
+    },
+    "parameters": {
+        "depth": {"type": "integer", "minimum": 0, "default": 2, "description": "Number of hidden layers."},
+        "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Units of each hidden layer."},
+        "dropout": {
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "default": 0.0,
+            "description": "Probability that a hidden unit is left out in a training step.",
+        },
+        "optimizer": {"enum": ["adam", "adamw", "sgd"], "default": "adam", "description": "Optimizer; sgd has a momentum of 0.9."},
+        "lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."},
+        "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "L2 penalty on the weights."},
+        "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Rows of each worker in a training step."},
+        "epochs": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Passes over the rows; each epoch is one report. The default is the scheduler's `max_t`, or 20.",
+        },
+        "report": {
+            "enum": ["asked", "all"],
+            "default": "asked",
+            "description": "Metrics that every epoch reports: those that the space file asks for, or all.",
+        },
+    },
 }
 BLOCK = 64  # rows that a loaded model is asked at once
 WIDTH = 16  # units that each of its layers has at least
@@ -77,31 +102,15 @@ class Params:
         Raises:
             ValueError: an unknown name, or a value that breaks its rule.
         """
-        rules = {
-            "depth": (int, lambda v: v >= 0, "at least 0"),
-            "width": (int, lambda v: v >= 1, "at least 1"),
-            "dropout": (float, lambda v: 0 <= v < 1, "in [0, 1)"),
-            "optimizer": (str, lambda v: v in OPTIMIZERS, "one of " + ", ".join(OPTIMIZERS)),
-            "lr": (float, lambda v: v > 0, "above 0"),
-            "weight_decay": (float, lambda v: v >= 0, "at least 0"),
-            "batch_size": (int, lambda v: v >= 1, "at least 1"),
-            "epochs": (int, lambda v: v >= 1, "at least 1"),
-        }
+        rules = TRAINER["parameters"]
         filled: dict[str, Any] = {"epochs": max_t} if max_t else {}
         for name, value in config.items():
-            if name == "report":  # see `reports_all`
-                continue
             if name not in rules:
-                raise ValueError(f"params.{name} is unknown to torch_tabular; {did_you_mean(name, rules)}")
-            kind, holds, rule = rules[name]
-            try:
-                typed = kind(value)
-                good = typed == value and holds(typed)
-            except (TypeError, ValueError):
-                good = False
-            if not good:
-                raise ValueError(f"params.{name} is {value!r}, but must be {rule}{' and whole' if kind is int else ''}")
-            filled[name] = typed
+                raise ValueError(f"params.{name} is not a parameter of torch_tabular; {did_you_mean(name, rules)}")
+            if not allows(rules[name], value):
+                raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
+            if name != "report" and value is not None:
+                filled[name] = getattr(cls, name).__class__(value)
         return cls(**filled)
 
 
@@ -200,7 +209,7 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.task is None:
         raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
     params = Params.of(config, cur.max_t)
-    every = REPORTS[cur.task]
+    every = tuple(TRAINER["metrics"][cur.task])
     metric = cur.metric or every[0]  # where costs alone are asked for: its own first, which falls
     require_metric(metric, every)
     for name in cur.asked:

@@ -27,117 +27,273 @@ from sweeps.trainers._requested import RequestedMetrics, parsed
 if TYPE_CHECKING:
     import pandas as pd
 
-BACKEND = "xgboost"
-READS_NUMBERS = True  # a chain that leaves text is refused before a trial is begun
-NEEDS_LABEL = True  # a space without `data.label` is refused
-# Bytes of a checkpoint at most: two models of full trees. `sweeps plan` reckons it without importing this file; the names are those of
-# `params`, each at its largest and 0 if absent, and max_t, rows, features, outputs (the classes if more than two, else 1).
-CHECKPOINT_BYTES = (
-    "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
-    " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
-)
-
-# Of a checkpoint, what only going on with the training needs: a bundle is made without it.
-RESUME_FILES = ("latest.ubj", "state.json")
+# What this file says about itself: read from the source, without an import. See `sweeps/space/trainer_definition.py` for the keys.
+TRAINER: dict[str, Any] = {
+    "loop": "train_func",
+    "backend": "xgboost",
+    "load": "load",
+    "resume_files": ["latest.ubj", "state.json"],
+    "reads_numbers": True,
+    "needs_label": True,
+    # At most two models of full trees.
+    "checkpoint_bytes": (
+        "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
+        " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
+    ),
+    "metrics": {
+        "binary": ["logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"],
+        "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
+        "regression": [
+            "rmse",
+            "mae",
+            "rmsle",
+            "mape",
+            "mphe",
+            "poisson-nloglik",
+            "gamma-nloglik",
+            "gamma-deviance",
+            "quantile",
+            "cox-nloglik",
+            "aft-nloglik",
+            "interval-regression-accuracy",
+        ],
+    },
+    # XGBoost gets new parameters with each version, so other names are passed on, unless one is nearly a name below.
+    "additional_parameters": True,
+    "parameters": {
+        "num_boost_round": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Number of boosting rounds; each round is one report. The default is the scheduler's `max_t`, or 100.",
+        },
+        "report": {
+            "enum": ["asked", "all"],
+            "default": "asked",
+            "description": "Metrics that every round reports: those that the space file asks for, or all.",
+        },
+        "booster": {"enum": ["gbtree", "gblinear", "dart"], "default": "gbtree", "description": "Kind of model."},
+        "eta": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0.3,
+            "description": "Learning rate: weight of each new tree. `learning_rate` is the same.",
+        },
+        "learning_rate": {"type": "number", "minimum": 0, "default": 0.3, "description": "The same as `eta`."},
+        "gamma": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Smallest loss reduction that splits a leaf. `min_split_loss` is the same.",
+        },
+        "min_split_loss": {"type": "number", "minimum": 0, "default": 0, "description": "The same as `gamma`."},
+        "max_depth": {"type": "integer", "minimum": 0, "default": 6, "description": "Depth of a tree; 0 for no limit."},
+        "min_child_weight": {"type": "number", "minimum": 0, "default": 1, "description": "Smallest sum of instance weights in a leaf."},
+        "max_delta_step": {"type": "number", "minimum": 0, "default": 0, "description": "Largest step of a leaf's value; 0 for no limit."},
+        "subsample": {
+            "type": "number",
+            "maximum": 1,
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Fraction of the rows that each round samples.",
+        },
+        "sampling_method": {
+            "enum": ["uniform", "gradient_based"],
+            "default": "uniform",
+            "description": "How rows are sampled; `gradient_based` needs a GPU.",
+        },
+        "colsample_bytree": {
+            "type": "number",
+            "maximum": 1,
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Fraction of the columns that each tree samples.",
+        },
+        "colsample_bylevel": {
+            "type": "number",
+            "maximum": 1,
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Fraction of the columns that each level of a tree samples.",
+        },
+        "colsample_bynode": {
+            "type": "number",
+            "maximum": 1,
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Fraction of the columns that each split samples.",
+        },
+        "lambda": {"type": "number", "minimum": 0, "default": 1, "description": "L2 regularization. `reg_lambda` is the same."},
+        "reg_lambda": {"type": "number", "minimum": 0, "default": 1, "description": "The same as `lambda`."},
+        "alpha": {"type": "number", "minimum": 0, "default": 0, "description": "L1 regularization. `reg_alpha` is the same."},
+        "reg_alpha": {"type": "number", "minimum": 0, "default": 0, "description": "The same as `alpha`."},
+        "tree_method": {
+            "enum": ["auto", "exact", "approx", "hist", "gpu_hist"],
+            "default": "auto",
+            "description": "Algorithm that builds a tree.",
+        },
+        "scale_pos_weight": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Weight of the second class, for unbalanced classes.",
+        },
+        "grow_policy": {
+            "enum": ["depthwise", "lossguide"],
+            "default": "depthwise",
+            "description": "Which leaf is split next: the shallowest, or the one with the largest loss reduction.",
+        },
+        "max_leaves": {"type": "integer", "minimum": 0, "default": 0, "description": "Largest number of leaves; 0 for no limit."},
+        "max_bin": {"type": "integer", "minimum": 2, "default": 256, "description": "Number of bins of a column's histogram."},
+        "num_parallel_tree": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "Trees of each round; more than one makes a boosted random forest.",
+        },
+        "monotone_constraints": {
+            "type": ["object", "array", "string"],
+            "description": "Direction of each column: 1 rising, -1 falling, 0 free.",
+        },
+        "interaction_constraints": {"type": ["array", "string"], "description": "Lists of columns that may interact."},
+        "multi_strategy": {
+            "enum": ["one_output_per_tree", "multi_output_tree"],
+            "default": "one_output_per_tree",
+            "description": "Trees for several outputs.",
+        },
+        "max_cached_hist_node": {"type": "integer", "minimum": 1, "description": "Number of nodes whose histograms are cached."},
+        "max_cat_to_onehot": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Categories from which a split partitions them in place of one-hot encoding.",
+        },
+        "max_cat_threshold": {"type": "integer", "minimum": 1, "description": "Largest number of categories that one split considers."},
+        "rate_drop": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "Fraction of the trees that `dart` drops.",
+        },
+        "skip_drop": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "Probability that a round of `dart` drops no tree.",
+        },
+        "one_drop": {"type": ["boolean", "integer"], "default": 0, "description": "Whether `dart` always drops at least one tree."},
+        "sample_type": {
+            "enum": ["uniform", "weighted"],
+            "default": "uniform",
+            "description": "How `dart` samples the trees that it drops.",
+        },
+        "normalize_type": {"enum": ["tree", "forest"], "default": "tree", "description": "How `dart` weighs new trees."},
+        "feature_selector": {
+            "enum": ["cyclic", "shuffle", "random", "greedy", "thrifty"],
+            "default": "cyclic",
+            "description": "How `gblinear` selects columns.",
+        },
+        "top_k": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "Number of columns that `greedy` and `thrifty` select; 0 for all.",
+        },
+        "tolerance": {"type": "number", "minimum": 0, "default": 0, "description": "Residual at which `gblinear` stops."},
+        "updater": {"type": "string", "description": "Sequence of updaters that build a tree."},
+        "refresh_leaf": {
+            "type": ["boolean", "integer"],
+            "default": 1,
+            "description": "Whether the updater `refresh` also updates leaf values.",
+        },
+        "process_type": {
+            "enum": ["default", "update"],
+            "default": "default",
+            "description": "Whether new trees are built, or the trees of a model updated.",
+        },
+        "sparse_threshold": {"type": "number", "description": "Deprecated by XGBoost."},
+        "default_direction": {"description": "Deprecated by XGBoost."},
+        "opt_dense_col": {"type": "number", "description": "Deprecated by XGBoost."},
+        "objective": {
+            "type": "string",
+            "description": "Loss. The default follows the label: `binary:logistic`, `multi:softprob` or `reg:squarederror`.",
+        },
+        "base_score": {"type": ["number", "array"], "description": "Prediction before the first round."},
+        "eval_metric": {
+            "type": ["string", "array"],
+            "description": "Metrics of `valid` that every round reports, beside those of the objective.",
+        },
+        "seed": {"type": "integer", "description": "Seed; the default is the trial's. `random_state` is the same."},
+        "random_state": {"type": "integer", "description": "The same as `seed`."},
+        "seed_per_iteration": {
+            "type": ["boolean", "integer"],
+            "default": True,
+            "description": "Whether each round has a seed of its own. A resumed trial repeats an uninterrupted one only then.",
+        },
+        "num_class": {"type": "integer", "minimum": 0, "description": "Number of classes; the default follows the label."},
+        "num_target": {"type": "integer", "minimum": 1, "description": "Number of outputs."},
+        "tweedie_variance_power": {
+            "type": "number",
+            "exclusiveMinimum": 1,
+            "exclusiveMaximum": 2,
+            "default": 1.5,
+            "description": "Variance power of `reg:tweedie`.",
+        },
+        "huber_slope": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Slope of `reg:pseudohubererror`."},
+        "quantile_alpha": {"type": ["number", "array"], "description": "Quantiles of `reg:quantileerror`."},
+        "expectile_alpha": {"type": ["number", "array"], "description": "Expectiles of `reg:expectileerror`."},
+        "aft_loss_distribution": {
+            "enum": ["normal", "logistic", "extreme"],
+            "default": "normal",
+            "description": "Distribution of `survival:aft`.",
+        },
+        "aft_loss_distribution_scale": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Scale of that distribution.",
+        },
+        "lambdarank_pair_method": {"enum": ["mean", "topk"], "description": "How ranking objectives sample pairs."},
+        "lambdarank_num_pair_per_sample": {"type": "integer", "minimum": 1, "description": "Number of pairs of each sample."},
+        "lambdarank_normalization": {
+            "type": ["boolean", "integer"],
+            "default": True,
+            "description": "Whether ranking gradients are normalized.",
+        },
+        "lambdarank_score_normalization": {
+            "type": ["boolean", "integer"],
+            "default": True,
+            "description": "Whether ranking gradients are normalized by the score difference.",
+        },
+        "lambdarank_unbiased": {
+            "type": ["boolean", "integer"],
+            "default": False,
+            "description": "Whether clicks are corrected for their position.",
+        },
+        "lambdarank_bias_norm": {"type": "number", "default": 2, "description": "Norm of the position bias."},
+        "ndcg_exp_gain": {"type": ["boolean", "integer"], "default": True, "description": "Whether NDCG uses an exponential gain."},
+        "boost_from_average": {"type": ["boolean", "integer"], "description": "Whether `base_score` is estimated from the label."},
+        "device": {"type": "string", "description": "`cpu` or `cuda`. The default is `cuda` where Ray gave the worker a GPU."},
+        "nthread": {"type": "integer", "description": "Threads; the default is the worker's CPUs. `n_jobs` is the same."},
+        "n_jobs": {"type": "integer", "description": "The same as `nthread`."},
+        "verbosity": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 3,
+            "default": 1,
+            "description": "0 silent, 1 warnings, 2 information, 3 debugging.",
+        },
+        "validate_parameters": {"type": ["boolean", "integer"], "description": "Whether XGBoost warns about names that it does not know."},
+        "disable_default_eval_metric": {
+            "type": ["boolean", "integer"],
+            "description": "Has no effect: the trial's metrics are always named.",
+        },
+        "debug_synchronize": {"type": ["boolean", "integer"], "description": "Debugging aid of XGBoost."},
+        "max_row_perbatch": {"type": "integer", "description": "Debugging aid of XGBoost."},
+    },
+}
 
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
-# What the objective may be, by the label's task: of train and of valid, unless its name says which.
-REPORTS = {
-    "binary": ("logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"),
-    "multiclass": ("mlogloss", "merror", "auc", "aucpr", "valid-accuracy"),
-    "regression": (
-        "rmse",
-        "mae",
-        "rmsle",
-        "mape",
-        "mphe",
-        "poisson-nloglik",
-        "gamma-nloglik",
-        "gamma-deviance",
-        "quantile",
-        "cox-nloglik",
-        "aft-nloglik",
-        "interval-regression-accuracy",
-    ),
-}
-# What `params` may hold. XGBoost itself only warns of a name it does not know.
-PARAMETERS = (
-    "num_boost_round",
-    "report",
-    "booster",
-    "device",
-    "verbosity",
-    "validate_parameters",
-    "nthread",
-    "n_jobs",
-    "disable_default_eval_metric",
-    "eta",
-    "learning_rate",
-    "gamma",
-    "min_split_loss",
-    "max_depth",
-    "min_child_weight",
-    "max_delta_step",
-    "subsample",
-    "sampling_method",
-    "colsample_bytree",
-    "colsample_bylevel",
-    "colsample_bynode",
-    "lambda",
-    "reg_lambda",
-    "alpha",
-    "reg_alpha",
-    "tree_method",
-    "scale_pos_weight",
-    "updater",
-    "refresh_leaf",
-    "process_type",
-    "grow_policy",
-    "max_leaves",
-    "max_bin",
-    "num_parallel_tree",
-    "monotone_constraints",
-    "interaction_constraints",
-    "multi_strategy",
-    "max_cached_hist_node",
-    "max_cat_to_onehot",
-    "max_cat_threshold",
-    "sample_type",
-    "normalize_type",
-    "rate_drop",
-    "one_drop",
-    "skip_drop",
-    "feature_selector",
-    "top_k",
-    "tolerance",
-    "sparse_threshold",
-    "default_direction",
-    "opt_dense_col",
-    "objective",
-    "base_score",
-    "eval_metric",
-    "seed",
-    "random_state",
-    "seed_per_iteration",
-    "num_class",
-    "num_target",
-    "tweedie_variance_power",
-    "huber_slope",
-    "quantile_alpha",
-    "expectile_alpha",
-    "aft_loss_distribution",
-    "aft_loss_distribution_scale",
-    "lambdarank_pair_method",
-    "lambdarank_num_pair_per_sample",
-    "lambdarank_normalization",
-    "lambdarank_score_normalization",
-    "lambdarank_unbiased",
-    "lambdarank_bias_norm",
-    "ndcg_exp_gain",
-    "boost_from_average",
-    "debug_synchronize",
-    "max_row_perbatch",
-)
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 # An earlier round's model cannot be cut out of these: later rounds of dart reweigh its trees, gblinear has none.
 UNSLICEABLE = ("dart", "gblinear")
@@ -251,13 +407,19 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = {k: v for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
+    given = {k: _integer(k, v) for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
     if given.get("objective") == "multi:softmax":
         given["objective"] = "multi:softprob"  # the same training; it answers with probabilities, as the others do
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
     if isinstance(signs := params.get("monotone_constraints"), list):  # YAML has no tuples, which is what XGBoost reads
         params["monotone_constraints"] = tuple(signs)
     return params
+
+
+def _integer(name: str, value: Any) -> Any:
+    """Return a float such as 6.0 as an integer where XGBoost reads integers only; a domain such as `quniform` gives floats."""
+    is_integer = TRAINER["parameters"].get(name, {}).get("type") == "integer"
+    return int(value) if is_integer and isinstance(value, float) and value.is_integer() else value
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:

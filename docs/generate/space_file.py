@@ -301,10 +301,11 @@ def steps_section() -> Iterator[str]:
     )
     rows = []
     for name, parameters in sorted(step_names.RAY_STEPS.items()):
-        said = []
-        for parameter in parameters:
-            words = step_names.WORDS.get((name, parameter))
-            needed = " (required)" if parameter in step_names.REQUIRED.get(name, ()) else ""
-            said.append(f"`{parameter}`{needed}" + (f": {', '.join(f'`{word}`' for word in words)}" if words else ""))
-        rows.append((f"`{name}`", "; ".join(said)))
+        listed = []
+        for parameter, fragment in parameters.items():
+            needed = "" if "default" in fragment else " (required)"
+            words = f" One of {', '.join(f'`{word}`' for word in fragment['enum'])}." if "enum" in fragment else ""
+            default = f" Default `{json.dumps(fragment['default'])}`." if fragment.get("default") is not None else ""
+            listed.append(f"`{parameter}`{needed}: {fragment['description']}{words}{default}")
+        rows.append((f"`{name}`", " ".join(listed)))
     yield table(("step", "parameters besides `columns`"), rows)

@@ -30,6 +30,7 @@ from sweeps.core.errors import BundleError
 from sweeps.data.columns import is_tensor, tensors_to_arrays
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
+from sweeps.space.trainer_definition import definition_of
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
@@ -105,9 +106,9 @@ def export(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         work = Path(folder)
-        left_out = references.literal(references.parse(load)[0], "RESUME_FILES", [Path(r) for r in roots]) or ()
+        left_out = definition_of(references.parse(load)[0], [Path(r) for r in roots]).resume_files
         data_folder = work / Path(manifest.DATA_FOLDER).name
-        pickled = _stage_data(data_folder, Path(checkpoint), tuple(left_out), fitted, raw, columns, expected)
+        pickled = _stage_data(data_folder, Path(checkpoint), left_out, fitted, raw, columns, expected)
         copied, requirements = _stage_code(work / "code", load, roots, code, data_folder)
         facts = Manifest(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

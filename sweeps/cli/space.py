@@ -21,6 +21,8 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     from sweeps.space import load
 
     space = load(file, tuple(overrides))
+    for note in space.notes:
+        click.echo(f"note: {note}", err=True)
     counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
     note = "; the trials differ by their seeds alone" if only_seeds_differ else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -58,6 +59,8 @@ def run(
     """
     began = round(time.time(), 3)  # MLflow, where the sweep is found again by it, counts milliseconds
     space = space_file.load(Path(file), tuple(overrides))
+    for note in space.notes:
+        logging.getLogger("sweeps").warning("note: %s", note)
     root, uri = Path(dir or DEFAULT_ROOT), _tracking(tracking_uri, space.has_mlflow)
     if storage is not None:
         storages.check(storage)

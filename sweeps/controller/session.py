@@ -263,7 +263,7 @@ class SweepSession:
         if joined.ours:  # elsewhere the tasks that read, and may fit, need the CPUs first
             pool.warm.remote(shapes)
         workers = tuple(sorted({shape.workers for shape in space.shapes}))
-        numbers = bool(references.literal(references.parse(space.trainer.loop)[0], "READS_NUMBERS", list(self.roots)))
+        numbers = space.trainer_definition.reads_numbers
         fits = known_fits(space)
         modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
         actor = data_actor.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core import metrics, references
 from sweeps.core.errors import Problem
@@ -23,19 +23,18 @@ _TASK_NAMES = {"binary": "two classes", "multiclass": "more than two classes", "
 def check_metrics(space: Space, task: str | None) -> list[Problem]:
     """Check that the trainer reports the metrics of objectives and constraints for this task.
 
-    The check uses the literal `REPORTS` of the trainer's module. `REPORTS` maps each task to the metrics that can be the objective. A
-    metric without `valid-` or `train-` stands for both splits. Costs, such as `seconds`, are always available.
+    The check uses `TRAINER["metrics"]` of the trainer's module. Costs, such as `seconds`, are always available.
 
     Args:
         space: the search space.
         task: the label's task. None for data without a label.
 
     Returns:
-        The problems. An empty list if the trainer has no `REPORTS`.
+        The problems. An empty list if the trainer does not list its metrics.
     """
-    reports = references.literal(space.trainer.loop.partition(":")[0], "REPORTS", (space.path.parent,))
+    reports = space.trainer_definition.metrics
     params = space.sections.get("params", {})
-    if task is None or not isinstance(reports, dict) or task not in reports or not isinstance(params, dict):
+    if task is None or task not in reports or not isinstance(params, dict):
         return []
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
@@ -78,7 +77,7 @@ def _objective_metrics(space: Space) -> dict[str, str]:
     return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
 
 
-def _check_metric(key: str, metric: str, task: str, reports: Mapping[str, Sequence[str]]) -> Problem | None:
+def _check_metric(key: str, metric: str, task: str, reports: Mapping[Any, Sequence[str]]) -> Problem | None:
     if "@" in metric or metric in _expand(reports[task]):
         return None
     other_tasks = [name for name, known in reports.items() if metric in _expand(known)]

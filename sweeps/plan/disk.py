@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.core import references
 from sweeps.data import sklearn_datasets
 from sweeps.plan.chains import values_of
 from sweeps.space import DataSpec, Dimension, Space, Step
@@ -20,8 +19,6 @@ from sweeps.space.templates import Template, children
 
 # A running trial keeps its latest and its best checkpoint, even if `checkpoints.per_trial` is 1.
 MIN_CHECKPOINTS = 2
-# The constant of a trainer's module with the size of a checkpoint; see `evaluate_formula`.
-FORMULA = "CHECKPOINT_BYTES"
 # Up to this number of conditional parameters, every combination of present and absent ones is evaluated.
 MAX_CONDITIONAL = 8
 # Steps that may return more columns than they get.
@@ -84,8 +81,8 @@ def estimate_disk(space: Space, table: DataSize | None, free: int | None) -> Dis
         free: Free bytes on the disk of the sweep's folder.
     """
     count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
-    formula = references.literal(space.trainer.loop.partition(":")[0], FORMULA, (space.data.base, Path.cwd()))
-    if not isinstance(formula, str):
+    formula = space.trainer_definition.checkpoint_bytes
+    if formula is None:
         return DiskUse(count, None, None, free)
     table = table or _most([_known(spec) for spec in space.variants])
     outputs = _outputs(space.data, table)

@@ -9,7 +9,8 @@ from sweeps.core import references
 from sweeps.space.dimension_parser import BAD, Tunable
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.step_names import NONE, RAY_STEPS, REQUIRED, WORDS, Step
+from sweeps.space.parameter_checks import value_problems
+from sweeps.space.step_names import NONE, RAY_STEPS, Step, required_parameters
 from sweeps.space.synonyms import known, suggest
 from sweeps.space.templates import Chain, Template
 
@@ -96,29 +97,26 @@ class Chains(Tunable):
                 self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}")
             else:
                 params[key] = self.anything(child, at)
-                self._words(name, key, child, params[key], at)
+                if allowed is not None and params[key] is not BAD and not self.begun:
+                    self._check_step_parameter(name, key, child, at)
         self._needed(mark, name, where, params)
         for key, value in params.items():
-            if isinstance(value, Dimension) and value.when and key in REQUIRED.get(name, ()):
+            if isinstance(value, Dimension) and value.when and key in required_parameters(name):
                 text = f"is required by {name}, so it cannot have a `when`"
                 self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
         return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else BAD
 
     def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
         """Note the parameters that a step cannot be without."""
-        for key in REQUIRED.get(name, ()):
+        for key in required_parameters(name):
             if key not in given:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
-    def _words(self, name: str, key: str, node: Node, value: Template, path: str) -> None:
-        """Check a parameter that takes one of a few words, its options too where it is a dimension."""
-        if not (words := WORDS.get((name, key))):
-            return
-        given = [option.value for option in value.options] if isinstance(value, Dimension) else [value]
-        for word in given:
-            if value is not BAD and word not in words:
-                hint = known(f"{name}.{key}", word)
-                self.wrong(node, path, f"{name} takes {', '.join(words)}, got {word}" + (f"; {hint}" if hint else ""))
+    def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
+        """Check the values of a parameter of Ray Data's step. Another library's word gets its translation."""
+        for wrong, text in value_problems(RAY_STEPS[step][key], node):
+            hint = known(f"{step}.{key}", wrong.value)
+            self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
         """A selector: a word or a pattern, or names and patterns; or a dimension of selectors."""

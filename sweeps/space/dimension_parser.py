@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
 from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
 from sweeps.space.foreign_syntax import call_in_our_words, in_our_words
 from sweeps.space.nodes import Node
 from sweeps.space.option_labels import canon, keys_of
+from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
 from sweeps.space.synonyms import known
 from sweeps.space.templates import Template
@@ -175,6 +177,11 @@ class Tunable:
         self._slots.append(dim)
         self.whens.known[dim.name] = dim
         return dim
+
+    def check_values(self, fragment: Fragment, node: Node, path: str) -> None:
+        """Check a constant, or all values of a domain, against the JSON Schema fragment of a parameter."""
+        for wrong, text in value_problems(fragment, node):
+            self.problems.add(wrong.mark, path, text)
 
     def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
         self.whens.begun.add(path)

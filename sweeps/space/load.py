@@ -7,38 +7,34 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from sweeps.core import references
 from sweeps.core.errors import InputError
-from sweeps.core.library_code import is_library_file
-from sweeps.core.suggestions import closest
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
-from sweeps.space.domains import DOMAINS, Dimension
+from sweeps.space.domains import Dimension
 from sweeps.space.initial_points import Points
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
-from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.problems import Problems, note_domains
 from sweeps.space.search_sections import GP, Searching
 from sweeps.space.section_models import (
-    Backend,
     Checkpoints,
     DataKeys,
     DataSpec,
     Limits,
-    LoopKeys,
     Objective,
     Scheduler,
     Search,
-    TrainerSpec,
 )
 from sweeps.space.space_sections import Reader
 from sweeps.space.step_names import Step
-from sweeps.space.synonyms import SKLEARN_LOOP, known, suggest
+from sweeps.space.synonyms import known, suggest
 from sweeps.space.templates import Template, children, dimensions, surroundings
 from sweeps.space.tracker_section import read_trackers
+from sweeps.space.trainer_definition import TrainerDefinition
+from sweeps.space.trainer_section import TrainerSection
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
 TOP = (
@@ -58,9 +54,6 @@ TOP = (
 
 # Of the data of a sweep: each is looked at before it runs.
 MAX_VARIANTS = 1_000
-
-# Libraries of models with `fit`, which people name in place of a loop.
-ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
@@ -166,8 +159,11 @@ class _Loader:
             elif key not in TOP:
                 self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
         name = self.name(path)
-        trainer = self.trainer()
-        reader = Reader(self.problems, self.roots, self.begun)
+        trainers = TrainerSection(self.roots, self.problems, self.begun)
+        trainer = trainers.read(self.node("trainer"), self.at("trainer"))
+        definition = trainers.definition or TrainerDefinition(additional_parameters=True)
+        trainer_name = (trainer.name or trainer.loop) if trainer is not None else ""
+        reader = Reader(self.problems, self.roots, self.begun, definition, trainer_name)
         data, tuned = self.data(reader)
         said = Searching(self.root, self.at, self.problems)
         objectives, constraints = said.objectives(), said.constraints()
@@ -181,7 +177,7 @@ class _Loader:
             text = "is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.problems.add(self.at("space"), "space", text)
         if trainer is not None:
-            self.labelled(trainer.loop.partition(":")[0], trainer.name or trainer.loop)
+            self.labelled(definition, trainer_name)
         before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
         if data is not None and not data.given and _has_step(sections.get("preprocessor")):
@@ -189,8 +185,6 @@ class _Loader:
             self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
-        if trainer is not None:
-            self.slips(trainer.loop.partition(":")[0])
         reader.whens.conclude(surroundings(sections))
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
@@ -232,6 +226,8 @@ class _Loader:
             places=places(self.root, self.source),
             algorithm_reason=choice.reason,
             trackers=trackers,
+            trainer_definition=definition,
+            notes=trainers.notes,
         )
 
     def choice(
@@ -269,80 +265,17 @@ class _Loader:
             self.problems.add(node.mark, "name", "`latest` stands for the newest sweep in every command; take another name")
         return str(node.value)
 
-    def trainer(self) -> TrainerSpec | None:
-        node, at = self.node("trainer"), self.at("trainer")
-        if node.value is None:
-            text = f"is required: one of {', '.join(_trainers())}, or {{loop: module:attr, backend: ...}}"
-            self.problems.add(at, "trainer", text)
-        elif isinstance(node.value, str):
-            return self._named(node, node.value)
-        elif not node.is_map:
-            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with keys loop, backend, load, reuse, got {node.show()}")
-        else:
-            keys = check(LoopKeys, node, "trainer", at, self.problems)
-            for key in ("loop", "load"):
-                if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._fault(ref, key)):
-                    self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
-            return TrainerSpec(None, keys.loop, keys.backend, keys.load, keys.reuse) if keys else None
-        return None
-
     def data(self, reader: Reader) -> tuple[DataSpec | None, dict[str, Template]]:
         """The data, and the templates of what is tuned in it. A user's loop may read its own: then `data:` is absent."""
         if "data" not in self.root.value and self.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
         return DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
 
-    def _named(self, node: Node, name: str) -> TrainerSpec | None:
-        module = f"sweeps.trainers.{name}"
-        if ":" in name:
-            mapping = f"a loop of your own is named in a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
-            fault = self._fault(name, "loop")
-            self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
-        elif not name.isidentifier() or name.startswith("_") or references.source_of(module) is None:
-            text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {suggest('trainer.name', name, _trainers())}"
-            self.problems.add(node.mark, "trainer", text)
-        else:
-            backend = references.literal(module, "BACKEND")
-            if backend in get_args(Backend):
-                return TrainerSpec(name, f"{module}:train_func", backend, f"{module}:load")
-            text = f"{references.source_of(module)} must say BACKEND = one of {', '.join(get_args(Backend))}, as a literal"
-            self.problems.add(node.mark, "trainer", text)
-        return None
-
-    def _fault(self, ref: str, key: str) -> str | None:
-        """What is wrong with `trainer.loop` or `trainer.load`."""
-        if key == "loop" and not self.begun and self._is_estimator(ref):
-            return f"`{ref}` is no training loop; {SKLEARN_LOOP}"
-        return references.problem(ref, self.roots)
-
-    def _is_estimator(self, ref: str) -> bool:
-        """Whether a reference is into an installed library of models, none of which is a training loop."""
-        package = ref.partition(":")[0].split(".")[0]
-        path = references.source_of(package, self.roots) if package in ESTIMATORS else None
-        return path is not None and is_library_file(path)
-
-    def slips(self, module: str) -> None:
-        """Refuse a name under `params` that is nearly one which the trainer's `PARAMETERS` has, a literal: the trainer may not notice."""
-        known = references.literal(module, "PARAMETERS", self.roots)
-        space = self.node("space")
-        node = space.value.get("params") if space.is_map else None
-        if not isinstance(known, tuple) or node is None or not node.is_map or set(node.value) & set(DOMAINS):
-            return
-        for name, mark in node.keys.items():
-            meant = closest(str(name), known, cutoff=0.8)
-            if name not in known and meant:
-                self.problems.add(mark, f"params.{name}", f"is no parameter of {module.rpartition('.')[2]}; did you mean `{meant}`?")
-
-    def labelled(self, module: str, trainer: str) -> None:
-        """Refuse data without a label for a trainer whose module says `NEEDS_LABEL = True`."""
+    def labelled(self, definition: TrainerDefinition, trainer: str) -> None:
+        """Add a problem if the trainer needs a label and the file names none."""
         node = self.node("data")
-        named = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
-        if (
-            not named
-            and (node.is_map or node.value is None)
-            and not self.begun
-            and references.literal(module, "NEEDS_LABEL", self.roots) is True
-        ):
+        has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
+        if definition.needs_label and not has_label and (node.is_map or node.value is None) and not self.begun:
             self.problems.add(self.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
 
     def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
@@ -401,9 +334,3 @@ def _hint(key: str) -> str:
     if known("file", key) is None and len(homes) == 1:
         return f"it is a key of `{homes[0]}`"
     return suggest("file", key, TOP)
-
-
-def _trainers() -> list[str]:
-    """Return the names of our trainers: the files of `sweeps.trainers`."""
-    package = references.source_of("sweeps.trainers")
-    return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []

@@ -29,6 +29,7 @@ from sweeps.space.step_names import Step
 from sweeps.space.templates import Template, children, dimensions, fill, surroundings
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
+from sweeps.space.trainer_definition import TrainerDefinition
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Space:
         places: where everything in the file stands, by dotted path; see `place`.
         algorithm_reason: why sweeps chose the search algorithm; "" if the file names it.
         trackers: Trackers that record the sweep.
+        trainer_definition: what the trainer's module says about the trainer.
+        notes: what the user should change in the file or its modules, although it works.
     """
 
     name: str
@@ -81,6 +84,8 @@ class Space:
     places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     algorithm_reason: str = field(default="", compare=False, repr=False)
     trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
+    trainer_definition: TrainerDefinition = field(default_factory=TrainerDefinition, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def has_mlflow(self) -> bool:

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import Chains
-from sweeps.space.dimension_parser import BROKEN, Read
+from sweeps.space.dimension_parser import BAD, BROKEN, Read
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.nodes import Node, meant
+from sweeps.space.problems import Problems
 from sweeps.space.synonyms import suggest
 from sweeps.space.templates import Template
+from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
 MOST_WORKERS = 1_000_000
+MOST_NAMES = 12  # parameters that a message lists
 SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
 class Reader(Chains):
-    """Reads everything under `space:`."""
+    """Reads everything under `space:`.
+
+    Args:
+        problems: Collects what is wrong.
+        roots: Folders in which the user's modules are looked up.
+        begun: Whether the file is of a sweep that has begun.
+        definition: What the trainer's module says about the trainer.
+        trainer: The trainer's name, for messages.
+    """
+
+    def __init__(
+        self, problems: Problems, roots: tuple[Path, ...], begun: bool, definition: TrainerDefinition | None = None, trainer: str = ""
+    ):
+        super().__init__(problems, roots, begun)
+        self.definition = definition or TrainerDefinition(additional_parameters=True)
+        self.trainer = trainer
 
     def space(self, node: Node) -> dict[str, Template]:
         """All sections, in the order of the file."""
@@ -54,10 +74,29 @@ class Reader(Chains):
             return self.wrong(node, path, f"must be a mapping such as {{eta: 0.1}}, got {node.show()}")
         if kind := self.domain(node, path):
             return self.branches(node, path, kind, self.params)
-        for key in node.value:
+        template: dict[str, Template] = {}
+        for key, child in node.value.items():
             if not isinstance(key, str) or not key:
-                self.problems.add(node.keys[key], f"{path}.{key}", "a parameter's name must be text; quote it")
-        return self.mapping(node, path)
+                self.problems.add(node.keys[key], f"{path}.{key}", "the name of a parameter must be text; quote it")
+            elif key != "when":
+                template[key] = self.anything(child, f"{path}.{key}")
+                if template[key] is not BAD:
+                    self._check_parameter(node, key, f"{path}.{key}")
+        return template
+
+    def _check_parameter(self, node: Node, name: str, path: str) -> None:
+        """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
+        known = self.definition.parameters
+        if self.begun or not known:
+            return
+        if name in known:
+            self.check_values(known[name], node.value[name], path)
+        elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
+            hint = did_you_mean(name, known)
+            if hint.startswith("valid") and len(known) > MOST_NAMES:
+                hint = f"valid: {', '.join(list(known)[:MOST_NAMES])} and {len(known) - MOST_NAMES} more, which `sweeps schema` lists"
+            text = f"is not a parameter of {self.trainer}; {hint}"
+            self.problems.add(node.keys[name], path, text)
 
     def scaling(self, node: Node, path: str) -> Template:
         """Workers, GPUs and resources; or a dimension of such mappings."""

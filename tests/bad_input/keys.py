@@ -48,7 +48,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "data: {train: rows.csv, valid: 0.25}",
             "2:1: data.label: is required by `xgboost`; give the column to predict",
         ),
-        without("no trainer", "trainer", "1:1: trainer: is required: one of torch_tabular, xgboost, or {loop: module:attr, backend: ...}"),
+        without(
+            "no trainer",
+            "trainer",
+            "1:1: trainer: is required; give torch_tabular, xgboost or your own loop: {loop: module:attr, backend: ...}",
+        ),
         without(
             "no data",
             "data",

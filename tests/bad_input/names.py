@@ -81,18 +81,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a loop without its backend",
             "trainer: my_mod:train",
-            "1:10: trainer: a loop of your own is named in a mapping: {loop: my_mod:train}, with `backend: torch` if its ranks need one",
+            "1:10: trainer: write your own loop as a mapping: {loop: my_mod:train}, with `backend: torch` if its ranks need one",
         ),
         line(
             "an estimator of scikit-learn for a trainer",
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
-            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as "
+            "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
             'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
             "an estimator of scikit-learn for a loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
-            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is no training loop; write a loop that fits it, as "
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
             'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
@@ -129,7 +129,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown word for a step",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
-            "5:50: preprocessor.SimpleImputer.strategy: SimpleImputer takes mean, most_frequent, constant, got median; "
+            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; "
             'scikit-learn has it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(

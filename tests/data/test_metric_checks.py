@@ -19,9 +19,10 @@ space: {{params: {{{params}}}}}
 
 
 OWN_LOOP = '{loop: "tests.user_loops:plain", backend: none}'
+ALL = "report: {choice: [asked, all]}"
 
 
-def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = "eta: {uniform: [0.1, 0.2]}") -> space_file.Space:
+def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL) -> space_file.Space:
     file = tmp_path / "own.yaml"
     file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params))
     return space_file.load(file)

@@ -199,8 +199,8 @@ def test_every_key_knows_its_place(write) -> None:
 @pytest.mark.parametrize(
     "trainer, name, told",
     [
-        ("xgboost", "max_dept", "is no parameter of xgboost; did you mean `max_depth`?"),
-        ("torch_tabular", "widht", "is no parameter of torch_tabular; did you mean `width`?"),
+        ("xgboost", "max_dept", "is not a parameter of xgboost; did you mean `max_depth`?"),
+        ("torch_tabular", "widht", "is not a parameter of torch_tabular; did you mean `width`?"),
         ("xgboost", "my_own_thing", None),  # XGBoost may know more than we do
         ("xgboost", "lambdarank_bias_norm", None),
     ],

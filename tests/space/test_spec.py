@@ -36,7 +36,7 @@ scaling:
 params:
   eta: {loguniform: [1e-4, 1e-1]}
   layers: [{randint: [1, 9]}, 64, {width: {qrandint: [8, 64, 8]}}]
-  booster:
+  kind:
     choice:
       - gbtree
       - {name: dart, rate_drop: {uniform: [0, 1]}}
@@ -55,8 +55,8 @@ def test_names_in_the_order_of_the_file_nested_after_their_own(space) -> None:
         ("params.eta", "loguniform"),
         ("params.layers.0", "randint"),
         ("params.layers.2.width", "qrandint"),
-        ("params.booster", "choice"),
-        ("params.booster.choice.1.rate_drop", "uniform"),
+        ("params.kind", "choice"),
+        ("params.kind.choice.1.rate_drop", "uniform"),
         ("params.noise", "randn"),
     ]
     eta, width = found[5], found[7]
@@ -77,12 +77,12 @@ def test_fill_asks_only_for_what_is_met(space) -> None:
         "data": {},
         "preprocessor": (Step("SimpleImputer", None, {"strategy": "mean"}), Step("StandardScaler")),
         "scaling": {"num_workers": 1, "resources_per_worker": {"CPU": 1}},
-        "params": {"eta": 1e-4, "layers": [1, 64, {"width": 8}], "booster": "gbtree", "noise": 0.0},
+        "params": {"eta": 1e-4, "layers": [1, 64, {"width": 8}], "kind": "gbtree", "noise": 0.0},
     }
     assert asked == [dim.name for dim in loaded.dimensions if "grid.1" not in dim.name and "choice.1" not in dim.name]
     filled = loaded.fill(last)
     assert filled["preprocessor"] == ()
-    assert filled["params"]["booster"] == {"name": "dart", "rate_drop": 0.0}
+    assert filled["params"]["kind"] == {"name": "dart", "rate_drop": 0.0}
     filled["params"]["layers"].append("mine")  # shared with nobody
     assert len(loaded.fill(last)["params"]["layers"]) == 3
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from sweeps.space.step_names import RAY_STEPS, REQUIRED, Step
+from sweeps.core.parameter_schema import fragment_problem
+from sweeps.space.step_names import RAY_STEPS, Step, required_parameters
 
 
 def test_the_table_is_rays() -> None:
@@ -12,12 +13,15 @@ def test_the_table_is_rays() -> None:
 
     names = set(preprocessors.__all__) - {"Chain", "TorchVisionPreprocessor"}
     signatures = {name: inspect.signature(getattr(preprocessors, name)).parameters for name in sorted(names)}
-    assert {name: tuple(sorted(set(found) - {"columns"})) for name, found in signatures.items()} == RAY_STEPS
-    needed = {
-        name: tuple(p.name for p in found.values() if p.default is p.empty and p.name not in ("columns", "label_column"))
-        for name, found in signatures.items()
-    }
-    assert {name: found for name, found in needed.items() if found} == REQUIRED
+    assert {name: set(found) - {"columns"} for name, found in signatures.items()} == {step: set(own) for step, own in RAY_STEPS.items()}
+    for step, parameters in signatures.items():
+        needed = [p.name for p in parameters.values() if p.default is p.empty and p.name not in ("columns", "label_column")]
+        assert sorted(required_parameters(step)) == sorted(needed)
+        for name, fragment in RAY_STEPS[step].items():
+            assert fragment_problem(fragment) is None and fragment["description"]
+            if "default" in fragment and name != "label_column":
+                default = parameters[name].default
+                assert fragment["default"] == (list(default) if isinstance(default, tuple) else default), (step, name)
 
 
 def test_a_step_in_words() -> None:

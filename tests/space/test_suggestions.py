@@ -11,10 +11,11 @@ import pytest
 from sweeps.core import references
 from sweeps.space import section_models
 from sweeps.space.domains import DOMAINS
-from sweeps.space.load import TOP, _trainers
+from sweeps.space.load import TOP
 from sweeps.space.space_sections import SCALING, SECTIONS
-from sweeps.space.step_names import RAY_STEPS, WORDS
+from sweeps.space.step_names import RAY_STEPS
 from sweeps.space.synonyms import MEANT, plain, suggest
+from sweeps.space.trainer_section import trainer_names
 
 MODELS = {
     "trainer": section_models.LoopKeys,
@@ -34,8 +35,8 @@ VALID = {
     "scaling": SCALING,
     "step": (*RAY_STEPS, "none"),
     "domain": DOMAINS,
-    "trainer.name": tuple(_trainers()),
-    "SimpleImputer.strategy": WORDS["SimpleImputer", "strategy"],
+    "trainer.name": tuple(trainer_names()),
+    "SimpleImputer.strategy": RAY_STEPS["SimpleImputer"]["strategy"]["enum"],
     "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
     "search.algorithm": get_args(get_type_hints(section_models.Search)["algorithm"]),
     "scheduler.name": get_args(get_type_hints(section_models.Scheduler)["name"]),

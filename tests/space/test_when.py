@@ -26,12 +26,12 @@ preprocessor:
 scaling:
   num_workers: {grid: [1, 2], when: {preprocessor.1: StandardScaler}}
 params:
-  booster: {choice: [gbtree, dart, {name: linear}]}
-  rate_drop: {uniform: [0, 1], when: {params.booster: dart}}
-  depth: {randint: [1, 9], when: {params.booster: [gbtree, dart]}}
-  leaves: {randint: [2, 64], when: {params.depth: "> 3", params.booster: dart}}
+  kind: {choice: [gbtree, dart, {name: linear}]}
+  rate_drop: {uniform: [0, 1], when: {params.kind: dart}}
+  depth: {randint: [1, 9], when: {params.kind: [gbtree, dart]}}
+  leaves: {randint: [2, 64], when: {params.depth: "> 3", params.kind: dart}}
   deep: {choice: [yes], when: {params.leaves: ">= 32"}}
-  layers: [1, {randint: [2, 4], when: {params.booster: 2}}, 5]
+  layers: [1, {randint: [2, 4], when: {params.kind: 2}}, 5]
 """
 
 
@@ -51,14 +51,14 @@ def filled(space: Any, **chosen: Any) -> tuple[dict[str, Any], list[str]]:
 
 def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
     loaded = space(BOOSTERS)
-    found, asked = filled(loaded, booster=1, depth=4, leaves=40)
-    assert found["params"] == {"booster": "dart", "rate_drop": 0.0, "depth": 4, "leaves": 40, "deep": "yes", "layers": [1, 5]}
-    found, _ = filled(loaded, booster=1, depth=3)
-    assert found["params"] == {"booster": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, "nested: no leaves, so nothing deep"
-    found, _ = filled(loaded, booster=0, depth=8)
-    assert found["params"] == {"booster": "gbtree", "depth": 8, "layers": [1, 5]}, "all keys must hold"
-    found, asked_of_linear = filled(loaded, booster=2)
-    assert found["params"] == {"booster": {"name": "linear"}, "layers": [1, 2, 5]}
+    found, asked = filled(loaded, kind=1, depth=4, leaves=40)
+    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 4, "leaves": 40, "deep": "yes", "layers": [1, 5]}
+    found, _ = filled(loaded, kind=1, depth=3)
+    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, "nested: no leaves, so nothing deep"
+    found, _ = filled(loaded, kind=0, depth=8)
+    assert found["params"] == {"kind": "gbtree", "depth": 8, "layers": [1, 5]}, "all keys must hold"
+    found, asked_of_linear = filled(loaded, kind=2)
+    assert found["params"] == {"kind": {"name": "linear"}, "layers": [1, 2, 5]}
     assert set(asked) - set(asked_of_linear) == {"params.rate_drop", "params.depth", "params.leaves", "params.deep"}
 
 

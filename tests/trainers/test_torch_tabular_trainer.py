@@ -14,18 +14,18 @@ from sweeps.trainers.torch_tabular import Params, load, train_func
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
     current, shards = small_table("binary")
-    with pytest.raises(ValueError, match=r"params\.widht is unknown to torch_tabular; did you mean `width`\?"):
+    with pytest.raises(ValueError, match=r"params\.widht is not a parameter of torch_tabular; did you mean `width`\?"):
         run_loop(train_func, {"widht": 5}, current(), shards, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("depth", 1.5, "at least 0 and whole"),
-        ("dropout", 1.0, r"in \[0, 1\)"),
-        ("optimizer", "adma", "one of adam, adamw, sgd"),
-        ("lr", "fast", "above 0"),
-        ("batch_size", 0, "at least 1 and whole"),
+        ("depth", 1.5, "an integer of at least 0"),
+        ("dropout", 1.0, "a number of at least 0 and less than 1"),
+        ("optimizer", "adma", "adam, adamw or sgd"),
+        ("lr", "fast", "a number greater than 0"),
+        ("batch_size", 0, "an integer of at least 1"),
     ],
 )
 def test_a_value_that_breaks_its_rule(name, value, rule):

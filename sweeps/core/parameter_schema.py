@@ -1,0 +1,104 @@
+"""JSON Schema fragments, each of which describes one parameter of a trainer or of a preprocessing step.
+
+A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`, `exclusiveMinimum`,
+`exclusiveMaximum`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
+written as a float without a fraction, such as 3.0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Fragment = Mapping[str, Any]
+
+KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "default", "description")
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "greater than", "maximum": "at most", "exclusiveMaximum": "less than"}
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "integer": ((int,), "an integer"),
+    "number": ((int, float), "a number"),
+    "string": ((str,), "text"),
+    "boolean": ((bool,), "true or false"),
+    "array": ((list, tuple), "a list"),
+    "object": ((dict,), "a mapping"),
+    "null": ((), "null"),
+}
+
+
+def types_of(fragment: Fragment) -> tuple[str, ...]:
+    """Return the names of the types that a fragment allows; () for any type."""
+    names = fragment.get("type", ())
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def rule_of(fragment: Fragment) -> str:
+    """Describe the allowed values, to follow "must be".
+
+    >>> rule_of({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+    'a number greater than 0 and at most 1'
+    >>> rule_of({"enum": ["adam", "sgd"]})
+    'adam or sgd'
+    """
+    if "enum" in fragment:
+        return _or([str(value).lower() if isinstance(value, bool) else str(value) for value in fragment["enum"]])
+    nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
+    bounds = " and ".join(f"{words} {fragment[key]}" for key, words in _BOUNDS.items() if key in fragment)
+    return _or(nouns) + (f" {'of ' if bounds.startswith('at') else ''}{bounds}" if bounds else "")
+
+
+def _or(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0] if words else "any value"
+
+
+def allows(fragment: Fragment, value: Any) -> bool:
+    """Return whether a fragment allows a plain value."""
+    if value is None:
+        return True
+    if "enum" in fragment:
+        return any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in fragment["enum"])
+    names = types_of(fragment)
+    if names and not any(_is_of_type(value, name) for name in names):
+        return False
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return True
+    return within(fragment, value)
+
+
+def _is_of_type(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[name][0])
+
+
+def within(fragment: Fragment, value: float) -> bool:
+    """Return whether a number keeps the bounds of a fragment."""
+    return (
+        fragment.get("minimum", -math.inf) <= value <= fragment.get("maximum", math.inf)
+        and ("exclusiveMinimum" not in fragment or value > fragment["exclusiveMinimum"])
+        and ("exclusiveMaximum" not in fragment or value < fragment["exclusiveMaximum"])
+    )
+
+
+def fragment_problem(fragment: Any) -> str | None:
+    """Return what is wrong with a fragment itself, or None."""
+    if not isinstance(fragment, dict):
+        return 'must be a JSON Schema fragment such as {"type": "number", "minimum": 0}'
+    if unknown := [key for key in fragment if key not in KEYS]:
+        return f"has the unknown key `{unknown[0]}`; valid: {', '.join(KEYS)}"
+    names = fragment.get("type", [])
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, (list, tuple)) or any(name not in _TYPES for name in names):
+        return f"`type` must be one of {', '.join(_TYPES)}, or a list of these"
+    if "enum" in fragment and (not isinstance(fragment["enum"], (list, tuple)) or not fragment["enum"]):
+        return "`enum` must be a list with at least one value"
+    for key in _BOUNDS:
+        if key in fragment and (isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))):
+            return f"`{key}` must be a number"
+    if not isinstance(fragment.get("description", ""), str):
+        return "`description` must be text"
+    if not allows(fragment, fragment.get("default")):
+        return f"the default {fragment['default']!r} is not allowed; it must be {rule_of(fragment)}"
+    return None

@@ -1,0 +1,88 @@
+"""Checks of values and domains in a space file against the JSON Schema fragments of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeps.core.parameter_schema import Fragment, allows, rule_of, types_of, within
+from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, build, faults
+from sweeps.space.nodes import Node, meant
+
+
+def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]:
+    """Check a parameter's value, or every value that its domain can produce.
+
+    Args:
+        fragment: The parameter's fragment.
+        node: The value in the space file: a constant or a domain.
+
+    Yields:
+        The node that breaks the fragment, and the message.
+    """
+    kind = _domain_of(node)
+    if kind is None and node.is_map and "when" in node.value:
+        return  # a constant with a condition; another problem is reported
+    if kind in BRANCHING:
+        options = node.value[kind]
+        for option in options.value if options.is_list else ():
+            yield from value_problems(fragment, option)
+    elif kind is not None:
+        args = node.value[kind].plain() or []
+        if (
+            isinstance(args, list)
+            and next(faults(kind, args, ""), None) is None
+            and (text := _domain_problem(fragment, build("", kind, args)))
+        ):
+            yield node, f"{text}, got {node.show()}"
+    elif not allows(fragment, node.plain()):
+        boolean = types_of(fragment) == ("boolean",)
+        numeric = set(types_of(fragment)) & {"integer", "number"}
+        hint = meant(node.value, boolean=boolean) if boolean or numeric else ""
+        if types_of(fragment) == ("string",) and isinstance(node.value, (bool, int, float)):
+            hint = "; quote it"
+        yield node, f"must be {rule_of(fragment)}, got {node.show()}{hint}"
+
+
+def _domain_of(node: Node) -> str | None:
+    names = [key for key in node.value if key != "when"] if node.is_map else []
+    return names[0] if len(names) == 1 and names[0] in DOMAINS else None
+
+
+def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
+    """Return what is wrong with a domain of numbers for this parameter, or None."""
+    names = types_of(fragment)
+    rule = f"must be {rule_of(fragment)}"
+    if "enum" in fragment:
+        return rule if not all(isinstance(value, (int, float)) for value in fragment["enum"]) else None
+    if names and not {"integer", "number"} & set(names):
+        return rule
+    steps = dim.q is not None and float(dim.q).is_integer()
+    if names and "number" not in names and not (dim.is_integer or steps):
+        return f"{rule}, but `{dim.kind}` also gives fractions; use {_INTEGERS.get(dim.kind, 'randint')}"
+    if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
+        return None
+    ends = [dim.lower, dim.highest]
+    if not dim.is_integer and dim.q is None:  # the bounds of a continuous domain are practically never sampled
+        open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
+        ends = [end for end in ends if end not in open_ends]
+    return None if all(within(fragment, end) for end in ends) else rule
+
+
+_INTEGERS = {"uniform": "randint", "loguniform": "lograndint", "quniform": "qrandint", "qloguniform": "qlograndint"}
+
+
+def json_schema(fragment: Fragment, domains: Mapping[str, Any], branches: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a parameter in a space file: a constant, null or a domain.
+
+    Args:
+        fragment: The parameter's fragment.
+        domains: A reference to the schema of all domains.
+        branches: A reference to the schema of `grid` and `choice`.
+    """
+    outside = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
+    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
+    if not inside:
+        return outside
+    numeric = {"integer", "number"} & set(types_of(fragment))
+    return {"anyOf": [inside, {"type": "null"}, domains if numeric else branches], **outside}

@@ -1,0 +1,191 @@
+"""What a trainer's module says about the trainer: its `TRAINER` literal, read from the source without an import.
+
+    TRAINER = {
+        "loop": "train_func",               # the training loop; the default
+        "backend": "torch",                 # the process group of its ranks: torch, xgboost, lightgbm or none (the default)
+        "load": "load",                     # the function that loads a checkpoint's model; without it there is no bundle
+        "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle leaves them out
+        "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
+        "additional_parameters": False,     # whether other parameters are allowed; the default is False with `parameters`
+        "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
+        "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
+        "reads_numbers": True,              # whether every prepared column must be numeric
+        "needs_label": True,                # whether the space file must have `data.label`
+    }
+
+Earlier versions read a constant for each of these. The constants still work; `Space.notes` tells the user to replace them.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from sweeps.core import references
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.parameter_schema import Fragment, fragment_problem
+from sweeps.core.suggestions import did_you_mean
+from sweeps.space.section_models import Backend, Task
+
+NAME = "TRAINER"
+# The constants of earlier versions, and the key of `TRAINER` that replaces each.
+CONSTANTS = {
+    "BACKEND": "backend",
+    "RESUME_FILES": "resume_files",
+    "PARAMETERS": "parameters",
+    "REPORTS": "metrics",
+    "CHECKPOINT_BYTES": "checkpoint_bytes",
+    "READS_NUMBERS": "reads_numbers",
+    "NEEDS_LABEL": "needs_label",
+}
+FORM = f'write `{NAME} = {{"loop": "train_func", ...}}` with constants only, because the file is read without being run'
+
+
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
+class TrainerDefinition:
+    """The `TRAINER` literal of a trainer's module.
+
+    Attributes:
+        loop: The training loop, a function of the module.
+        backend: The process group that the ranks need.
+        load: The function of the module that loads a checkpoint's model. None if there is none.
+        resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle leaves them out.
+        parameters: A JSON Schema fragment for each parameter; see `parameter_schema`.
+        additional_parameters: Whether `params` may have other names too.
+        metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both.
+        checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
+        reads_numbers: Whether every prepared column must be numeric.
+        needs_label: Whether the space file must have `data.label`.
+        constants: Names of constants of earlier versions that stand in the module in place of the literal.
+    """
+
+    loop: str = "train_func"
+    backend: Backend = "none"
+    load: str | None = None
+    resume_files: tuple[str, ...] = ()
+    parameters: Mapping[str, Fragment] = field(default_factory=dict)
+    additional_parameters: bool = False
+    metrics: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
+    checkpoint_bytes: str | None = None
+    reads_numbers: bool = False
+    needs_label: bool = False
+    constants: tuple[str, ...] = ()
+
+
+def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
+    """Return whether a module has a `TRAINER` literal or a constant of earlier versions."""
+    return any(references.literal(module, name, roots) is not None for name in (NAME, *CONSTANTS)) or _assignment(module, roots) is not None
+
+
+def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
+    """Read what a module says about its trainer. Runs no code of the module.
+
+    Args:
+        module: The trainer's module, dotted.
+        roots: Folders that are searched before `sys.path`.
+
+    Returns:
+        The definition; one with defaults if the module has neither a literal nor a constant of earlier versions.
+
+    Raises:
+        InputError: The literal breaks a rule. Every problem has its file, line and column.
+    """
+    roots = tuple(roots)
+    found = _assignment(module, roots)
+    if found is None:
+        return _from_constants(module, roots)
+    path, node = found
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
+    if not isinstance(node, ast.Dict):
+        raise InputError(_problem(path, node, NAME, f"must be a dict; {FORM}"))
+    keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
+    problems = [_problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _faults(value)]
+    if problems:
+        raise InputError(problems)
+    value.setdefault("additional_parameters", "parameters" not in value)
+    return _adapter().validate_python(value)
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[TrainerDefinition]:
+    return TypeAdapter(TrainerDefinition)
+
+
+def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.expr] | None:
+    """Return the file of a module and the expression that it assigns to `TRAINER`, or None."""
+    path = references.source_of(module, roots)
+    if path is None or path.suffix != ".py":
+        return None
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError, OSError):
+        return None
+    for node in tree.body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(target, ast.Name) and target.id == NAME for target in targets):
+            return path, node.value
+    return None
+
+
+def _faults(value: dict[Any, Any]) -> list[tuple[str, str]]:
+    """Return the keys of a literal that break a rule, each with its message."""
+    valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
+    found = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
+    try:
+        _adapter().validate_python({key: each for key, each in value.items() if key in valid}, strict=False)
+    except ValidationError as e:
+        for error in e.errors(include_url=False):
+            key = str(error["loc"][0])
+            found.append((key, f"{value[key]!r} is not allowed; it must be {_RULES[key]}"))
+    parameters = value.get("parameters")
+    if isinstance(parameters, dict):
+        for name, fragment in parameters.items():
+            if text := fragment_problem(fragment):
+                found.append(("parameters", f"`{name}`: {text}"))
+    return list(dict.fromkeys(found))
+
+
+_RULES = {
+    "loop": "the name of a function in the module",
+    "backend": "torch, xgboost, lightgbm or none",
+    "load": "the name of a function in the module",
+    "resume_files": "a list of file names",
+    "parameters": "a dict of JSON Schema fragments by parameter",
+    "additional_parameters": "True or False",
+    "metrics": "a dict of the tasks binary, multiclass and regression, each with a list of metrics",
+    "checkpoint_bytes": "arithmetic as text",
+    "reads_numbers": "True or False",
+    "needs_label": "True or False",
+}
+
+
+def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
+    return Problem(f"{path}:{node.lineno}:{node.col_offset + 1}", f"{key}: {text}")
+
+
+def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
+    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was before."""
+    given = {key: value for name, key in CONSTANTS.items() if (value := references.literal(module, name, roots)) is not None}
+    names = given.pop("parameters", ())
+    given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
+    good: dict[str, Any] = {"additional_parameters": True}
+    for key, value in given.items():
+        try:
+            _adapter().validate_python({key: value})
+        except ValidationError:
+            continue
+        good[key] = value
+    used = tuple(name for name, key in CONSTANTS.items() if references.literal(module, name, roots) is not None)
+    return _adapter().validate_python(good | {"constants": used})

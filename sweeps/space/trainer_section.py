@@ -1,0 +1,142 @@
+"""The section `trainer`: one of our trainers, or a training loop of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.core import references
+from sweeps.core.errors import InputError
+from sweeps.core.library_code import is_library_file
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.problems import Problems, check
+from sweeps.space.section_models import LoopKeys, TrainerSpec
+from sweeps.space.synonyms import SKLEARN_LOOP, suggest
+from sweeps.space.trainer_definition import NAME, TrainerDefinition, definition_of, has_definition
+
+PACKAGE = "sweeps.trainers"
+# Libraries of estimators with `fit`. Users name these classes where a training loop belongs.
+ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
+
+
+def trainer_names() -> list[str]:
+    """Return the names of our trainers, which are the modules of `sweeps.trainers`."""
+    package = references.source_of(PACKAGE)
+    return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []
+
+
+class TrainerSection:
+    """Reads `trainer:`.
+
+    Args:
+        roots: Folders in which the user's modules are looked up.
+        problems: Collects what is wrong.
+        begun: Whether the file is of a sweep that has begun; rules that are younger than the sweep are not applied.
+
+    Attributes:
+        definition: What the trainer's module says about the trainer. None until `read` has found the trainer.
+        notes: What the user should change, although it works.
+    """
+
+    def __init__(self, roots: tuple[Path, ...], problems: Problems, begun: bool):
+        self.roots, self.problems, self.begun = roots, problems, begun
+        self.definition: TrainerDefinition | None = None
+        self.notes: tuple[str, ...] = ()
+
+    def read(self, node: Node, at: Mark) -> TrainerSpec | None:
+        """Return the trainer, or None after adding a problem.
+
+        Args:
+            node: The section's value.
+            at: Where the section's key is.
+        """
+        if node.value is None:
+            text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
+            self.problems.add(at, "trainer", text)
+        elif isinstance(node.value, str):
+            return self._from_name(node, node.value)
+        elif not node.is_map:
+            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with keys loop, backend, load, reuse, got {node.show()}")
+        else:
+            return self._from_mapping(node, at)
+        return None
+
+    def _from_mapping(self, node: Node, at: Mark) -> TrainerSpec | None:
+        keys = check(LoopKeys, node, "trainer", at, self.problems)
+        for key in ("loop", "load"):
+            if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._reference_problem(ref, key)):
+                self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
+        if keys is None:
+            return None
+        module = keys.loop.partition(":")[0]
+        definition = self._define(module)
+        if keys.load and (other := keys.load.partition(":")[0]) != module:
+            self._define(other, is_loop=False)
+        # Constants of earlier versions never stood in for keys of the mapping; the literal does.
+        literal = definition if definition is not None and not definition.constants else TrainerDefinition()
+        backend = keys.backend if "backend" in node.value else literal.backend
+        load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
+        return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
+
+    def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
+        dotted = all(part.isidentifier() for part in name.split("."))
+        if ":" in name:
+            mapping = f"write your own loop as a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
+            fault = self._reference_problem(name, "loop")
+            self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
+        elif dotted and name in trainer_names():
+            return self._from_module(node, name, f"{PACKAGE}.{name}")
+        elif dotted and self._is_own_module(name):
+            return self._from_module(node, None, name)
+        else:
+            text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {suggest('trainer.name', name, trainer_names())}"
+            self.problems.add(node.mark, "trainer", text)
+        return None
+
+    def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
+        """Return the trainer of a module that has a `TRAINER` literal."""
+        if not has_definition(module, self.roots):
+            text = f'module `{module}` has no `{NAME}` literal; add one, or write {{loop: "{module}:train_func"}}'
+            self.problems.add(node.mark, "trainer", text)
+            return None
+        if (definition := self._define(module)) is None:
+            return None
+        load = f"{module}:{definition.load}" if definition.load else None
+        if definition.constants:
+            load = f"{module}:load"
+        for ref in (f"{module}:{definition.loop}", load):
+            if ref is not None and (fault := references.problem(ref, self.roots)):
+                self.problems.add(node.mark, "trainer", fault)
+                return None
+        return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
+
+    def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
+        """Read what a module says about its trainer, and add the problems of its literal."""
+        try:
+            definition = definition_of(module, self.roots)
+        except InputError as e:
+            self.problems.extend(e.problems)
+            return None
+        if is_loop:
+            self.definition = definition
+            if definition.constants:
+                old = ", ".join(definition.constants)
+                text = f"{references.source_of(module, self.roots)}: {old}: deprecated; put them into one literal `{NAME} = {{...}}`"
+                self.notes = (f"{text} (see docs/how-to/own-trainer.md)",)
+        return definition
+
+    def _is_own_module(self, name: str) -> bool:
+        """Return whether a module lies in one of the user's folders."""
+        path = references.source_of(name, self.roots)
+        return path is not None and any(path.absolute().is_relative_to(root.absolute()) for root in self.roots)
+
+    def _reference_problem(self, ref: str, key: str) -> str | None:
+        """Return what is wrong with `trainer.loop` or `trainer.load`, or None."""
+        if key == "loop" and not self.begun and self._is_estimator(ref):
+            return f"`{ref}` is not a training loop; {SKLEARN_LOOP}"
+        return references.problem(ref, self.roots)
+
+    def _is_estimator(self, ref: str) -> bool:
+        """Return whether a reference points into an installed library of estimators, which has no training loops."""
+        package = ref.partition(":")[0].split(".")[0]
+        path = references.source_of(package, self.roots) if package in ESTIMATORS else None
+        return path is not None and is_library_file(path)
