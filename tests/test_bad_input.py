@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     def begun(*args):
         raise AssertionError("a sweep has begun")
 
-    monkeypatch.setattr(api, "new_folder", begun)
+    monkeypatch.setattr(api, "create_sweep_folder", begun)
     monkeypatch.setattr(api, "SweepSession", begun)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
