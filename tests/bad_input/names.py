@@ -211,7 +211,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {scaling: {resources_per_worker: 2}}",
             "5:41: scaling.resources_per_worker: must be a mapping such as {CPU: 1}, got 2",
         ),
-        params("a parameter without a text for a name", "1: 2", "5:18: params.1: a parameter's name must be text; quote it"),
+        params("a parameter without a text for a name", "1: 2", "5:18: params.1: the name of a parameter must be text; quote it"),
         line(
             "columns that are no text",
             "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",
