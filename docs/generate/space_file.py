@@ -39,6 +39,7 @@ PAGES = {
     "repeats": ("Several objectives, constraints, repeats", "../how-to/objectives.md"),
     "limits": ("Limits, checkpoints, states", "../how-to/limits.md"),
     "checkpoints": ("Limits, checkpoints, states", "../how-to/limits.md"),
+    "trackers": ("Trackers", "../how-to/trackers.md"),
     "space": ("Conditions", "../how-to/conditions.md"),
 }
 
@@ -72,7 +73,7 @@ PURPOSE = {
     "scheduler": "The rule that stops trials early. A step is one report of the loop.",
     "repeats": "How often each configuration is trained, with distinct seeds.",
     "limits": "What the sweep may spend, and what ends it.",
-    "trackers": "Where trials are logged.",
+    "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
     "checkpoints": "Which checkpoints are kept.",
     "space": "What is tuned: preprocessor, scaling and parameters.",
 }
