@@ -16,7 +16,7 @@ from sweeps import cli
 from sweeps.core import disk
 from sweeps.core.command_hints import printable
 from sweeps.core.disk import check_disk_space
-from sweeps.core.errors import encodable, shortened
+from sweeps.core.errors import make_encodable, shorten
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN
 
 
@@ -101,7 +101,7 @@ def test_what_a_terminal_would_act_on_is_shown_as_text(old_sweep, odd):
 
 @pytest.mark.parametrize("text", ["plain", "two\nlines\tand a tab", "é 漢 😀"])
 def test_ordinary_text_is_printed_as_it_is(text):
-    assert printable(text) == text == encodable(text)
+    assert printable(text) == text == make_encodable(text)
 
 
 def test_a_log_keeps_its_colours_and_nothing_else():
@@ -109,7 +109,7 @@ def test_a_log_keeps_its_colours_and_nothing_else():
 
 
 def test_an_errors_text_can_be_written_whatever_name_it_repeats():
-    told = shortened(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
+    told = shorten(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
     assert told.encode() and told == r"cannot read \udce9.csv"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import remove, sizes
+from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Result, format_trial_id
 from sweeps.space.section_models import Repeats
@@ -91,11 +91,11 @@ class CheckpointCleaner:
         for folder in self.folder.iterdir():
             number = int(folder.name) if folder.name.isdigit() else None
             if number is not None and (number not in self._ended or number not in self._files):
-                self._files[number] = sizes(folder)
+                self._files[number] = checkpoint_sizes(folder)
         ranking = rank_trials(Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats), self.goals)
         trials = [self._checkpoints_of(number, number in ranking.finished) for number, files in self._files.items() if files]
         for number, name in select_deletable(trials, ranking.ranked, ranking.protected, self.policy):
-            if not remove(self.folder / format_trial_id(number) / name):
+            if not delete_checkpoint(self.folder / format_trial_id(number) / name):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
             self._reduced.add(number)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweeps.checkpoints.cleaner import CleanupResult
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import remove, sizes
+from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import SweepFolder, refuse_links
 from sweeps.space import value_types
@@ -39,12 +39,12 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
     try:
         study_store, sweep_folder = StudyStore(folder, space), SweepFolder(folder)
         ranking = rank_trials(study_store.configurations(), study_store.judge.goals)
-        files = {n: sizes(sweep_folder.trial(n)) for n in study_store.results()}
+        files = {n: checkpoint_sizes(sweep_folder.trial(n)) for n in study_store.results()}
         saved = study_store.saved()
         trials = [TrialCheckpoints(n, n in ranking.finished, own, *saved[n]) for n, own in files.items()]
         deleted = select_deletable(trials, ranking.ranked, ranking.protected, policy)
         if not dry_run:
-            deleted = [(n, name) for n, name in deleted if remove(sweep_folder.trial(n) / name)]
+            deleted = [(n, name) for n, name in deleted if delete_checkpoint(sweep_folder.trial(n) / name)]
         size = sum(files[n][name] for n, name in deleted)
         total = sum(sum(own.values()) for own in files.values())
         return CleanupResult(len(deleted), len({n for n, _ in deleted}), size, total - size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.core.checkpoint_files import newest, step_of
+from sweeps.core.checkpoint_files import newest_checkpoints, step_of
 from sweeps.core.trial import State
 from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, settled
@@ -117,7 +117,7 @@ def select_deletable(
 
     for t in finished:
         # A trial without a best checkpoint keeps its latest one.
-        latest = newest(t.files, t.latest, max(policy.per_trial - 1, int(t.best is None)))
+        latest = newest_checkpoints(t.files, t.latest, max(policy.per_trial - 1, int(t.best is None)))
         for name in sorted(set(t.files) - {t.best, *latest}):
             delete(t.number, name)
     if policy.top is not None:

@@ -18,7 +18,7 @@ from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.origin import read_origin
-from sweeps.core.result import SweepResult, refuse_faulty
+from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
 from sweeps.data.metric_checks import check_metric_functions
@@ -145,7 +145,7 @@ def resume(
 
     folder = Path(sweep).resolve()
     origin = read_origin(folder)
-    refuse_faulty(folder)
+    refuse_invalid_result(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         began_in = origin.get("storage") or "the sweep's folder"
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {began_in}"))

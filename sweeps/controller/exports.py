@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.result import plain, result_in
+from sweeps.core.result import read_result, to_json_value
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
 from sweeps.core.trial import format_trial_id
@@ -141,7 +141,7 @@ def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> 
         made = Manifest.read(target).made
     except (integrity.IntegrityError, OSError):
         return False
-    return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, plain(value))
+    return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, to_json_value(value))
 
 
 def _export(
@@ -212,7 +212,7 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.tracking.mlflow import registry
 
     made = Manifest.read(bundle).made
-    told = (result_in(Path(sweep)) or {}).get("mlflow", {})
+    told = (read_result(Path(sweep)) or {}).get("mlflow", {})
     if not told.get("parent_run"):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
     uri, parent = told["tracking_uri"], told["parent_run"]

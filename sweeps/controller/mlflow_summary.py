@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeps.core import provenance
 from sweeps.core.atomic_files import write_text
-from sweeps.core.command_hints import resume_of
+from sweeps.core.command_hints import resume_command
 from sweeps.core.result import SweepResult
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import PROVENANCE, RESULT, SweepFolder
@@ -66,7 +66,7 @@ def send_again(
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
     result = dataclasses.replace(result, notes=notes, mlflow=before)
-    tracker.handle(sweep_started(folder, space, fingerprint, provenance.of_last(folder), ended, resumed=True))
+    tracker.handle(sweep_started(folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True))
     for file in (*folder.glob("code*.diff"), folder / PROVENANCE):
         if file.is_file():
             tracker.handle(ArtifactSaved(ended, file.name, file.read_text(encoding="utf-8")))
@@ -97,7 +97,7 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
     if not complete or tracker.error:
         why = f"did not get everything: {tracker.error or 'it did not answer'}"
         notes.append(
-            f"{MISSED}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_of(result.dir)}"
+            f"{MISSED}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_command(result.dir)}"
         )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)

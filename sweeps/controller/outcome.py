@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.command_hints import resume_of
+from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepFailed
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Constraint
@@ -52,7 +52,7 @@ def failed(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reaso
         return SweepFailed(f"{number} failed and none came to a value; {first}:\n{text}\n\nfolder  {folder}")
     if reason != "interrupted":
         limit = str(reason).partition(":")[0]
-        more = f"\nto go on with more of it: {resume_of(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
+        more = f"\nto go on with more of it: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
         return SweepFailed(f"no trial came to a value ({reason or 'none was run'})\n\nfolder  {folder}{more}")
     return None
 

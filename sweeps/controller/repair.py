@@ -15,9 +15,9 @@ from sweeps.core.atomic_files import write_bytes
 from sweeps.core.checkpoint_files import GONE, step_of
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.json_files import object_in
+from sweeps.core.json_files import read_json_object
 from sweeps.core.origin import read_origin
-from sweeps.core.result import best_of, file_fault, plain, result_in
+from sweeps.core.result import best_trials, read_result, result_file_error, to_json_value
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import JOURNAL, MANIFEST, RESULT, SweepFolder
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
@@ -53,7 +53,7 @@ class Repaired:
         if self.salvaged is not None:
             told |= {"lines": {"kept": self.lines[0], "before": self.lines[1]}}
             told |= {name: getattr(self.salvaged, name) for name in ("ended", "rebuilt", "go_on", "lost", "shortened", "dropped")}
-        return plain(told)
+        return to_json_value(told)
 
 
 def repair(sweep: str | os.PathLike[str]) -> Repaired:
@@ -82,7 +82,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
     lock = FolderLock(folder)
     try:
         data = journal.read_bytes() if journal.exists() else b""
-        lines, told = whole_lines(data), result_in(folder)
+        lines, told = whole_lines(data), read_result(folder)
         salvaged, why = None, list[str]()
         if (found := first_fault(lines)) is not None:
             why.append(f"{JOURNAL}:{found[0]}: {found[1]}")
@@ -90,7 +90,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
             salvaged = _salvaged(folder, lines, told)
         if salvaged is not None and found is None:
             why.append(f"{JOURNAL}: {_contradicts(folder)}")
-        if faulty := file_fault(result):
+        if faulty := result_file_error(result):
             why.append(f"{RESULT}: {faulty}")
         if not why:
             return Repaired(folder)
@@ -124,9 +124,9 @@ def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) 
     from sweeps.search.journal_rebuild import Known, salvage
 
     space, _ = saved_space(folder)
-    entries = provenance.entries(folder)
+    entries = provenance.read_entries(folder)
     data = entries[0].get("data_fingerprint") if entries else None
-    saved = {best["trial"]: found for best in best_of(told or {"best": None}) if (found := _saved(folder, best["trial"])) is not None}
+    saved = {best["trial"]: found for best in best_trials(told or {"best": None}) if (found := _saved(folder, best["trial"])) is not None}
     when = (folder / (RESULT if told is not None else "origin.json")).stat().st_mtime
     there = SweepFolder(folder).trials.glob("*")
     trials = frozenset(int(path.name) for path in there if re.fullmatch(r"\d{4,9}", path.name) and _trial(folder, path.name) is not None)
@@ -138,14 +138,14 @@ def _saved(folder: Path, trial: str) -> Checkpoint | None:
     at = _trial(folder, trial)
     if at is None:
         return None
-    made = (object_in(SweepFolder(folder).bundle / MANIFEST) or {}).get("made")
+    made = (read_json_object(SweepFolder(folder).bundle / MANIFEST) or {}).get("made")
     exported = made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
     found = []
     for path in sorted(at.glob("checkpoint_*"), key=lambda p: step_of(p.name)):
         if path.is_symlink() or not path.is_dir() or path.name.endswith(GONE):
             continue
         step = step_of(path.name)
-        noted = (object_in(path / CHECKPOINT_NOTE) or {}).get("best_step", step)
+        noted = (read_json_object(path / CHECKPOINT_NOTE) or {}).get("best_step", step)
         found.append(Checkpoint(str(path), step, noted if type(noted) is int and 0 < noted <= step else step))
     return next((c for c in found if c.best_step == exported), found[-1] if found else None)
 

@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.origin import read_origin
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import COSTS
-from sweeps.core.result import plain
+from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, Result, State
 from sweeps.execution import cluster
@@ -66,7 +66,7 @@ class Compared:
     def to_json(self) -> dict[str, Any]:
         """What `rerun --json` prints."""
         told = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
-        return plain({**told, "before": self.before, "now": self.now, "error": self.error})
+        return to_json_value({**told, "before": self.before, "now": self.now, "error": self.error})
 
     def __str__(self) -> str:
         if self.equal:
@@ -139,7 +139,7 @@ def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str |
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
         shutil.copy(SweepFolder(folder).origin, scratch)  # by which the nodes of a cluster show that they see the folder
         held.callback(FolderLock(scratch).release)  # a driver that takes up the sweep leaves it alone
-        held.enter_context(logging_setup.into(scratch / "rerun.log"))
+        held.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         address = address or read_origin(folder).get("address")
         if address:
             cluster.prepare_authentication(address)

@@ -18,11 +18,11 @@ from sweeps.controller import mlflow_summary, outcome
 from sweeps.controller.status import starting_status
 from sweeps.core import crash_cleanup, logging_setup, provenance, references
 from sweeps.core.atomic_files import write_text
-from sweeps.core.command_hints import resume_of
+from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.resources import COSTS, concurrency
-from sweeps.core.result import SweepResult, here
+from sweeps.core.result import SweepResult, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.sweep_folder import RESULT, SCRATCH, SweepFolder
 from sweeps.core.trial import Trial
@@ -77,7 +77,7 @@ class SweepSession:
         self.own_trackers: Sequence[NamedTracker] = trackers  # all but MLflow
         self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
-        self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_of(folder)}\n")
+        self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_command(folder)}\n")
         self.study_store: Any = None
         self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
         # Of a sweep that is searched to its end, and of which MLflow missed something: what it came to, and why it does not go on
@@ -98,7 +98,7 @@ class SweepSession:
         Returns:
             What the sweep came to, if nothing is left to do.
         """
-        with logging_setup.into(self.folder / "sweep.log"):
+        with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
             self.study_store = self._open_ledger()
         said = _said(SweepFolder(self.folder).result)
@@ -107,7 +107,7 @@ class SweepSession:
             reason = said.get("reason")
             if spent and (reason or "").partition(":")[0] != spent.partition(":")[0]:  # another limit than the one that ended it
                 reason = spent
-            before, note = SweepResult.from_json(here(said, self.folder)), _nothing_left(reason)
+            before, note = SweepResult.from_json(relocate(said, self.folder)), _nothing_left(reason)
             if not before.mlflow.get("missed"):
                 return before.noting(note)
             self.over = before, note
@@ -149,13 +149,13 @@ class SweepSession:
         from sweeps.core.folder_lock import FolderLock
 
         lock = lock or FolderLock(self.folder)
-        with logging_setup.into(self.folder / "sweep.log"), self.interrupt.listening():
+        with logging_setup.redirect_to_file(self.folder / "sweep.log"), self.interrupt.listening():
             try:
                 return self._run()
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
-                safe = f"what is on record is safe; to go on: {resume_of(self.folder)}"
+                safe = f"what is on record is safe; to go on: {resume_command(self.folder)}"
                 if (why := storages.outage(e)) is not None:
                     log.exception("the sweep cannot go on")
                     raise SweepsError(f"{why}; {safe}") from None
@@ -253,10 +253,10 @@ class SweepSession:
         space, taken_up = self.space, self.study_store is not None
         if problems := find_infeasible_shapes(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
-        here = cluster.at_driver()
+        relocate = cluster.at_driver()
         job = replace(job_of(space, joined.roots), tracking=self.tracking if space.has_mlflow else None)
         storage, failures = str(self.folder / "gangs"), space.limits.max_failures
-        pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
+        pool = Pool.options(scheduling_strategy=relocate).remote(job, joined.total, storage, failures, ENVIRONMENT, joined.room)
         room = concurrency(space.shapes, joined.total, space.limits.max_trials)
         at_once = space.limits.max_concurrent_trials or space.scheduler.population or room  # members of a population take turns
         shapes = first_shapes(space, min(at_once, space.limits.max_trials))
@@ -266,7 +266,7 @@ class SweepSession:
         numbers = space.trainer_definition.reads_numbers
         fits = known_fits(space)
         modules = sorted({step.name.partition(":")[0] for _, chain in fits for step in chain if step.name.startswith("sklearn.")})
-        actor = data_actor.start(joined.roots, self.folder, workers, joined.cpus, here, numbers, modules=modules)
+        actor = data_actor.start(joined.roots, self.folder, workers, joined.cpus, relocate, numbers, modules=modules)
         try:
             if space.data.given:
                 self._say("reading the data")
@@ -283,7 +283,7 @@ class SweepSession:
             study_store = self.study_store = self.study_store or self._open_ledger()
             study_store.begun_with(facts.fingerprint)
             now, git = time.time(), provenance.git(space.data.base)
-            files = provenance.keep(self.folder, space.data.base, space.search.seed, facts.fingerprint, now)
+            files = provenance.record(self.folder, space.data.base, space.search.seed, facts.fingerprint, now)
             if taken_up:  # now that nothing speaks against it
                 save_limits(self.folder, space)
                 SweepFolder(self.folder).result.unlink(missing_ok=True)
@@ -308,7 +308,7 @@ class SweepSession:
             except ray.exceptions.RayActorError:
                 conductor.reason = data_actor.LOST_MESSAGE
             if conductor.reason == data_actor.LOST_MESSAGE:
-                raise SweepsError(f"{data_actor.describe_loss(actor, holds)}. To go on: {resume_of(self.folder)}")
+                raise SweepsError(f"{data_actor.describe_loss(actor, holds)}. To go on: {resume_command(self.folder)}")
             return self._conclude(conductor, fitted, facts.notes)
         finally:
             ray.kill(pool)
@@ -353,7 +353,7 @@ class SweepSession:
             if LOW_ON_MEMORY in str(e):  # a cluster's monitor, which takes the light processes first
                 log.exception("the memory ran low")
                 text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
-                raise SweepsError(f"{text} trials at once: {resume_of(self.folder)} --set limits.max_concurrent_trials=N") from None
+                raise SweepsError(f"{text} trials at once: {resume_command(self.folder)} --set limits.max_concurrent_trials=N") from None
             raise
         self.on_progress(conductor.status())
 

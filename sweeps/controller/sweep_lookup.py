@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.command_hints import repair_of
-from sweeps.core.errors import DamagedStudy, InputError, Problem, no_trial
-from sweeps.core.json_files import is_text, object_in
+from sweeps.core.command_hints import repair_command
+from sweeps.core.errors import DamagedStudy, InputError, Problem, unknown_trial
+from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.origin import origin_error, valid_origin_keys
-from sweeps.core.result import file_fault, here, plain, result_in
+from sweeps.core.result import read_result, relocate, result_file_error, to_json_value
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.sweep_folder import ORIGIN, STAMP, SweepFolder
 from sweeps.space import saved_space
@@ -68,7 +68,7 @@ class Sweep:
         began = datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds")
         told: dict[str, Any] = {"sweep": self.name, "dir": str(self.folder), "state": self.state, "began": began, "trials": self.trials}
         told |= {"total": self.total, "metric": self.metric, "best": best, "algorithm": self.algorithm}
-        return plain(told | ({"problems": [str(problem) for problem in self.problems]} if self.problems else {}))
+        return to_json_value(told | ({"problems": [str(problem) for problem in self.problems]} if self.problems else {}))
 
 
 def trial_state(trial: Any, driven: bool) -> str:
@@ -106,7 +106,7 @@ def look_at(folder: Path) -> Sweep:
     """How a sweep stands, from its folder."""
     from sweeps.core.folder_lock import is_driven
 
-    origin, result, problems = valid_origin_keys(folder), result_in(folder), [*_damaged(folder)]
+    origin, result, problems = valid_origin_keys(folder), read_result(folder), [*_damaged(folder)]
     running = is_driven(folder)
     metric, trials, total = origin.get("metric"), (result or {}).get("trials"), origin.get("max_trials")
     best, study, over = None, None, result is not None and not running
@@ -123,7 +123,7 @@ def look_at(folder: Path) -> Sweep:
     if study is not None and total is not None:
         total = study.total(total)
     if result is not None:
-        result = here(result, folder)
+        result = relocate(result, folder)
     if over:
         if result and result.get("best") and result["best"]["value"] is not None:
             best = (result["best"]["trial"], result["best"]["value"])
@@ -131,7 +131,7 @@ def look_at(folder: Path) -> Sweep:
         counts = Counter(t.result.state.name for t in study.ran)
         trials = {word: counts[state] for word, state in WORDS.items()}
         if running:  # the first word of a stage says it: `waiting for workers`
-            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, object_in(SweepFolder(folder).stages) or {}
+            begun, told = {t.id for t in study.ran if t.result.state.name == "RUNNING"}, read_json_object(SweepFolder(folder).stages) or {}
             stages = {trial: stage for trial, stage in told.items() if trial in begun and is_text(stage) and stage.strip()}
         trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
         trials |= Counter(_word(stage) for stage in stages.values())
@@ -161,11 +161,11 @@ def _word(stage: str) -> str:
 
 def _damaged(folder: Path) -> Iterator[Problem]:
     """What is wrong with the files that tell of a sweep beside its study."""
-    origin = object_in(SweepFolder(folder).origin)
+    origin = read_json_object(SweepFolder(folder).origin)
     if why := "holds no JSON object" if origin is None else origin_error(origin):
         yield Problem(str(SweepFolder(folder).origin), f"{why}; copy the file from a backup, or mend it by hand")
-    if why := file_fault(SweepFolder(folder).result):
-        yield Problem(str(SweepFolder(folder).result), f"{why}; `{repair_of(folder)}` puts the file aside")
+    if why := result_file_error(SweepFolder(folder).result):
+        yield Problem(str(SweepFolder(folder).result), f"{why}; `{repair_command(folder)}` puts the file aside")
 
 
 WORDS = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
@@ -241,7 +241,7 @@ def trial_of(study: Any, trial_id: str) -> Any:
     if name == "best".zfill(4) and study is not None and study.best is not None:
         return study.best
     if name not in known:
-        raise no_trial("trial", trial_id, known)
+        raise unknown_trial("trial", trial_id, known)
     return known[name]
 
 

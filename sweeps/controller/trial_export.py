@@ -16,9 +16,9 @@ import numpy as np
 from sweeps import bundle
 from sweeps.core import metrics, provenance, references
 from sweeps.core.disk import disk_error
-from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, no_trial
+from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, unknown_trial
 from sweeps.core.resources import COSTS
-from sweeps.core.result import plain
+from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, format_trial_id
 from sweeps.core.trust import Unreadable
@@ -180,7 +180,7 @@ def _bundle(
         classes=facts.classes,
         raw=facts.check if space.data.given else None,
         expected=np.load(stored) if stored.exists() else None,
-        made=plain(made),
+        made=to_json_value(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)
 
@@ -298,7 +298,7 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         return best
     name = trial_id.zfill(4)
     if name not in known:
-        raise no_trial("--trial", trial_id, known)
+        raise unknown_trial("--trial", trial_id, known)
     return known[name]
 
 

@@ -18,7 +18,7 @@ def step_of(name: str) -> int:
     return int(found[0]) if found else 0
 
 
-def newest(names: Iterable[str], latest: str | None, count: int) -> list[str]:
+def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
     """Return the newest whole checkpoints of a trial, the newest first.
 
     A rank that reports step n has written its checkpoints of all earlier steps. So every checkpoint up to `latest` is whole.
@@ -34,7 +34,7 @@ def newest(names: Iterable[str], latest: str | None, count: int) -> list[str]:
     return sorted(whole, key=step_of, reverse=True)[:count]
 
 
-def sizes(folder: Path) -> dict[str, int]:
+def checkpoint_sizes(folder: Path) -> dict[str, int]:
     """The bytes of each checkpoint in a trial's folder, by name; others may be writing and deleting there."""
     found = {}
     for path in sorted(folder.glob("checkpoint_*")):
@@ -51,7 +51,7 @@ def _size(file: Path) -> int:
         return 0
 
 
-def remove(path: Path) -> bool:
+def delete_checkpoint(path: Path) -> bool:
     """Delete a checkpoint; False if it cannot be. Under its name it is there whole or not at all, also for who looks meanwhile."""
     gone = path.with_name(f"{path.name}{GONE}")
     if gone.exists():  # an earlier deletion was cut short

@@ -12,26 +12,26 @@ from pathlib import Path
 DEFAULT_ROOT = "sweeps-runs"
 
 
-def typed(name: str) -> str:
+def shell_command(name: str) -> str:
     """Return how a command of this environment is typed: by its name where the shell finds it, else by its path, else as a module."""
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
-    return quoted(beside) if beside.exists() else f"{_python()} -m {name}"
+    return shell_quoted(beside) if beside.exists() else f"{_python()} -m {name}"
 
 
 def _python() -> str:
     """How this interpreter is typed."""
     here = Path(sys.executable)
-    return here.name if shutil.which(here.name) == str(here) else quoted(here)
+    return here.name if shutil.which(here.name) == str(here) else shell_quoted(here)
 
 
-def quoted(path: Path) -> str:
+def shell_quoted(path: Path) -> str:
     """A path as it is typed in a shell."""
-    return shlex.quote(short(path))
+    return shlex.quote(relative_path(path))
 
 
-def short(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """Relative to the working directory where that is shorter."""
     try:
         return str(path.relative_to(Path.cwd()))
@@ -60,11 +60,11 @@ def printable(text: str, colours: bool = False) -> str:
     return "".join(part if i % 2 else _ACTS.sub(lambda found: ascii(found[0])[1:-1], part) for i, part in enumerate(parts))
 
 
-def repair_of(folder: Path) -> str:
+def repair_command(folder: Path) -> str:
     """What rebuilds a sweep's study from what can be read of it."""
-    return f"{typed('sweeps')} repair {quoted(folder)}"
+    return f"{shell_command('sweeps')} repair {shell_quoted(folder)}"
 
 
-def resume_of(folder: Path) -> str:
+def resume_command(folder: Path) -> str:
     """What takes a sweep up again."""
-    return f"{typed('sweeps')} resume {quoted(folder)}"
+    return f"{shell_command('sweeps')} resume {shell_quoted(folder)}"

@@ -16,7 +16,7 @@ import psutil
 
 from sweeps.core import folder_lock
 from sweeps.core.atomic_files import write_text
-from sweeps.core.json_files import object_in
+from sweeps.core.json_files import read_json_object
 from sweeps.core.processes import start_time
 from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 
@@ -48,7 +48,7 @@ def end_leftover_ray(folder: Path) -> int:
         The number of processes that were ended.
     """
     try:
-        record = object_in(SweepFolder(folder).ray) or {}
+        record = read_json_object(SweepFolder(folder).ray) or {}
         session, started = leftover_session(record["session"]), {int(pid): time for pid, time in record["pids"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0

@@ -82,18 +82,18 @@ class Interrupted(SweepsError):
     exit_code = 130
 
 
-def encodable(text: str) -> str:
+def make_encodable(text: str) -> str:
     r"""Return a text that UTF-8 can encode. A lone surrogate, as `os.fsdecode` makes of odd bytes, becomes an escape.
 
-    >>> encodable("caf\udce9")
+    >>> make_encodable("caf\udce9")
     'caf\\udce9'
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return an error's text, encodable, with its middle left out where it has more than `ERROR_LENGTH` characters."""
-    text = encodable(text)
+    text = make_encodable(text)
     if len(text) <= ERROR_LENGTH:
         return text
     first = ERROR_LENGTH // 4
@@ -101,7 +101,7 @@ def shortened(text: str) -> str:
     return f"{text[:first]}\n... {len(text) - first - last:,} characters were left out here ...\n{text[-last:]}"
 
 
-def no_trial(place: str, asked: str, known: Collection[str]) -> InputError:
+def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
     """A trial was named that there is not.
 
     Args:

@@ -22,7 +22,7 @@ TAIL = 1 << 16  # bytes of a log that are looked at
 MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
-def cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
+def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
     """Say what a process died of; None if it did not die but raised.
 
     Args:
@@ -30,9 +30,9 @@ def cause(error: BaseException | None, log: str = "", killed_for_memory: bool = 
         log: the end of what the process has printed.
         killed_for_memory: whether the kernel has killed a process for memory meanwhile.
 
-    >>> cause(None, log="--- the loop ended its process by os._exit(3)")
+    >>> exit_cause(None, log="--- the loop ended its process by os._exit(3)")
     'the process exited with code 3'
-    >>> cause(None, log="Fatal Python error: Segmentation fault")
+    >>> exit_cause(None, log="Fatal Python error: Segmentation fault")
     'the process died of SIGSEGV (segmentation fault)'
     """
     message = str(error)
@@ -49,7 +49,7 @@ def cause(error: BaseException | None, log: str = "", killed_for_memory: bool = 
     return None
 
 
-def latest(log: Path) -> str:
+def last_attempt_log(log: Path) -> str:
     """Return the end of a rank's log, from where its latest attempt begins; "" if there is none."""
     try:
         with open(log, "rb") as file:
@@ -69,7 +69,7 @@ def kills_for_memory() -> int:
         return 0
 
 
-def note_exit() -> None:
+def log_os_exit() -> None:
     """From now on, whoever ends this process by `os._exit` leaves a line in its log. Of a forked process it is no news."""
     mine, plain = os.getpid(), os._exit
 

@@ -12,7 +12,7 @@ DEPTH = 60
 _LARGEST = 10**300
 
 
-def value_in(file: Path) -> Any:
+def read_json(file: Path) -> Any:
     """The JSON in a file; None if it is no regular file, is no JSON, or is nested too deeply."""
     if not file.is_file():  # of a pipe a reader would wait for ever
         return None
@@ -23,9 +23,9 @@ def value_in(file: Path) -> Any:
     return None if is_deep(found) else found
 
 
-def object_in(file: Path) -> dict[str, Any] | None:
+def read_json_object(file: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None if there is none, see `value_in`."""
-    found = value_in(file)
+    found = read_json(file)
     return found if isinstance(found, dict) else None
 
 

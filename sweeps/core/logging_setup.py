@@ -65,7 +65,7 @@ class _Log(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def into(path: Path) -> Iterator[None]:
+def redirect_to_file(path: Path) -> Iterator[None]:
     """While this lasts, the loggers of the libraries write to the file and nowhere else; so does what they print.
 
     Ray prints what its raylet has to say of dead workers on stdout, where `--json` promises one object and nothing else.

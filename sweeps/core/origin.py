@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.json_files import is_number, is_text, object_in
+from sweeps.core.json_files import is_number, is_text, read_json_object
 from sweeps.core.sweep_folder import ORIGIN, SweepFolder
 
 
@@ -21,7 +21,7 @@ def read_origin(folder: Path) -> dict[str, Any]:
         InputError: The file is missing, is not JSON, or a key breaks its rule.
     """
     file = SweepFolder(folder).origin
-    if (origin := object_in(file)) is None:
+    if (origin := read_json_object(file)) is None:
         raise InputError(Problem(str(folder), f"is not a sweep's folder: no readable {ORIGIN} in it"))
     if (error := origin_error(origin)) is not None:
         raise InputError(Problem(str(file), f"{error}; copy the file from a backup, or correct it by hand"))
@@ -30,7 +30,7 @@ def read_origin(folder: Path) -> dict[str, Any]:
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
     """Read those keys of `origin.json` that have a valid value. Commands that list sweeps use it, so nothing is raised."""
-    origin = object_in(SweepFolder(folder).origin) or {}
+    origin = read_json_object(SweepFolder(folder).origin) or {}
     return {key: value for key, value in origin.items() if key not in _RULES or _RULES[key][0](value)}
 
 

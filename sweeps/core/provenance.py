@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeps import __version__
 from sweeps.core.atomic_files import write_text
-from sweeps.core.json_files import value_in
+from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import PROVENANCE
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
@@ -46,7 +46,7 @@ def diff(folder: Path) -> str:
     return changed[:MOST_DIFF].decode(errors="ignore") + cut + "".join(f"# not in git: {name}\n" for name in unknown)
 
 
-def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
+def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
     """Write into a sweep's folder what a driver runs on; the files, by name.
 
     Args:
@@ -56,7 +56,7 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
         fingerprint: of its data.
         now: seconds since the epoch.
     """
-    before = entries(sweep)
+    before = read_entries(sweep)
     made, files = git(base), {}
     began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
     entry: dict[str, Any] = {"began": began, "seed": seed, "data_fingerprint": fingerprint, "git": made, "versions": versions()}
@@ -70,16 +70,16 @@ def keep(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> di
     return files
 
 
-def of_last(sweep: Path) -> dict[str, str]:
+def last_git_state(sweep: Path) -> dict[str, str]:
     """What `git` said when a sweep's last driver began; empty if that is not known."""
-    found = entries(sweep)[-1:]
+    found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
     return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}
 
 
-def entries(sweep: Path) -> list[dict[str, Any]]:
+def read_entries(sweep: Path) -> list[dict[str, Any]]:
     """What is kept of a sweep's drivers, the first first; none if that cannot be read."""
-    found = value_in(sweep / PROVENANCE)
+    found = read_json(sweep / PROVENANCE)
     return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
 
 

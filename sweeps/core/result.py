@@ -10,25 +10,25 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.command_hints import repair_of
+from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.json_files import is_deep, is_number, is_text, object_in
+from sweeps.core.json_files import is_deep, is_number, is_text, read_json_object
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
 # How it counts trials that have ended.
 ENDED = ("completed", "pruned", "failed")
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """The same as JSON can say it, which knows neither NaN nor infinity: None in their place."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {key: to_json_value(inner) for key, inner in value.items()}
+    return [to_json_value(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def here(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
+def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What `SweepResult.to_json` gave, as it is now in a folder that may have been moved since, and its bundle or checkpoint deleted."""
     there = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
     return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in there.items()}}
@@ -82,7 +82,7 @@ class SweepResult:
         for key in ("checkpoint", "reason", "notes", "front", "freed"):
             if not shown[key]:
                 del shown[key]
-        return plain(shown)
+        return to_json_value(shown)
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
@@ -96,23 +96,23 @@ class SweepResult:
         return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
 
 
-def result_in(folder: Path) -> dict[str, Any] | None:
+def read_result(folder: Path) -> dict[str, Any] | None:
     """What an earlier driver left in `result.json`; None if there is none, or none that can be read."""
-    shown = object_in(SweepFolder(folder).result)
-    return shown if shown is not None and fault(shown) is None else None
+    shown = read_json_object(SweepFolder(folder).result)
+    return shown if shown is not None and result_error(shown) is None else None
 
 
-def refuse_faulty(folder: Path) -> None:
+def refuse_invalid_result(folder: Path) -> None:
     """See that what lies in a sweep's folder as its result is one. What is no JSON, as after a crash, counts as not there.
 
     Raises:
         InputError: it is another object.
     """
-    if (why := file_fault(folder / RESULT)) is not None:
-        raise InputError(Problem(str(folder / RESULT), f"{why}; `{repair_of(folder)}` puts the file aside"))
+    if (why := result_file_error(folder / RESULT)) is not None:
+        raise InputError(Problem(str(folder / RESULT), f"{why}; `{repair_command(folder)}` puts the file aside"))
 
 
-def file_fault(file: Path) -> str | None:
+def result_file_error(file: Path) -> str | None:
     """What keeps a file from being read as a result or as no result at all; None if nothing does."""
     if not file.is_file():
         return "is no file" if os.path.lexists(file) else None
@@ -126,7 +126,7 @@ def file_fault(file: Path) -> str | None:
         return "is nested too deeply"
     if not isinstance(shown, dict):
         return "holds no JSON object"
-    return "is nested too deeply" if is_deep(shown) else fault(shown)
+    return "is nested too deeply" if is_deep(shown) else result_error(shown)
 
 
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
@@ -143,16 +143,16 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
     told = sum(shown["trials"].get(word, 0) for word in ENDED)
     if len(ended) < told:
         return f"the study holds {len(ended)} trial{'s' * (len(ended) != 1)} that ended, but {RESULT} says {told} ended"
-    absent = [best["trial"] for best in best_of(shown) if best["trial"] not in ended and best["trial"] not in given]
+    absent = [best["trial"] for best in best_trials(shown) if best["trial"] not in ended and best["trial"] not in given]
     return f"the study holds no end of trial {absent[0]}, which {RESULT} names as one of the best" if absent else None
 
 
-def best_of(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The trials that a result tells of: the best, or the front."""
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 
-def fault(shown: Mapping[str, Any]) -> str | None:
+def result_error(shown: Mapping[str, Any]) -> str | None:
     """What keeps an object from being what `SweepResult.to_json` gives: the key and the rule; None if nothing does."""
     for key, (holds, rule) in _RULES.items():
         if key not in shown and key in _NEEDED:

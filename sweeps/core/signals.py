@@ -31,7 +31,7 @@ class Interrupt:
     def again(self) -> None:
         """Listen on, after `ray.init` has put handlers of its own in the place of these."""
         if threading.current_thread() is threading.main_thread():
-            for number in heard():
+            for number in handled_signals():
                 signal.signal(number, self._handle)
 
     @contextlib.contextmanager
@@ -39,7 +39,7 @@ class Interrupt:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.signal(s, self._handle) for s in heard()}
+        before = {s: signal.signal(s, self._handle) for s in handled_signals()}
         try:
             yield
         finally:
@@ -60,6 +60,6 @@ class Interrupt:
         self.asked, self._asked_at = True, time.monotonic()
 
 
-def heard() -> list[signal.Signals]:
+def handled_signals() -> list[signal.Signals]:
     """Return the signals that stop a sweep: SIGHUP only where it is not ignored."""
     return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]

@@ -284,5 +284,5 @@ def describe_loss(actor: Any, pid: int | None = None) -> str:
         error = e
     node = ray._private.worker._global_node
     if pid is not None and node is not None:
-        log = "".join(exit_causes.latest(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
-    return f"{LOST_MESSAGE}: {exit_causes.cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not answer'}"
+        log = "".join(exit_causes.last_attempt_log(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
+    return f"{LOST_MESSAGE}: {exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not answer'}"

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from sweeps.core import crash_cleanup, host_resources, references
-from sweeps.core.command_hints import DEFAULT_ROOT, resume_of
+from sweeps.core.command_hints import DEFAULT_ROOT, resume_command
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.resources import parked_cpus
 from sweeps.core.sweep_folder import ORIGIN
@@ -257,7 +257,7 @@ def _end_ray(before: set[int]) -> None:
 
 def _to_go_on(folder: Path) -> str:
     """The tail of what is said when a sweep ends for Ray's sake."""
-    return f"; what is on record is safe. To go on: {resume_of(folder)}" if (folder / "space.yaml").is_file() else ""
+    return f"; what is on record is safe. To go on: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
 
 
 class _Watch(threading.Thread):

@@ -280,7 +280,7 @@ def _sum(amounts: list[dict[str, float]]) -> dict[str, float]:
 def said(error: BaseException | None) -> str:
     """An error in one line: its cause where Ray wrapped one, without Ray's colours and addresses."""
     cause = getattr(error, "cause", None) or error
-    if (died := exit_causes.cause(error)) is not None:
+    if (died := exit_causes.exit_cause(error)) is not None:
         return died
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     return f"{type(cause).__name__}: {lines[-1] if lines else ''}".rstrip(": ")

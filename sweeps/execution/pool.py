@@ -24,7 +24,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from sweeps.core import exit_causes
-from sweeps.core.checkpoint_files import remove
+from sweeps.core.checkpoint_files import delete_checkpoint
 from sweeps.core.resources import Shape
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import LOST, State, Trial
@@ -320,7 +320,7 @@ class _Pool:
 
     def _clear(self, run: Run) -> None:
         for path in run.book.drop():
-            self.threads.submit(remove, Path(path))
+            self.threads.submit(delete_checkpoint, Path(path))
 
     # ---- one trial's way
 
@@ -452,7 +452,7 @@ def _death(gang: Gang, run: Run, killed_for_memory: bool) -> str:
     """
     silent = sorted(set(range(gang.shape.workers)) - {e.rank for e in gang.ended})
     for rank in silent:
-        if (died := exit_causes.cause(None, exit_causes.latest(log_of(run.folder, rank)), killed_for_memory)) is not None:
+        if (died := exit_causes.exit_cause(None, exit_causes.last_attempt_log(log_of(run.folder, rank)), killed_for_memory)) is not None:
             return f"rank {rank}: {died}"
     return said(gang.gone)
 
@@ -464,7 +464,7 @@ def _checkpoints(folder: str) -> list[str]:
 
 def _delete(paths: list[str]) -> None:
     for path in paths:
-        remove(Path(path))
+        delete_checkpoint(Path(path))
 
 
 def _hurry(actor: Any, trial_id: str, step: int) -> None:

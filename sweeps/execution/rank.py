@@ -27,7 +27,7 @@ import ray.data
 import ray.train
 
 from sweeps.core import exit_causes, references, trial
-from sweeps.core.errors import shortened
+from sweeps.core.errors import shorten
 from sweeps.core.secrets import masked
 from sweeps.core.sweep_folder import FILES
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Current, Report, State
@@ -315,7 +315,7 @@ def stack_of(thread: int) -> str:
         return ""
     frames = list(reversed(list(traceback.walk_stack(frame))))
     first = next((i for i, (one, _) in enumerate(frames) if leaked_threads.users(one.f_code.co_filename)), 0)
-    return shortened("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())
+    return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())
 
 
 def threads() -> int:
@@ -347,7 +347,7 @@ def serve(pool: Any, gang: str, job: Job, rank: int, distributed: bool) -> None:
     alone = not distributed and job.backend == "torch"
     ray_train_adapter.read_data_where_it_lies()
     ray_train_adapter.keep_ray()
-    exit_causes.note_exit()
+    exit_causes.log_os_exit()
     loop_mlflow.watch()
     global _teller
     teller = _teller = Teller()
@@ -506,4 +506,4 @@ def trace(error: BaseException) -> str:
     theirs = [number for number, frame in enumerate(told.stack) if not frame.filename.startswith(here)]
     if theirs:
         told.stack = traceback.StackSummary.from_list(told.stack[theirs[0] : theirs[-1] + 1])
-    return shortened(masked("".join(told.format()).rstrip()))
+    return shorten(masked("".join(told.format()).rstrip()))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.core.checkpoint_files import newest
+from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import News, Past, Progress
 
@@ -84,7 +84,7 @@ class TrialProgress:
         """
         paths = {Path(path).name: path for path in there}
         if self._recalled and self.checkpoint is not None:
-            latest = [paths[name] for name in reversed(newest(paths, Path(self.checkpoint.path).name, self.keep_latest))]
+            latest = [paths[name] for name in reversed(newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest))]
             self._stored = dict.fromkeys([*(path for path in self._stored if path not in latest), *latest])
             self._recalled = False
         return [path for path in paths.values() if path not in self.kept]

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
-from sweeps.core.result import best_of, contradiction, plain
+from sweeps.core.result import best_trials, contradiction, to_json_value
 from sweeps.core.trial import Checkpoint, Trial, format_trial_id
 from sweeps.search import trial_building
 from sweeps.search.samplers.cell_sampler import distribution_of
@@ -116,7 +116,7 @@ def salvage(lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Kno
 
     Args:
         lines: of the journal, each with its line feed. Undamaged ones come out as they are.
-        result: see `sweeps.core.result.fault`; None if the sweep has none.
+        result: see `sweeps.core.result.result_error`; None if the sweep has none.
         known: what else is known of the sweep.
     """
     if first_fault(lines) is None:
@@ -180,7 +180,7 @@ class _Salvage:
         self._number()
         for number, parts in self.parts.items():
             self._complete(number, parts)
-        for told in best_of(self.result or {"best": None}):
+        for told in best_trials(self.result or {"best": None}):
             if (number := int(told["trial"])) < self._most:
                 self._rebuild(number, told)
         rules, out, kept = Rules(), list[bytes](), set[float]()
@@ -279,7 +279,7 @@ class _Salvage:
             last, waiting = number, []
         # What was created last and not begun is not missed: a resume creates it again
         begun = {n for n, parts in self.parts.items() if parts.create is not None or parts.begun is not None}
-        best = {int(told["trial"]) for told in best_of(self.result or {"best": None})}
+        best = {int(told["trial"]) for told in best_trials(self.result or {"best": None})}
         end = 1 + max({n for n in begun | best if n < self._most}, default=-1)
         self.seen = sure | self.known.trials | {n for n in begun if n < end - 1}
         self.parts = {n: self.parts.get(n, _Parts()) for n in range(end)}
@@ -336,7 +336,7 @@ class _Salvage:
         if None in [k for n, k in keys.items() if not self.dimensions[n].options]:
             return None
         made = self._assembled(number, keys)
-        return keys if made is not None and _alike(plain(made.params), told["params"]) else None
+        return keys if made is not None and _alike(to_json_value(made.params), told["params"]) else None
 
     def _assembled(self, number: int, keys: Mapping[str, Any]) -> Trial | None:
         """The trial with these keys; None if they are not a trial's."""
@@ -602,8 +602,8 @@ def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict
 def _is_told(made: Trial, told: Mapping[str, Any]) -> bool:
     """Whether a trial is the one that a result tells of."""
     scaling = {"num_workers": made.shape.workers, "resources_per_worker": dict(made.shape.per_worker)}
-    same = made.chain == told["preprocessor"] and _alike(plain(scaling), {name: told["scaling"].get(name) for name in scaling})
-    return same and _alike(plain(made.params), told["params"]) and _alike(plain(made.data), told.get("data", {}))
+    same = made.chain == told["preprocessor"] and _alike(to_json_value(scaling), {name: told["scaling"].get(name) for name in scaling})
+    return same and _alike(to_json_value(made.params), told["params"]) and _alike(to_json_value(made.data), told.get("data", {}))
 
 
 def _look_up(told: Mapping[str, Any], name: str) -> Any:

@@ -21,8 +21,8 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from sweeps.core.checkpoint_files import newest
-from sweeps.core.errors import shortened
+from sweeps.core.checkpoint_files import newest_checkpoints
+from sweeps.core.errors import shorten
 from sweeps.core.resources import costs
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Decision, Report, Result, State, Trial
@@ -277,7 +277,7 @@ class StudyStore:
         if state is State.COMPLETE and judged.missing is not None:
             state, error = State.FAIL, error or self._no_value(row, judged.missing)
             judged = self.judge.judge(state, row.steps, curve, row.others, cost)
-        error = error and shortened(error)
+        error = error and shorten(error)
         final = dict(final or {}) if state is State.COMPLETE else {}
         self._tell(number, (), **{name: said for name, said in (("error", error), ("reason", reason), ("final", final)) if said})
         for name, broken in self.judge.violations(judged).items() if state in (State.COMPLETE, State.PRUNED) else ():
@@ -311,7 +311,7 @@ class StudyStore:
         if count < 2 or not told:
             return set()
         folder = SweepFolder(self.folder).trial(t.user_attrs["begun"]["id"])
-        return set(newest((p.name for p in folder.glob("checkpoint_*")), Path(told["path"]).name, count))
+        return set(newest_checkpoints((p.name for p in folder.glob("checkpoint_*")), Path(told["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:
         """The latest checkpoint on record of a trial; that of its best step is its result's."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.atomic_files import write_text
-from sweeps.core.command_hints import quoted, typed
+from sweeps.core.command_hints import shell_quoted
+from sweeps.core.command_hints import shell_command
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.origin import read_origin
-from sweeps.core.result import result_in
+from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 from sweeps.space.load import load
 from sweeps.space.model import Space
@@ -86,9 +87,9 @@ def bundle_of(folder: Path) -> Path:
     bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
         return bundle
-    export = f"{typed('sweeps')} export {quoted(folder)}"
+    export = f"{shell_command('sweeps')} export {shell_quoted(folder)}"
     exported = sorted(manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}"))
-    origin, result = read_origin(folder), result_in(folder) or {}
+    origin, result = read_origin(folder), read_result(folder) or {}
     no_load = False
     with contextlib.suppress(InputError):  # the space of another version, perhaps
         no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
@@ -97,11 +98,11 @@ def bundle_of(folder: Path) -> Path:
     elif no_load:
         why = "the sweep has no bundle, as its trainer has no `load`; add `trainer.load` to the space file and run it again"
     elif exported:
-        why = f"the sweep has no bundle of its own; name one of its exports, as {quoted(exported[0])}"
+        why = f"the sweep has no bundle of its own; name one of its exports, as {shell_quoted(exported[0])}"
     elif result.get("front"):
         why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
     elif result and not result.get("best") and result.get("reason") != "interrupted":
-        show = f"{typed('sweeps')} show {quoted(folder)}"
+        show = f"{shell_command('sweeps')} show {shell_quoted(folder)}"
         why = f"the sweep failed and has no winner; `{show}` says why, `{export} --trial ID` takes a trial that left a checkpoint"
     else:
         how = "ended without a bundle" if result else "was interrupted or killed before it wrote its bundle"

@@ -12,7 +12,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 
-from sweeps.core.command_hints import repair_of
+from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, Problem
 from sweeps.study.journal_rules import NOTHING, Rules, parsed, readable
 
@@ -128,7 +128,7 @@ def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
     with open(journal, "rb") as f:
         after = sum(readable(line) is not None for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
-    text = f"{why}; {before} before it and {after} after it can be read; `{repair_of(journal.parent)}` rebuilds the study from these"
+    text = f"{why}; {before} before it and {after} after it can be read; `{repair_command(journal.parent)}` rebuilds the study from these"
     return DamagedStudy(Problem(f"{journal}:{number}", text))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from sweeps.core.resources import costs
-from sweeps.core.result import plain
+from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, format_trial_id
 from sweeps.space.section_models import Repeats
@@ -123,7 +123,7 @@ class TrialRecord:
         if self.lineage:
             shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
         times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
-        return plain(shown | times)
+        return to_json_value(shown | times)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sweeps.core.command_hints import repair_of
+from sweeps.core.command_hints import repair_command
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
-from sweeps.core.json_files import is_text, object_in
-from sweeps.core.result import contradiction, result_in
+from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, secrets_in, without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
@@ -57,7 +57,7 @@ def remember(url: str) -> str:
 
 def place_of(folder: Path) -> tuple[str, str] | None:
     """The database's URL, as far as it is known, and the study's name; None for a sweep whose study is the journal in its folder."""
-    origin = object_in(SweepFolder(folder).origin)
+    origin = read_json_object(SweepFolder(folder).origin)
     if origin is None or not (bare := origin.get("storage")):
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
@@ -131,7 +131,7 @@ def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> Non
     Raises:
         DamagedStudy: it holds fewer.
     """
-    result = result_in(folder)
+    result = read_result(folder)
     if result is None:
         return
     told = [t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs]
@@ -139,7 +139,7 @@ def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> Non
     if (why := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        raise DamagedStudy(Problem(str(SweepFolder(folder).journal), f"{why}; `{repair_of(folder)}` rebuilds what it can from both"))
+        raise DamagedStudy(Problem(str(SweepFolder(folder).journal), f"{why}; `{repair_command(folder)}` rebuilds what it can from both"))
     restore = f"restore the study `{place[1]}` from a backup, or move {RESULT} away to run again what is missing"
     raise DamagedStudy(Problem(without_password(place[0]), f"{why}; {restore}"))
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.command_hints import DEFAULT_ROOT, quoted, resume_of, short, typed
+from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_quoted
+from sweeps.core.command_hints import shell_command
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
@@ -134,10 +135,10 @@ def summary(result: Any, unexported: bool = False) -> str:
     if result.freed is not None:
         lines.append(freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
-    again = [f"  {resume_of(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
+    again = [f"  {resume_command(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
     if result.front:
-        lines += ["", _front(result.front), "", f"folder  {short(result.dir)}", "", "next:"]
-        lines.append(f"  {typed('sweeps')} export {quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
+        lines += ["", _front(result.front), "", f"folder  {relative_path(result.dir)}", "", "next:"]
+        lines.append(f"  {shell_command('sweeps')} export {shell_quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
         return "\n".join([*lines, *_look(result)])
     if result.best is None:
         return "\n".join([*lines, f"folder  {result.dir}", *(["", "next:", *again] if again else [])])
@@ -147,16 +148,23 @@ def summary(result: Any, unexported: bool = False) -> str:
     value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
     lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
     lines += configuration(best.get("data", {}), best["preprocessor"], best["scaling"], best["params"])
-    lines += ["", f"folder  {short(result.dir)}"]
+    lines += ["", f"folder  {relative_path(result.dir)}"]
     if result.bundle:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines += [f"bundle  {short(result.bundle)}", "", "next:", f"  {typed('sweeps')} predict {quoted(result.bundle)} {quoted(rows)}"]
+        lines += [
+            f"bundle  {relative_path(result.bundle)}",
+            "",
+            "next:",
+            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}",
+        ]
     elif result.checkpoint:
-        lines += [f"checkpoint  {short(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
+        lines += [f"checkpoint  {relative_path(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
     else:
         lines += ["", "next:"]
         if unexported:
-            lines.append(f"  {typed('sweeps')} export {quoted(result.dir)}    # when what is wrong is mended; nothing is trained again")
+            lines.append(
+                f"  {shell_command('sweeps')} export {shell_quoted(result.dir)}    # when what is wrong is mended; nothing is trained again"
+            )
     return "\n".join([*lines, *again, *_look(result)])
 
 
@@ -175,7 +183,7 @@ def repaired(done: Any) -> str:
     if not done.why:
         return f"{done.folder.name}: nothing to repair"
     lines = [f"{done.folder.name}: {why}" for why in done.why]
-    lines += pairs([("kept", short(path)) for path in done.kept])
+    lines += pairs([("kept", relative_path(path)) for path in done.kept])
     if (found := done.salvaged) is not None:
         facts = [("lines", f"{done.lines[0]} of {done.lines[1]} are in the study as they were")]
         said = {
@@ -189,22 +197,22 @@ def repaired(done: Any) -> str:
             names = getattr(found, word)
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
             facts += [(word.replace("_", " "), f"{counted(len(names), 'trial')}, {what}: {shown}")] if names else []
-        facts.append(("to go on", resume_of(done.folder)))
+        facts.append(("to go on", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
 
 
 def _look(result: Any) -> list[str]:
     """What to type to look at a sweep."""
-    lines, uri = [f"  {typed('sweeps')} show {quoted(result.dir)}"], result.mlflow.get("tracking_uri")
+    lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
     if uri is None:  # MLflow did not record the sweep
         return lines
     if uri.startswith("http"):
         return [*lines, f"  open {uri}"]
     root = result.dir.parent
     default = uri == f"sqlite:///{root / 'mlflow.db'}"
-    where = ("" if short(root) == DEFAULT_ROOT else f" --dir {quoted(root)}") if default else f" --tracking-uri {uri}"
-    return [*lines, f"  {typed('sweeps')} ui{where}"]
+    where = ("" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}") if default else f" --tracking-uri {uri}"
+    return [*lines, f"  {shell_command('sweeps')} ui{where}"]
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
@@ -260,10 +268,10 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
-    facts += [(word, short(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
-    facts.append(("folder", short(sweep.folder)))
+    facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
+    facts.append(("folder", relative_path(sweep.folder)))
     if sweep.state in ("killed", "interrupted"):
-        facts.append(("to go on", resume_of(sweep.folder)))
+        facts.append(("to go on", resume_command(sweep.folder)))
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
     if study is None or not study.trials:
@@ -339,7 +347,7 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
         lines.append(f"  step {first[0]}: {first[1]:.6g}  {curve(values)}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
-        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {short(Path(r.checkpoint.path))}")], indent="")]
+        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {relative_path(Path(r.checkpoint.path))}")], indent="")]
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)

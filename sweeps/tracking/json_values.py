@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sweeps.core.result import plain
+from sweeps.core.result import to_json_value
 from sweeps.core.secrets import masked
 
 
 def json_value(value: Any) -> Any:
     """Return a value that JSON can hold. NaN and infinity become null; secrets of URIs become `***`; other objects become text."""
-    return _mask(json.loads(json.dumps(plain(value), default=str)))
+    return _mask(json.loads(json.dumps(to_json_value(value), default=str)))
 
 
 def _mask(value: Any) -> Any:

@@ -15,7 +15,7 @@ from sweeps.checkpoints.garbage_collection import collect_garbage
 from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.controller import SweepController
 from sweeps.core import checkpoint_files as checkpoints
-from sweeps.core.checkpoint_files import remove, sizes
+from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Progress
@@ -118,9 +118,9 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
     def slow(path: Path) -> bool:
         threads.append(threading.current_thread())
         assert held.wait(20)
-        return remove(path)
+        return delete_checkpoint(path)
 
-    monkeypatch.setattr(cleaner, "remove", slow)
+    monkeypatch.setattr(cleaner, "delete_checkpoint", slow)
     controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1}"), tmp_path)
     train(controller, 0.5)
     train(controller, 0.4)
@@ -133,7 +133,7 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
 def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tmp_path, monkeypatch, caplog):
     kept = [save(tmp_path, n, step) for n in (0, 1) for step in (1, 2)]
     stubborn = kept[1].path
-    monkeypatch.setattr(cleaner, "remove", lambda path: str(path) != stubborn and remove(path))
+    monkeypatch.setattr(cleaner, "delete_checkpoint", lambda path: str(path) != stubborn and delete_checkpoint(path))
     results = {n: Result(State.COMPLETE, float(n), 1, 2, kept[2 * n], values=(float(n),)) for n in (0, 1)}
     cleaning = CheckpointCleaner(tmp_path, RetentionPolicy(1), Repeats(), (True,), [])
     for n, result in results.items():
@@ -148,11 +148,11 @@ def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tm
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
     path = Path(save(tmp_path, 0, 1).path)
     monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *args, **how: None)  # as if the driver died before it came to it
-    assert not remove(path) and not path.exists()
+    assert not delete_checkpoint(path) and not path.exists()
     monkeypatch.undo()
     left = path.with_name(path.name + ".gone")
-    assert sizes(path.parent) == {left.name: 1000} and remove(left) and not list(path.parent.iterdir())
-    assert remove(path), "another process was faster"
+    assert checkpoint_sizes(path.parent) == {left.name: 1000} and delete_checkpoint(left) and not list(path.parent.iterdir())
+    assert delete_checkpoint(path), "another process was faster"
 
 
 def saves(controller: SweepController, losses: list[float], end: bool = True) -> str:

@@ -119,8 +119,8 @@ def test_a_next_step_can_be_typed_where_there_is_no_script(tmp_path, monkeypatch
     bare.symlink_to(sys.executable)
     monkeypatch.setattr(command_hints.sys, "executable", str(bare))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert command_hints.typed("sweeps") == f"{bare} -m sweeps"
+    assert command_hints.shell_command("sweeps") == f"{bare} -m sweeps"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert command_hints.typed("sweeps") == "python -m sweeps"
+    assert command_hints.shell_command("sweeps") == "python -m sweeps"
     (tmp_path / "sweeps").touch(mode=0o755)
-    assert command_hints.typed("sweeps") == "sweeps"
+    assert command_hints.shell_command("sweeps") == "sweeps"

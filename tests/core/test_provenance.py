@@ -25,7 +25,7 @@ def repository(tmp_path):
 
 
 def test_a_clean_commit_has_no_diff(repository, tmp_path):
-    files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
+    files = provenance.record(tmp_path, repository, 7, "abc", 1e9)
     assert list(files) == [PROVENANCE]
     (entry,) = json.loads((tmp_path / PROVENANCE).read_text())
     assert (entry["seed"], entry["data_fingerprint"], entry["git"]["dirty"]) == (7, "abc", "no")
@@ -35,9 +35,9 @@ def test_a_clean_commit_has_no_diff(repository, tmp_path):
 def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
     (repository / "loop.py").write_text("a = 2\n")
     (repository / "new.py").touch()
-    files = provenance.keep(tmp_path, repository, 7, "abc", 1e9)
+    files = provenance.record(tmp_path, repository, 7, "abc", 1e9)
     assert "-a = 1\n+a = 2\n" in files["code.diff"] and "# not in git: new.py" in files["code.diff"]
-    again = provenance.keep(tmp_path, repository, 7, "abc", 2e9)
+    again = provenance.record(tmp_path, repository, 7, "abc", 2e9)
     assert set(again) == {PROVENANCE, "code-2.diff"} and (tmp_path / "code-2.diff").is_file()
     assert [entry["diff"] for entry in json.loads(again[PROVENANCE])] == ["code.diff", "code-2.diff"]
 
@@ -50,5 +50,5 @@ def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):
 
 
 def test_outside_of_git_there_is_all_but_the_commit(tmp_path):
-    files = provenance.keep(tmp_path, tmp_path, 0, "abc", 1e9)
+    files = provenance.record(tmp_path, tmp_path, 0, "abc", 1e9)
     assert list(files) == [PROVENANCE] and json.loads(files[PROVENANCE])[0]["git"] == {}

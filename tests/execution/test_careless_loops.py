@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeps.core.errors import ERROR_LENGTH, shortened
+from sweeps.core.errors import ERROR_LENGTH, shorten
 from sweeps.execution import rank, trial_logs
 from sweeps.execution.messages import Job
 from sweeps.execution.rank import TrialSession, numeric, too_good, trace
@@ -83,9 +83,9 @@ def test_r5_a_password_in_a_librarys_message_is_masked():
 
 
 def test_r15_an_error_is_cut_in_its_middle():
-    text = shortened("a" * 3_000_000 + "b" * 2_000_000)
+    text = shorten("a" * 3_000_000 + "b" * 2_000_000)
     assert len(text) <= ERROR_LENGTH and text.startswith("aaa") and text.endswith("bbb") and "4,9" in text
-    assert shortened("a" * ERROR_LENGTH) == "a" * ERROR_LENGTH
+    assert shorten("a" * ERROR_LENGTH) == "a" * ERROR_LENGTH
     try:
         raise ValueError("x" * 5_000_000)
     except ValueError as e:

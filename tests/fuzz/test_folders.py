@@ -24,7 +24,7 @@ from sweeps.core import crash_cleanup, provenance
 from sweeps.core.errors import SweepsError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
-from sweeps.core.result import SweepResult, here, refuse_faulty, result_in
+from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, relocate
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.search.study_store import StudyStore
 from sweeps.space.saved_space import bundle_of, saved_space, taken_up
@@ -68,18 +68,18 @@ def read(folder: Path) -> None:
         tried(look)
     tried(lambda: collect_garbage(folder, RetentionPolicy(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
-    provenance.entries(folder), provenance.of_last(folder), crash_cleanup.end_leftover_ray(folder)
+    provenance.read_entries(folder), provenance.last_git_state(folder), crash_cleanup.end_leftover_ray(folder)
 
 
 def taken_over(folder: Path) -> None:
     """What `resume` reads before it starts Ray."""
     origin = read_origin(folder)
-    refuse_faulty(folder)
+    refuse_invalid_result(folder)
     space, _ = taken_up(folder, None, (), 1)
     study_store = StudyStore(folder, space)
     assert study_store.to_run >= 0 and (origin.get("began") or 1.0) > 0 and study_store.checkpoints() is not None
-    if (said := result_in(folder)) is not None:
-        terminal.summary(SweepResult.from_json(here(said, folder)))
+    if (said := read_result(folder)) is not None:
+        terminal.summary(SweepResult.from_json(relocate(said, folder)))
 
 
 def tried(read: Any) -> Any:
@@ -95,10 +95,10 @@ def tried(read: Any) -> Any:
 
 def copy(folder: Path, name: str = "copy-20261123-134944") -> Path:
     """The same folder anew."""
-    here = folder.parent.parent / "copies" / name
-    shutil.rmtree(here.parent, ignore_errors=True)
-    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("code", "*.html"))
-    return here
+    relocate = folder.parent.parent / "copies" / name
+    shutil.rmtree(relocate.parent, ignore_errors=True)
+    shutil.copytree(folder, relocate, ignore=shutil.ignore_patterns("code", "*.html"))
+    return relocate
 
 
 @FUZZ

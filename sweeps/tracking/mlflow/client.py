@@ -38,7 +38,7 @@ def encodable(given: Any) -> Any:
     from mlflow.entities import Param, RunTag
 
     if isinstance(given, str):
-        return errors.encodable(given)
+        return errors.make_encodable(given)
     if isinstance(given, dict):
         return {encodable(key): encodable(value) for key, value in given.items()}
     if isinstance(given, list):
