@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.atomic_files import write_text
-from sweeps.core.command_hints import shell_quoted
-from sweeps.core.command_hints import shell_command
+from sweeps.core.command_hints import shell_command, shell_quoted
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.origin import read_origin

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_quoted
-from sweeps.core.command_hints import shell_command
+from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
