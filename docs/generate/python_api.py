@@ -14,8 +14,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Inside a training loop": ("trial",),
     "Errors": ("SweepsError", "InputError", "Problem", "SweepFailed", "SweepLocked", "BundleError", "Interrupted"),
 }
-# Members of modules and classes that are public and that the name alone does not show.
-MEMBERS: Mapping[str, tuple[str, ...]] = {"trial": ("sweeps.core.trial.current", "sweeps.core.trial.Current")}
+# Names whose definition is elsewhere than their name says: each with the heading and the path of what is documented.
+MEMBERS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "load": (("sweeps.load", "sweeps.space.load.load"),),
+    "trial": (("sweeps.trial.current", "sweeps.core.trial.current"), ("sweeps.trial.Current", "sweeps.core.trial.Current")),
+}
 PLAIN = ("Space",)  # only its docstring: its attributes are models of the space file
 
 
@@ -39,12 +42,13 @@ def lines() -> Iterator[str]:
         if public:
             yield f"## {title}\n"
         for name in public:
-            yield f"### `sweeps.{name}` {{ #{name} }}\n"
-            for path in MEMBERS.get(name, (f"sweeps.{name}",)):
+            for shown, path in MEMBERS.get(name, ((f"sweeps.{name}", f"sweeps.{name}"),)):
                 yield f"::: {path}"
                 yield "    options:"
+                yield f"      heading: {shown}"
+                yield f"      toc_label: {shown}"
                 yield "      show_root_heading: true"
-                yield "      heading_level: 4"
+                yield "      heading_level: 3"
                 if name in PLAIN or name in GROUPS["Errors"]:
                     yield "      members: false"
                 yield ""
@@ -52,4 +56,4 @@ def lines() -> Iterator[str]:
 
 def documented() -> set[str]:
     """Return the public names on the page."""
-    return {line.partition("sweeps.")[2].partition("`")[0] for line in page().splitlines() if line.startswith("### ")}
+    return {line.partition("sweeps.")[2].partition(".")[0] for line in page().splitlines() if line.startswith("      heading: ")}
