@@ -5,23 +5,35 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: run test test-unit test-faults test-long test-frameworks test-browser soak screenshots bench bench-serving docs lint format clean
+.PHONY: run test test-unit test-extended test-faults test-long test-all test-frameworks test-browser
+.PHONY: soak screenshots bench bench-serving docs lint format clean
 
 run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 	$(BIN)/sweeps run search_spaces/quickstart.yaml
 
-UNIT := not integration and not faults and not browser and not long and not frameworks
-FIRST := tests/controller/test_run.py tests/test_quickstart.py tests/execution/test_ray_train_adapter.py  # the longest
+# The times are those of a machine with two cores.
+OTHER := not faults and not browser and not long and not frameworks and not extended
+UNIT := not integration and $(OTHER)
+# Two test files at a time. The files that take longest start first, so that no core idles at the end.
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
+FIRST := tests/controller/test_run.py tests/test_quickstart.py tests/execution/test_ray_train_adapter.py tests/bundle
 
-test: $(READY)  ## half an hour; what starts processes waits much, so two files at a time
+test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; ten minutes
+	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20 $(FIRST) tests
+
+test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
-	$(BIN)/python -m pytest -m "integration and not long" -n 2 --durations 20 --dist loadfile --no-loadscope-reorder $(FIRST) tests
 
-test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; some ten minutes
-	$(BIN)/python -m pytest -m "faults and not long" -n 2 --durations 10 --dist loadfile
+test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; some minutes
+	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
-test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang
-	$(BIN)/python -m pytest -m long -n 2 --dist loadfile
+test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; ten minutes
+	$(BIN)/python -m pytest -m "faults and not long" $(BY_FILE) --durations 10
+
+test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
+	$(BIN)/python -m pytest -m long $(BY_FILE)
+
+test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs
 
 test-frameworks: $(FRAMEWORKS)  ## LightGBM, Keras, Lightning and Transformers: a documented loop of each; some minutes
 	$(BIN)/python -m pytest -m frameworks tests/frameworks
@@ -40,9 +52,6 @@ bench-serving: $(READY)  ## HTTP beside mlflow models serve, files beside a bare
 
 screenshots: $(READY)  ## the pictures of MLflow in docs/
 	SWEEPS_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser tests/browser
-
-test-unit: $(READY)  ## what touches no Ray: under a minute
-	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
 docs: $(READY)  ## the documentation site, into site/; open site/index.html
 	$(BIN)/python -m docs.generate.import_graph

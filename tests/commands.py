@@ -1,26 +1,75 @@
-"""`sweeps` as a user types it, in a process of its own."""
+"""`sweeps` as a user types it: in a process of its own, or in this one."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+
+import click.testing
 
 REPO = Path(__file__).parent.parent
 _started: list[subprocess.Popen] = []
 
 
-def command(*args: object, module: Sequence[object] = ("sweeps.cli",)) -> subprocess.Popen:
-    """Start `sweeps ARGS`, the leader of a process group, with a Ray of its own if it needs one; `module` runs in its place."""
+@functools.cache
+def mlflow_database() -> Path:
+    """Return an empty MLflow database to copy. MLflow takes some seconds to create one."""
+    from sweeps.tracking.mlflow import sqlite_tables
+
+    file = Path(tempfile.mkdtemp(prefix="mlflow-")) / "mlflow.db"
+    sqlite_tables.make(f"sqlite:///{file}")
+    return file
+
+
+def command(*args: object, module: Sequence[object] = ("sweeps.cli",), new_database: bool = False) -> subprocess.Popen:
+    """Start `sweeps ARGS`, the leader of a process group, with a Ray of its own if it needs one.
+
+    Args:
+        args: of the command line.
+        module: a module that runs in place of `sweeps`, and its arguments.
+        new_database: let `sweeps run` create MLflow's SQLite database. By default an empty one is there.
+    """
+    if args[:1] == ("run",) and not new_database:
+        _copy_database(dict(pairwise(map(str, args))))
     env = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "120"}
     full = [sys.executable, "-m", *map(str, (*module, *args))]
     process = subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
     _started.append(process)
     return process
+
+
+def _copy_database(options: Mapping[str, str]) -> None:
+    """Put an empty database where a sweep with these options writes to MLflow, if that is a SQLite file in a folder that can be written."""
+    uri = options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
+    if uri is None and "--dir" in options:
+        uri = f"sqlite:///{options['--dir']}/mlflow.db"
+    if uri is None or not uri.startswith("sqlite:///") or (file := Path(uri.removeprefix("sqlite:///"))).exists():
+        return
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(mlflow_database(), file)
+
+
+def invoke(*args: object) -> click.testing.Result:
+    """Run `sweeps ARGS` in this process and return its exit code and output.
+
+    It saves the seconds in which a new process imports pandas, MLflow and scikit-learn, and with the fixture `clean_ray` the start of
+    Ray. An exception that the command line does not turn into a line fails the test.
+    """
+    from sweeps.cli import main
+
+    result = click.testing.CliRunner().invoke(main, [str(arg) for arg in args], prog_name="sweeps")
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result
 
 
 def end_all() -> None:

@@ -1,19 +1,22 @@
-"""Shared by all tests: one local Ray, and a check that a test left nothing of it behind."""
+"""Fixtures for all tests: one local Ray per test process, a sweep written by an old version, and checks that nothing is left behind."""
 
 from __future__ import annotations
 
-import contextlib
 import os
+import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
-import psutil
 import pytest
 
+from sweeps.report.figures import Drawn
 from sweeps.tracking import MlflowTracker
-from tests.commands import end_all
+from tests.commands import end_all, mlflow_database
+from tests.processes import processes_of, wait_until_clean
 from tests.waiting import wait_until
 
 # A busy machine takes longer than 200 ms for a case now and then; pytest has a limit for each test
@@ -28,8 +31,36 @@ KEY.write_text("the tests' own key, which signs nothing else\n")
 os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the last test of this process if the tests have left a process or a temporary file of sweeps behind.
+
+    The tests' temporary files go to a folder of this process. Ray's stay where they are: the path of a socket has 107 characters at most.
+    """
+    base = tmp_path_factory.getbasetemp()  # before TMPDIR changes
+    os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="sweeps-tests-"))
+    folder.chmod(0o755)  # PostgreSQL runs as another user
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    yield
+    tempfile.tempdir = None
+    if before is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before
+    killed = any(item.get_closest_marker(name) for item in request.session.items for name in ("faults", "long"))
+    files = [] if killed else sorted(path.name for path in folder.iterdir() if path.name.startswith("sweeps-"))
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        wait_until(lambda: not processes_of(base), 20, "the processes of the tests to end")
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {processes_of(base)}") from None
+    assert not files, f"left in the temporary folder: {files}"
+
+
 @pytest.fixture(scope="session")
-def _ray_ends():
+def _ray_ends() -> Iterator[None]:
     yield
     import ray
 
@@ -37,41 +68,58 @@ def _ray_ends():
 
 
 @pytest.fixture(scope="module")
-def local_ray(_ray_ends):
-    """One local Ray of two CPUs for all the tests that can share it; started anew if a test of another file shut it down."""
+def local_ray(_ray_ends: None) -> Any:
+    """Return `ray`, connected to a local Ray of two CPUs that all tests of this process share.
+
+    Ray is started again if a test of another file shut it down. As for a sweep's own Ray, the processes that no test needs are left out.
+    """
     import ray
 
+    from sweeps.execution import cluster
+
     if not ray.is_initialized():
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        with cluster._only_needed():
+            ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 
 
+@pytest.fixture(scope="session")
+def _mlflow_of_sweeps(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the URI of the MLflow database that all sweeps of this process share."""
+    return f"sqlite:///{shutil.copy(mlflow_database(), tmp_path_factory.mktemp('mlflow'))}"
+
+
 @pytest.fixture
-def clean_ray(local_ray, monkeypatch, tmp_path_factory):
-    """The shared Ray; after the test every CPU must be free again, and no placement group and no process of an actor of ours left.
+def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str) -> Iterator[Any]:
+    """Return `ray`, connected to the shared Ray. After the test, check that the CPUs, placement groups and actors of the test are gone.
 
-    A sweep in this process that names no MLflow shares one database with others, and writes to it by a thread: a database of its own and
-    a process for that, as commands have them, take some five seconds to start.
+    A sweep in this process differs from one that a command starts in three ways, which save ten seconds a sweep:
+    it uses the shared Ray, it writes to one shared MLflow database from a thread, and it draws no figures for its report.
+    Tests of commands in processes of their own (`tests.commands.command`) have none of these differences.
     """
-    root = tmp_path_factory.getbasetemp() / "mlflow"
-    root.mkdir(exist_ok=True)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
     monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda *arguments: MlflowTracker(*arguments[:-1]))
+    monkeypatch.setattr("sweeps.report.Drawing", _NoFigures)
     yield local_ray
-    wait_until(lambda: local_ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
-    groups = local_ray.util.placement_group_table()
-    assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
-    wait_until(lambda: not _actors(), 30, "the processes of actors to end")
+    wait_until_clean(local_ray)
 
 
-def _actors() -> list[str]:
-    """The processes of this process's Ray that an actor of a sweep lives in."""
-    ours = ("ray::_Pool", "ray::_Keeper", "ray::Solo", "ray::Runner", "ray::RayTrainWorker", "ray::TrainController")
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            found += [title for title in process.cmdline()[:1] if title.startswith(ours)]
-    return found
+class _NoFigures:
+    """Stands in for `sweeps.report.Drawing`, whose process imports Optuna and Matplotlib for some seconds."""
+
+    def __init__(self, *given: object):
+        pass
+
+    def result(self) -> Drawn:
+        return Drawn()
+
+
+@pytest.fixture
+def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check exported bundles in this process, for tests of their other properties. A fresh process takes some seconds for a check."""
+    from sweeps.bundle import check, write
+
+    monkeypatch.setattr(write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle))
 
 
 @pytest.fixture

@@ -223,6 +223,7 @@ def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp_path, monkeypatch):
     """A sweep on this machine has left `~/.ray/auth_token`; the cluster was started without."""

@@ -10,20 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
-from sweeps import cli
 from sweeps.core import disk
 from sweeps.core.command_hints import printable
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import make_encodable, shorten
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN
-
-
-def invoked(*args: object):
-    done = CliRunner().invoke(cli.main, [str(arg) for arg in args], prog_name="sweeps")
-    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
-    return done
+from tests.commands import invoke
 
 
 def files_of(folder: Path) -> set[Path]:
@@ -45,7 +38,7 @@ def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(old_s
     shutil.rmtree(old_sweep / which, ignore_errors=True)
     (old_sweep / which).symlink_to(there)
     before = files_of(victim)
-    done = invoked(verb[0], old_sweep, *verb[1:])
+    done = invoke(verb[0], old_sweep, *verb[1:])
     assert done.exit_code == 2 and str(old_sweep / which) in done.stderr and "is a link" in done.stderr, done.output
     assert files_of(victim) == before
 
@@ -53,13 +46,13 @@ def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(old_s
 def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(old_sweep, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (old_sweep / "exports").symlink_to(tmp_path / "elsewhere")
-    done = invoked("export", old_sweep, "--trial", "0000", "--trust")
+    done = invoke("export", old_sweep, "--trial", "0000", "--trust")
     assert done.exit_code == 2 and str(old_sweep / "exports") in done.stderr and not any((tmp_path / "elsewhere").iterdir())
     (old_sweep / "exports").unlink()
     (tmp_path / "secret").write_text("mine")
     checkpoint = next((old_sweep / "trials" / "0000").glob("checkpoint_*"))
     (checkpoint / "more").symlink_to(tmp_path / "secret")
-    done = invoked("export", old_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
+    done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
     assert done.exit_code == 2 and str(checkpoint / "more") in done.stderr and not (tmp_path / "out").exists()
 
 
@@ -68,7 +61,7 @@ def test_r2_an_export_waits_for_no_pipe(old_sweep, name):
     file = old_sweep / "prepared" / name
     file.parent.mkdir(exist_ok=True)
     os.mkfifo(file)
-    done = invoked("export", old_sweep, "--trial", "0000", "--trust")
+    done = invoke("export", old_sweep, "--trial", "0000", "--trust")
     assert done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
 
 
@@ -79,13 +72,13 @@ def test_logs_reads_the_trials_own_files_alone(old_sweep, tmp_path):
     (logs / "rank-7.log").mkdir()
     (logs / "rank-8.log").symlink_to(tmp_path / "secret")
     os.mkfifo(logs / "rank-9.log")
-    done = invoked("logs", old_sweep, "0000")
+    done = invoke("logs", old_sweep, "0000")
     assert done.exit_code == 0 and "mine" not in done.stdout
     shutil.rmtree(logs)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "rank-0.log").write_text("mine\n")
     logs.symlink_to(tmp_path / "other")
-    assert "mine" not in invoked("logs", old_sweep, "0000").output
+    assert "mine" not in invoke("logs", old_sweep, "0000").output
 
 
 @pytest.mark.parametrize("odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii)
@@ -95,7 +88,7 @@ def test_what_a_terminal_would_act_on_is_shown_as_text(old_sweep, odd):
     journal = (old_sweep / JOURNAL).read_bytes().replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
     (old_sweep / JOURNAL).write_bytes(journal)
     for args in (("show", old_sweep), ("show", old_sweep, "--trial", "0000"), ("ls", "--dir", old_sweep.parent)):
-        done = invoked(*args)
+        done = invoke(*args)
         assert odd not in done.output and odd[0] not in done.output
 
 
@@ -125,5 +118,5 @@ def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_
 
 
 def test_a_name_that_is_too_long_for_the_disk_is_refused(old_sweep):
-    done = invoked("export", old_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
+    done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
     assert done.exit_code == 2 and "--output" in done.stderr and os.strerror(errno.ENAMETOOLONG) in done.stderr

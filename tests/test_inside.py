@@ -51,7 +51,7 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray
 
 
 def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2"), dir=tmp_path / "runs")
+    result = sweeps.run(space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2, max_concurrent_trials: 1"), dir=tmp_path / "runs")
     client, runs = runs_of(result)
     for trial in ("0000", "0001"):
         assert not (result.dir / "trials" / trial / "files").exists()

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from tests.commands import REPO, command
+from tests.commands import REPO, command, invoke
 from tests.serving.slow import post
 
 
-def answered(*args: object, timeout: float = 60) -> str:
-    process = command(*args)
-    out, err = process.communicate(timeout=timeout)
-    assert process.returncode == 0, err
-    return out
+def answered(*args: object) -> str:
+    """Run a command in this process and return what it prints."""
+    done = invoke(*args)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.integration
@@ -32,9 +32,9 @@ def test_show_lists_its_trials(old_sweep):
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep):
+def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep, clean_ray):
     before = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
-    answered("resume", old_sweep, "--add-trials", 1, "--trust", "--json", timeout=200)
+    answered("resume", old_sweep, "--add-trials", 1, "--trust", "--json")
     after = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
     assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
 
@@ -42,19 +42,18 @@ def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("verb", [("resume", "--add-trials", 1), ("export", "--trial", "0000")], ids=["resume", "export"])
-def test_r2_its_pickles_are_not_read_without_trust(old_sweep, verb):
+def test_r2_its_pickles_are_not_read_without_trust(old_sweep, clean_ray, verb):
     before = {path: path.read_bytes() for path in old_sweep.rglob("*") if path.is_file()}
-    process = command(verb[0], old_sweep, *verb[1:])
-    out, err = process.communicate(timeout=100)
-    assert (process.returncode, out) == (2, "") and err.count("\n") == 1, err
-    assert str(old_sweep / "prepared" / "facts.pkl") in err and "--trust" in err
+    done = invoke(verb[0], old_sweep, *verb[1:])
+    assert (done.exit_code, done.stdout) == (2, "") and done.stderr.count("\n") == 1, done.stderr
+    assert str(old_sweep / "prepared" / "facts.pkl") in done.stderr and "--trust" in done.stderr
     assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_export_writes_a_bundle_that_predicts(old_sweep, tmp_path):
-    answered("export", old_sweep, "--trial", "0000", "-o", tmp_path / "new", "--trust", timeout=100)
+    answered("export", old_sweep, "--trial", "0000", "-o", tmp_path / "new", "--trust")
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     for bundle in (old_sweep / "bundle", tmp_path / "new"):
@@ -86,9 +85,8 @@ def test_predict_and_serve_take_a_sweep_for_the_bundle_of_its_winner(old_sweep, 
     assert process.wait(30) == 0
     (old_sweep / "bundle").rename(tmp_path / "elsewhere")
     for verb, *rest in (("predict", tmp_path / "rows.csv"), ("serve",)):
-        process = command(verb, old_sweep, *rest)
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out) == (2, "") and err.count("\n") == 1 and "sweeps export" in err, err
+        done = invoke(verb, old_sweep, *rest)
+        assert (done.exit_code, done.stdout) == (2, "") and done.stderr.count("\n") == 1 and "sweeps export" in done.stderr, done.stderr
 
 
 @pytest.mark.integration

@@ -18,7 +18,7 @@ import pytest
 import sweeps
 from docs.generate import sweep_files
 from sweeps.controller import exports
-from tests.commands import REPO, command, space_of
+from tests.commands import REPO, command, invoke, space_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -35,7 +35,7 @@ def children(client, result) -> list:
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     root = tmp_path_factory.mktemp("quickstart")
-    process = command("run", SPACES / "quickstart.yaml", "--dir", root, "--json")
+    process = command("run", SPACES / "quickstart.yaml", "--dir", root, "--json", new_database=True)
     out, err = process.communicate(timeout=230)
     assert process.returncode == 0, err
     return root, json.loads(out), err
@@ -102,9 +102,8 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
     _, result, _ = quickstart
     data = sklearn.datasets.load_breast_cancer(as_frame=True)
     data.data.to_csv(tmp_path / "rows.csv", index=False)
-    process = command("predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    done = invoke("predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet")
+    assert done.exit_code == 0, done.stderr
     out = pd.read_parquet(tmp_path / "out.parquet")
     assert len(out) == len(data.data) and (out["prediction"] == data.target).mean() > 0.9
 
@@ -114,22 +113,21 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
     made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
     assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.made["trial"] == other
-    process = command("export", result["dir"], "--trial", "99")
-    assert process.wait(timeout=60) == 2 and "no trial `99`" in process.stderr.read()
+    done = invoke("export", result["dir"], "--trial", "99")
+    assert done.exit_code == 2 and "no trial `99`" in done.stderr
 
 
 def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quickstart):
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart
-    shown = json.loads(command("show", result["dir"], "--json").communicate(timeout=60)[0])["all"]
+    shown = json.loads(invoke("show", result["dir"], "--json").stdout)["all"]
     worse = next(t["trial"] for t in shown if t["state"] == "COMPLETE" and t["trial"] != result["best"]["trial"])
 
     def exported(*options: str) -> tuple[Path, list[str]]:
-        process = command("export", result["dir"], "--register", "tumours", "--alias", "champion", *options)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        return Path(out.strip()), err.splitlines()
+        done = invoke("export", result["dir"], "--register", "tumours", "--alias", "champion", *options)
+        assert done.exit_code == 0, done.stderr
+        return Path(done.stdout.strip()), done.stderr.splitlines()
 
     first, said = exported()
     digest = (first / "manifest.sha256").read_text().split()[0]
@@ -189,7 +187,7 @@ def group_hup(pid: int) -> None:
     [
         group_int,
         pytest.param(one_term, marks=pytest.mark.long),
-        pytest.param(group_term, id="r4_group_term"),
+        pytest.param(group_term, id="r4_group_term", marks=pytest.mark.faults),
         pytest.param(group_hup, id="r4_group_hup", marks=pytest.mark.long),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from sweeps.study.record import Record, read
-from tests.commands import command, space_of
+from tests.commands import invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -32,7 +32,7 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
 
 def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):
     objectives = "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: cpu_seconds, goal: minimize}]"
-    file = space_of(tmp_path, "sized", x="{grid: [0.1, 0.3, 0.6, 0.9]}")
+    file = space_of(tmp_path, "sized", x="{grid: [0.1, 0.3, 0.6, 0.9]}", limits="max_trials: 4, max_concurrent_trials: 1")
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=(objectives, 'constraints={size: "<= 0.8"}'))
     assert result.trials == {"completed": 4, "pruned": 0, "failed": 0} and result.best is None and result.bundle is None
     record = record_of(result)
@@ -50,10 +50,11 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, t
         assert data.tags["sweeps.feasible"] == str(feasible[name]).lower() and (data.tags.get("sweeps.front") == "true") == (name in front)
         values = next(t for t in record.trials if t.id == name).result.values
         assert [data.metrics[f"objective.{metric}"] for metric in ("loss", "size", "cpu_seconds")] == pytest.approx(values)
-    out, err = command("show", result.dir).communicate(timeout=60)
-    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in out, err
+    shown = invoke("show", result.dir)
+    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in shown.stdout, shown.stderr
 
 
+@pytest.mark.extended  # tests/search has both without Ray
 def test_hyperband_stops_trials_by_the_rungs_of_their_brackets(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
     scheduler = "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
@@ -73,6 +74,7 @@ def test_hyperband_stops_trials_by_the_rungs_of_their_brackets(clean_ray, tmp_pa
         assert min(own, key=lambda t: t.params["x"]) not in stopped, "the best of a bracket is never stopped"
 
 
+@pytest.mark.extended
 def test_median_stops_what_is_worse_than_most_were(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 5, max_concurrent_trials: 1", x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}")
     median = "scheduler={name: median, grace_period: 2, min_trials: 2}"

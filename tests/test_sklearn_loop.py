@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import sweeps
-from tests.commands import command
+from tests.commands import command, invoke
 from tests.documents import block_beginning
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -24,15 +25,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *args: str) -> tuple[int, str, str]:
-    process = command("run", folder / "forest.yaml", "--dir", folder / "runs", "--json", *args)
-    out, err = process.communicate(timeout=290)
-    return process.returncode, out, err
-
-
 def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts(folder):
-    code, out, err = run(folder)
-    assert code == 0, err
+    process = command("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
+    out, err = process.communicate(timeout=290)
+    assert process.returncode == 0, err
     result = json.loads(out)
     assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
     assert 0 < result["best"]["value"] < 1 and 0 < result["best"]["test"] < 1
@@ -41,7 +37,9 @@ def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts
     assert list(found.columns) == ["prediction", "probability_0", "probability_1", "probability_2"] and len(found) == len(rows)
 
 
-def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it(folder):
+def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it(clean_ray, folder, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the folder of the space file is put there, and its module is imported
+    monkeypatch.delitem(sys.modules, "forest", raising=False)
     loop = (folder / "forest.py").read_text()  # a forest reads missing values; this model does not
     loop = loop.replace("from sklearn.ensemble import RandomForestClassifier", "from sklearn.linear_model import LogisticRegression")
     loop = loop.replace(
@@ -58,10 +56,11 @@ def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it
         "limits: {max_trials: 1}\n"
         "space: {preprocessor: [SimpleImputer, OrdinalEncoder], params: {C: 1.0}}\n"
     )
-    code, _, err = run(folder)
-    assert code == 1
-    (line,) = (line for line in err.splitlines() if line.startswith("space.preprocessor: "))
+    run = ("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
+    failed = invoke(*run)
+    assert failed.exit_code == 1
+    (line,) = (line for line in failed.stderr.splitlines() if line.startswith("space.preprocessor: "))
     assert "`plan` in valid" in line and "unknown_value" in line
     step = line[line.index('{"sklearn') :]
-    code, out, err = run(folder, "--set", f"space.preprocessor=[SimpleImputer, {step}]")
-    assert code == 0 and json.loads(out)["trials"]["completed"] == 1, err
+    done = invoke(*run, "--set", f"space.preprocessor=[SimpleImputer, {step}]")
+    assert done.exit_code == 0 and json.loads(done.stdout)["trials"]["completed"] == 1, done.stderr

@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands import REPO
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
 def run(*command: object, cwd: Path, timeout: float = 120) -> str:

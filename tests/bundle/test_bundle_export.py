@@ -96,8 +96,8 @@ def test_ships_the_users_modules_and_those_they_import(bundle):
     assert set(shipped) == {"model_shared.py", "helper_shared.py", "prep_shared.py", "_sweeps", "sweeps_bundle.py", "__pycache__"}
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
-    assert {"bundle/model.py", "data/fitted.py", "core/errors.py"} <= ours
-    assert not {"controller/driver.py", "controller/orchestrator.py", "bundle/write.py", "data/preprocess.py", "cli/group.py"} & ours
+    assert {"bundle/model.py", "data/preprocessing/fitted_chain.py", "core/errors.py"} <= ours
+    assert not {"controller/session.py", "bundle/write.py", "data/preprocessing/fit.py", "cli/group.py"} & ours
     requirements = (path / "requirements.txt").read_text().split()
     names = {r.split("==")[0] for r in requirements}
     assert {"mlflow", "pandas", "numpy", "pyarrow", "pydantic"} <= names
@@ -153,7 +153,7 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     assert os.listdir(target.parent) == []
 
 
-def test_a_second_export_replaces_the_first(tmp_path, monkeypatch):
+def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "again")
     target = tmp_path / "out" / "bundle"
     export(target, **kept | {"expected": None})
@@ -232,7 +232,7 @@ class Model:
 
 
 @pytest.mark.parametrize("shapes", ["equal", "different"])
-def test_rows_with_arrays_are_stored_shown_and_predicted(shapes, tmp_path, monkeypatch):
+def test_rows_with_arrays_are_stored_shown_and_predicted(shapes, checked_in_this_process, tmp_path, monkeypatch):
     (tmp_path / f"images_{shapes}.py").write_text(IMAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
     kept = made.ingredients(tmp_path, monkeypatch, f"images{shapes}")
@@ -277,7 +277,9 @@ def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypat
     ],
     ids=["numbers", "text", "columns", "frame"],
 )
-def test_without_rows_of_training_a_model_gets_rows_as_they_come_and_answers_as_it_likes(answer, columns, tmp_path, monkeypatch):
+def test_without_rows_of_training_a_model_gets_rows_as_they_come_and_answers_as_it_likes(
+    answer, columns, checked_in_this_process, tmp_path, monkeypatch
+):
     tag = f"free{abs(hash(answer))}"
     text = f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\ndef load(folder):\n    return Model()\n"
     (tmp_path / f"model_{tag}.py").write_text(text)

@@ -92,21 +92,13 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_chain_of_rays_preprocessors(tmp_path):
-    import ray
-
-    ray.shutdown()  # another file's: this one must be gone when the bundle is loaded
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
-    finally:
-        ray.shutdown()
+def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
+    kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
     bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
     assert not {"ray[data]", "scikit-learn"} & {r.split("==")[0] for r in bundle.manifest.requirements}
     assert bundle.manifest.pickled == {}
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
     assert bundle.predict(odd)["probability_yes"].notna().all()
-    assert not ray.is_initialized()
 
 
 TWO = """
@@ -116,6 +108,7 @@ for bundle in sys.argv[1:]:
     out = model.predict(pd.read_parquet(bundle + "/data/sweep/check.parquet"))
     np.testing.assert_array_equal(out["probability_yes"], np.load(bundle + "/data/sweep/check.npy").reshape(len(out), -1)[:, -1])
 assert sys.modules["sweeps"].__file__.startswith(sys.argv[1]) and "sweeps.trainers.torch_tabular" in sys.modules
+assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), "a chain of Ray's preprocessors starts no Ray"
 """
 
 

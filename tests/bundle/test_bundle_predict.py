@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.bundle import export, load_bundle, predict, predict_file
 from sweeps.core.errors import InputError
-from tests.commands import command
+from tests.commands import invoke
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
 
@@ -65,7 +65,7 @@ def test_transform_refuses_rows_as_predict_does(bundle):
         loaded.transform(kept["raw"].astype({"rooms": object}).replace({"rooms": {3: "many"}}))
 
 
-def test_transform_without_a_preprocessor_gives_the_raw_features(tmp_path, monkeypatch):
+def test_transform_without_a_preprocessor_gives_the_raw_features(checked_in_this_process, tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
@@ -197,14 +197,13 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
         predict_file(path, tmp_path / "one.csv", tmp_path / "out.csv", workers=2)
 
 
-def test_what_a_worker_refuses_is_one_line_with_the_row_in_the_file(bundle, tmp_path):
+def test_what_a_worker_refuses_is_one_line_with_the_row_in_the_file(bundle, tmp_path, local_ray):
     path, kept = bundle
     rows = pd.concat([kept["raw"]] * 40, ignore_index=True)
     odd = rows.assign(rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])])
     odd.to_parquet(tmp_path / "odd.parquet", row_group_size=50)
-    process = command("predict", path, tmp_path / "odd.parquet", "-o", tmp_path / "out.csv", "--workers", "2")
-    said = process.communicate(timeout=50)[1].splitlines()
-    assert process.returncode == 2 and said[-1] == "input: column `rooms` holds 'many' in row 202, but must hold numbers"
+    done = invoke("predict", path, tmp_path / "odd.parquet", "-o", tmp_path / "out.csv", "--workers", "2")
+    assert done.exit_code == 2 and done.stderr.splitlines()[-1] == "input: column `rooms` holds 'many' in row 202, but must hold numbers"
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -8,25 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import sweeps
-from sweeps import cli
 from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT
 from sweeps.study import record, storage
-from tests.commands import command
+from tests.commands import invoke
 from tests.controller.test_sweep_lookup import made
 
 BAD = 17  # the line that is damaged, from 1 on
-
-
-def invoked(*args: object):
-    done = CliRunner().invoke(cli.main, [str(arg) for arg in args], prog_name="sweeps")
-    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
-    return done
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def files_of(folder: Path) -> dict[Path, bytes]:
 
 
 def states(folder: Path) -> dict[str, str]:
-    return {t["trial"]: t["state"] for t in json.loads(invoked("show", folder, "--json").stdout)["all"]}
+    return {t["trial"]: t["state"] for t in json.loads(invoke("show", folder, "--json").stdout)["all"]}
 
 
 READERS = {
@@ -60,7 +52,7 @@ READERS = {
 def test_r8_every_reader_names_the_line_and_the_next_step(damaged, verb):
     name, *more = READERS[verb]
     before = files_of(damaged)
-    done = invoked(name, damaged, *more)
+    done = invoke(name, damaged, *more)
     assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.output
     assert done.stderr.startswith(f"{damaged / JOURNAL}:{BAD}: ") and "sweeps repair" in done.stderr.replace(sys.prefix, "")
     assert files_of(damaged) == before
@@ -77,10 +69,10 @@ def test_r8_ls_names_the_line_and_lists_all_sweeps(tmp_path):
     folder, other = made(tmp_path, "made-1"), made(tmp_path, "made-2")
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join([*lines[:9], b"[]\n", *lines[9:]]))
-    done = invoked("ls", "--dir", tmp_path)
+    done = invoke("ls", "--dir", tmp_path)
     assert done.exit_code == 0 and folder.name in done.stdout and "0.25 (0000)" in done.stdout
     assert done.stderr.startswith(f"{folder / JOURNAL}:10: ") and other.name not in done.stderr
-    told = {sweep["sweep"]: sweep for sweep in json.loads(invoked("ls", "--dir", tmp_path, "--json").stdout)}
+    told = {sweep["sweep"]: sweep for sweep in json.loads(invoke("ls", "--dir", tmp_path, "--json").stdout)}
     assert told.keys() == {folder.name, other.name} and "problems" not in told[other.name]
     assert f"{JOURNAL}:10: " in told[folder.name]["problems"][0]
 
@@ -93,14 +85,14 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
         (old_sweep / JOURNAL).write_bytes(b"".join(data.splitlines(keepends=True)[:left]))
     before = files_of(old_sweep)
     for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep, "--trust"), ("gc", old_sweep)):
-        done = invoked(*args)
+        done = invoke(*args)
         assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
         assert "0 trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
     assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(old_sweep)
     assert done.salvaged is not None and done.salvaged.rebuilt == ("0002",) and not (old_sweep / RESULT).exists()
     assert states(old_sweep)["0002"] == "COMPLETE"
-    shown = json.loads(invoked("show", old_sweep, "--json").stdout)
+    shown = json.loads(invoke("show", old_sweep, "--json").stdout)
     kept = json.loads((old_sweep / f"{RESULT}.damaged-1").read_text())
     assert shown["best"] == {"trial": "0002", "value": kept["best"]["value"]} and shown["state"] == "killed"
     best = next(t for t in shown["all"] if t["trial"] == "0002")
@@ -121,7 +113,7 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
 
     monkeypatch.setattr(storage, "connect", lambda url: Empty())
     for args in (("show", old_sweep), ("export", old_sweep, "--trust")):
-        done = invoked(*args)
+        done = invoke(*args)
         assert done.exit_code == 2 and "0 trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
     with pytest.raises(InputError, match="postgresql://me@h/d"):
         repair(old_sweep)
@@ -129,17 +121,17 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
 
 def test_r8_a_repair_keeps_what_was_damaged_and_says_what_became_of_it(damaged):
     before = files_of(damaged)
-    done = invoked("repair", damaged)
+    done = invoke("repair", damaged)
     assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout and "study.journal.damaged-1" in done.stdout, done.output
     assert (damaged / "study.journal.damaged-1").read_bytes() == before[damaged / JOURNAL]
     after = files_of(damaged)
     changed = {path.name for path in after if after[path] != before.get(path)}
     assert changed == {JOURNAL, "study.journal.damaged-1"} and before.keys() <= after.keys()
     assert states(damaged) == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
-    assert json.loads(invoked("repair", damaged, "--json").stdout) == {"dir": str(damaged), "repaired": False, "why": [], "kept": []}
+    assert json.loads(invoke("repair", damaged, "--json").stdout) == {"dir": str(damaged), "repaired": False, "why": [], "kept": []}
     assert files_of(damaged) == after, "a second repair changes nothing"
     (damaged / JOURNAL).write_bytes(b"x\n" + (damaged / JOURNAL).read_bytes())
-    told = json.loads(invoked("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
+    told = json.loads(invoke("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
     assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")], "none takes the place of another"
     assert told["lines"]["before"] == told["lines"]["kept"] + 1 and told["ended"] == ["0000", "0001", "0002", "0003"] and not told["lost"]
 
@@ -210,31 +202,31 @@ def test_r8_a_repair_runs_no_code_of_the_folder(old_sweep, tmp_path, monkeypatch
 
 def test_r8_a_result_that_is_none_is_put_aside(old_sweep):
     (old_sweep / RESULT).write_text('{"trials": []}')
-    done = invoked("resume", old_sweep, "--trust")
+    done = invoke("resume", old_sweep, "--trust")
     assert done.exit_code == 2 and done.stderr.startswith(f"{old_sweep / RESULT}: ") and done.stderr.count("\n") == 1
-    assert invoked("show", old_sweep).stderr.startswith(f"{old_sweep / RESULT}: ")
+    assert invoke("show", old_sweep).stderr.startswith(f"{old_sweep / RESULT}: ")
     assert repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",) and not repair(old_sweep).why
     assert states(old_sweep)["0002"] == "COMPLETE"
 
 
-@pytest.mark.integration
 @pytest.mark.faults
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("journal", ["a bad line", pytest.param("an end is lost", marks=pytest.mark.long), "empty"])
-def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(old_sweep, tmp_path, journal):
-    before = json.loads(invoked("show", old_sweep, "--json").stdout)
+def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(clean_ray, old_sweep, tmp_path, journal):
+    before = json.loads(invoke("show", old_sweep, "--json").stdout)
     lines = (old_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
     end = next(i for i, line in enumerate(lines) if b'"op_code":6' in line and b'"trial_id":0,' in line)
     changed = {"a bad line": [*lines[:8], b"\0\0\0\n", *lines[9:]], "an end is lost": [*lines[:end], *lines[end + 1 :]], "empty": []}[
         journal
     ]
     (old_sweep / JOURNAL).write_bytes(b"".join(changed))
-    for args, code in ((("resume", old_sweep, "--trust"), 2), (("repair", old_sweep), 0), (("resume", old_sweep, "--trust", "--json"), 0)):
-        _, err = (process := command(*args)).communicate(timeout=150)
-        assert process.returncode == code and "Traceback" not in err, err
-    after = json.loads(invoked("show", old_sweep, "--json").stdout)
+    assert invoke("resume", old_sweep, "--trust").exit_code == 2
+    assert invoke("repair", old_sweep).exit_code == 0
+    done = invoke("resume", old_sweep, "--trust", "--json")
+    assert done.exit_code == 0 and "Traceback" not in done.stderr, done.stderr
+    after = json.loads(invoke("show", old_sweep, "--json").stdout)
     assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"] and after["state"] == "finished"
     assert all(t["state"] in ("COMPLETE", "PRUNED") for t in after["all"])
     assert after["best"] == before["best"] or (journal == "empty" and after["best"]["value"] <= before["best"]["value"])
-    _, err = (process := command("export", old_sweep, "--trial", "0002", "--trust", "-o", tmp_path / "new")).communicate(timeout=100)
-    assert process.returncode == 0 and (tmp_path / "new" / "manifest.json").is_file(), err
+    done = invoke("export", old_sweep, "--trial", "0002", "--trust", "-o", tmp_path / "new")
+    assert done.exit_code == 0 and (tmp_path / "new" / "manifest.json").is_file(), done.stderr

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 import sweeps
-from tests.commands import REPO, command, space_of
+from tests.commands import REPO, invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
 
 
 def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
-    result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path)
-    assert sum(result.trials.values()) == 12 and not result.trials["failed"]
+    result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path, overrides=("limits.max_trials=6",))
+    assert sum(result.trials.values()) == 6 and not result.trials["failed"]
     assert result.best["scaling"]["num_workers"] == 2 and result.best["value"] < 1.5
     assert result.bundle is not None and (result.bundle / "MLmodel").is_file()
 
@@ -36,7 +36,7 @@ def test_a_users_loop_without_load_leaves_its_best_checkpoint(clean_ray, tmp_pat
 def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
     import sklearn.datasets
 
-    file = space_of(tmp_path, "plain", extra=', load: "tests.user_loops:load"')
+    file = space_of(tmp_path, "plain", extra=', load: "tests.user_loops:load"', limits="max_trials: 4, max_concurrent_trials: 1")
     bound = "checkpoints={per_trial: 1, top: 1}"
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes", bound))
     assert result.bundle is not None and result.checkpoint is None
@@ -106,7 +106,9 @@ def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_wi
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3"), dir=tmp_path / "runs")
+    result = sweeps.run(
+        space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3, max_concurrent_trials: 1"), dir=tmp_path / "runs"
+    )
     assert 4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
     assert result.best["value"] < 1.4 and result.reason == "limits.patience: 3 trials without a better one"
     assert result.best["metrics"]["seconds"] == result.best["metrics"]["cpu_seconds"] > 0
@@ -138,7 +140,7 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError) as e:
-        sweeps.run(space_of(tmp_path, "unreported"), dir=tmp_path / "runs")
+        sweeps.run(space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"), dir=tmp_path / "runs")
     said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
     assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
@@ -224,7 +226,7 @@ data: {{train: "sklearn:{data}", label: target, valid: 0.2, test: 0.2}}
 objective: {{metric: valid-{metric}, goal: minimize}}
 search: {{algorithm: random}}
 scheduler: {{max_t: 4, name: none}}
-limits: {{max_trials: 2}}
+limits: {{max_trials: 2, max_concurrent_trials: 1}}
 space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 """
     )
@@ -282,18 +284,16 @@ def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
     assert len(before) == 2 + len(kept_of(folder))
 
 
-def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(tmp_path):
-    file = space_of(tmp_path, "plain", limits="max_trials: 2")
+def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(clean_ray, tmp_path):
+    file = space_of(tmp_path, "plain", limits="max_trials: 2, max_concurrent_trials: 1")
     (tmp_path / "beside_it.py").write_text(
         "class Clip:\n"
         "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n        return self\n"
         "    def transform(self, frame):\n        return frame.clip(upper=self.upper, axis=1)\n"
     )
     file.write_text(file.read_text().replace("space:\n", 'space:\n  preprocessor: ["beside_it:Clip"]\n'))
-    process = command("run", file, "--dir", tmp_path / "runs", "--json")
-    out, err = process.communicate(timeout=110)
-    assert process.returncode == 0, err
-    assert (json.loads(out)["fits"], json.loads(out)["trials"]["completed"]) == (1, 2)
+    result = sweeps.run(file, dir=tmp_path / "runs")
+    assert (result.fits, result.trials["completed"]) == (1, 2)
 
 
 def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean_ray, tmp_path):
@@ -309,8 +309,8 @@ def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean
     assert bundle.manifest.checked and [c.type for c in bundle.manifest.columns] == ["tensor", "integer"]
     ray.data.from_pandas(rows).write_parquet(str(tmp_path / "rows"))
     (parquet,) = (tmp_path / "rows").glob("*.parquet")
-    process = command("predict", result.bundle, parquet, "-o", tmp_path / "out.parquet")
-    assert process.wait(60) == 0, process.stderr.read()
+    done = invoke("predict", result.bundle, parquet, "-o", tmp_path / "out.parquet")
+    assert done.exit_code == 0, done.stderr
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), bundle.predict(rows))
 
 
@@ -338,7 +338,7 @@ def train(config):
 HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 
 
-def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, tmp_path, monkeypatch):
+def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, checked_in_this_process, tmp_path):
     from mlflow.tracking import MlflowClient
 
     from sweeps.bundle import predict_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -96,13 +97,38 @@ class Driving:
                 ray.get(self.pool.answer.remote(trial.id, progress.rung, progress.rung != stop_at))
 
     def run(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[float]]:
+        state, reports = self.reports_of(trial, stop_at)
+        metric = "loss" if "loss" in reports[0].metrics else "valid-rmse"
+        return state, [r.metrics[metric] for r in reports]
+
+    def reports_of(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[Report]]:
+        """Run one trial that must not fail; how it ended, and its reports."""
         self.start(trial)
         progress, reports = self.finish(trial, stop_at)
         assert progress.error is None, progress.error
-        metric = "loss" if "loss" in reports[0].metrics else "valid-rmse"
-        return progress.state, [r.metrics[metric] for r in reports]
+        return progress.state, reports
 
     def close(self) -> None:
         ray.get(self.pool.shutdown.remote(), timeout=60)
         ray.kill(self.pool)
         ray.kill(self.data_actor)
+
+
+class Gang:
+    """A pool whose only gang has `workers` workers; it runs the loops of `tests.execution.loops`, one trial after another."""
+
+    def __init__(self, workers: int, backend: str, folder: Path, rungs: tuple[int, ...] = (), metric: str = "loss"):
+        self.workers, self.backend, self.folder, self.trials = workers, backend, folder, 0
+        self.driving = Driving(job("tests.execution.loops:named", backend, metric, rungs=rungs), folder)
+
+    def trial(self, loop: str, seed: int | None = None, **params: Any) -> Trial:
+        """Return the next trial, which runs the loop of this name."""
+        self.trials += 1
+        return trial(self.trials - 1, {"loop": loop, **params}, self.workers, self.backend, seed)
+
+    def run(self, loop: str, stop_at: int | None = None, **params: Any) -> tuple[State | None, list[Report]]:
+        """Run one trial of a loop; how it ended, and its reports."""
+        return self.driving.reports_of(self.trial(loop, **params), stop_at)
+
+    def close(self) -> None:
+        self.driving.close()

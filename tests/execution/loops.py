@@ -9,6 +9,12 @@ import time
 from pathlib import Path
 
 
+def named(config):
+    """Runs the loop of this file that `config["loop"]` names, so that one gang can run many of them."""
+    config = dict(config)
+    return globals()[config.pop("loop")](config)
+
+
 def torch_loop(config):
     """https://docs.ray.io/en/latest/train/getting-started-pytorch.html, on tabular data."""
     import torch
@@ -117,13 +123,12 @@ def loads_and_stores(config):
     rows = torch.utils.data.TensorDataset(torch.arange(len(frame)))
     loader = prepare_data_loader(torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True))
     seen = torch.cat([batch[0] for batch in loader])
-    storage = get_context().get_storage()
-    Path(storage.storage_fs_path, storage.experiment_dir_name, f"seen-{get_context().get_world_rank()}").write_text(
-        " ".join(map(str, seen.tolist()))
-    )
+    context = get_context()
+    storage, file = context.get_storage(), f"seen-{context.get_trial_name()}-{context.get_world_rank()}"
+    Path(storage.storage_fs_path, storage.experiment_dir_name, file).write_text(" ".join(map(str, seen.tolist())))
     total = torch.ones(1)
     torch.distributed.all_reduce(total)
-    report({"loss": float(len(seen)), "world": float(total), "name": float(get_context().get_trial_name() == "test-0000")})
+    report({"loss": float(len(seen)), "world": float(total)})
 
 
 def transforms_lazily(config):

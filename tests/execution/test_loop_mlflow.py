@@ -20,7 +20,7 @@ from sweeps.core.trial import Result, State, Trial
 from sweeps.execution import isolation, loop_mlflow
 from sweeps.execution.loop_mlflow import TrialRun, logged
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
-from tests.commands import REPO
+from tests.commands import REPO, mlflow_database
 from tests.tracking.made import begin, end
 from tests.waiting import wait_until
 
@@ -29,13 +29,11 @@ NOBODY = "http://127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory):
+def database():
     """An empty database of MLflow's, and the module, imported before a loop does."""
-    from mlflow.tracking import MlflowClient
+    import mlflow  # noqa: F401
 
-    root = tmp_path_factory.mktemp("mlflow")
-    MlflowClient(default_uri(root)).search_experiments()
-    return root / "mlflow.db"
+    return mlflow_database()
 
 
 class Sweep:

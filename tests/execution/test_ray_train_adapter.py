@@ -8,13 +8,15 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweeps.core.trial import State
-from tests.execution.driving import Driving, job, trial
+from tests.execution.driving import Driving, Gang, job, trial
+from tests.processes import wait_until_clean
 
 RUNGS = (1, 2, 3, 4)
 
@@ -140,37 +142,45 @@ def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_i
         driving.close()
 
 
+KINDS = [(loop, workers) for loop in ("torch", "xgboost") for workers in (1, 2)]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=[f"{loop}-{workers}" for loop, workers in KINDS])
+def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    """One gang of each backend and size for all tests of this file that ask for it."""
+    backend, workers = request.param
+    metric = {"torch": "loss", "xgboost": "valid-rmse"}[backend]
+    made = Gang(workers, backend, tmp_path_factory.mktemp("gang"), RUNGS, metric)
+    yield made
+    made.close()
+    wait_until_clean(local_ray)
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(clean_ray, tmp_path, workers):
-    driving = Driving(job("tests.execution.loops:loads_and_stores", "torch"), tmp_path)
-    try:
-        t = trial(0, {}, workers, "torch")
-        driving.start(t)
-        progress, reports = driving.finish(t)
-        assert progress.state is State.COMPLETE, progress.error
-        assert reports[0].metrics == {"loss": 256 / workers, "world": workers, "name": 1.0}
-        seen = [int(n) for rank in range(workers) for n in (tmp_path / t.id / f"seen-{rank}").read_text().split()]
-        assert sorted(seen) == list(range(256)) and seen != sorted(seen)
-    finally:
-        driving.close()
+@pytest.mark.parametrize("gang", [("torch", 1), ("torch", 2)], ids=["torch-1", "torch-2"], indirect=True)
+def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(gang):
+    workers, t = gang.workers, gang.trial("loads_and_stores")
+    state, reports = gang.driving.reports_of(t)
+    assert state is State.COMPLETE
+    assert reports[0].metrics == {"loss": 256 / workers, "world": workers}
+    folder = gang.folder / t.id
+    seen = [int(n) for rank in range(workers) for n in (folder / f"seen-test-{t.id}-{rank}").read_text().split()]
+    assert sorted(seen) == list(range(256)) and seen != sorted(seen)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("loop, backend, metric", [("torch_loop", "torch", "loss"), ("xgboost_loop", "xgboost", "valid-rmse")])
 @pytest.mark.parametrize("stops", [pytest.param(30, marks=pytest.mark.integration), pytest.param(200, marks=pytest.mark.long)])
-def test_documented_loops_stop_anywhere_and_leave_nothing(clean_ray, tmp_path, stops, workers, loop, backend, metric):
-    driving = Driving(job(f"tests.execution.loops:{loop}", backend, metric, rungs=RUNGS), tmp_path)
-    try:
-        first = driving.run(trial(0, {"lr": 0.05}, workers, backend, seed=7))
-        assert first[0] is State.COMPLETE
-        for i in range(1, stops + 1):
-            stop_at = RUNGS[i % len(RUNGS)]
-            state, losses = driving.run(trial(i, {"lr": 0.01 + 0.0005 * i}, workers, backend), stop_at)
-            assert (state, len(losses)) == (State.PRUNED, stop_at)
-        last = driving.run(trial(stops + 1, {"lr": 0.05}, workers, backend, seed=7))
-        assert last == first, "the same trial first and last on a warm gang gives other metrics"
-    finally:
-        driving.close()
+def test_documented_loops_stop_anywhere_and_leave_nothing(gang, stops):
+    def run(stop_at: int | None, lr: float, seed: int | None = None) -> tuple[State | None, list[float]]:
+        state, reports = gang.run(f"{gang.backend}_loop", stop_at, seed=seed, lr=lr)
+        return state, [r.metrics["loss" if gang.backend == "torch" else "valid-rmse"] for r in reports]
+
+    first = run(None, 0.05, seed=7)
+    assert first[0] is State.COMPLETE
+    for i in range(1, stops + 1):
+        stop_at = RUNGS[i % len(RUNGS)]
+        state, losses = run(stop_at, 0.01 + 0.0005 * i)
+        assert (state, len(losses)) == (State.PRUNED, stop_at)
+    last = run(None, 0.05, seed=7)
+    assert last == first, "the same trial first and last on a warm gang gives other metrics"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sweeps.core.trial import Report, State
 from sweeps.execution.rank import flattened, numeric
-from tests.execution.driving import Driving, job, trial
+from tests.execution.driving import Driving, Gang, job, trial
+from tests.processes import wait_until_clean
 from tests.waiting import wait_until
 
 
@@ -19,17 +21,13 @@ def test_nested_metrics_are_flattened():
     assert numeric(flattened({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
-def reported(folder, loop: str, params: dict[str, Any], workers: int = 1, backend: str = "none", **more: Any) -> tuple[State, list[Report]]:
-    """Run one trial of a loop; how it ended, and its reports."""
-    driving = Driving(job(f"tests.execution.loops:{loop}", backend, **more), folder)
-    try:
-        t = trial(0, params, workers, backend)
-        driving.start(t)
-        progress, reports = driving.finish(t)
-        assert progress.error is None, progress.error
-        return progress.state, reports
-    finally:
-        driving.close()
+@pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
+def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    """One gang of each size for all tests of this file that need no other kind of pool."""
+    made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
+    yield made
+    made.close()
+    wait_until_clean(local_ray)
 
 
 def losses(reports: list[Report]) -> list[float]:
@@ -39,15 +37,18 @@ def losses(reports: list[Report]) -> list[float]:
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_the_objective_may_be_a_nested_metric(clean_ray, tmp_path):
-    state, reports = reported(tmp_path, "nested_metrics", {}, metric="valid.loss")
+    driving = Driving(job("tests.execution.loops:nested_metrics", "none", metric="valid.loss"), tmp_path)
+    try:
+        state, reports = driving.reports_of(trial(0, {}, 1, "none"))
+    finally:
+        driving.close()
     assert (state, reports[0].metrics) == (State.COMPLETE, {"valid.loss": 0.5, "valid.by_class.0": 0.25})
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_returned_dict_is_one_report(clean_ray, tmp_path, workers):
-    state, reports = reported(tmp_path, "returns_metrics", {"x": 0.5}, workers)
+def test_a_returned_dict_is_one_report(gang):
+    state, reports = gang.run("returns_metrics", x=0.5)
     assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [{"loss": 0.5, "ranks": 1.0}])
 
 
@@ -61,33 +62,28 @@ RETURNED = [
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("returned, wanted", RETURNED)
-def test_after_reports_a_returned_dict_with_the_metric_is_the_last_one(clean_ray, tmp_path, returned, wanted):
-    state, reports = reported(tmp_path, "reports_and_returns", {"x": 0.0, "returned": returned})
+def test_after_reports_a_returned_dict_with_the_metric_is_the_last_one(gang, returned, wanted):
+    state, reports = gang.run("reports_and_returns", x=0.0, returned=returned)
     assert (state, losses(reports)) == (State.COMPLETE, wanted)
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(clean_ray, tmp_path, workers):
-    params = {"x": 1.0, "folder": str(tmp_path)}
-    driving = Driving(job("tests.execution.loops:yields_metrics", "none", rungs=(2,)), tmp_path)
-    try:
-        assert driving.run(trial(0, params, workers, "none")) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
-        assert (tmp_path / "closed").read_text() == "4"
-        assert driving.run(trial(1, params, workers, "none"), stop_at=2) == (State.PRUNED, [1.0, 1 / 2])
-        assert (tmp_path / "closed").read_text() == "2"
-    finally:
-        driving.close()
+def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(gang, tmp_path):
+    state, reports = gang.run("yields_metrics", x=1.0, folder=str(tmp_path))
+    assert (state, losses(reports)) == (State.COMPLETE, [1.0, 1 / 2, 1 / 3, 1 / 4])
+    assert (tmp_path / "closed").read_text() == "4"
+    state, reports = gang.run("yields_metrics", stop_at=2, x=1.0, folder=str(tmp_path))
+    assert (state, losses(reports)) == (State.PRUNED, [1.0, 1 / 2])
+    assert (tmp_path / "closed").read_text() == "2"
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_ray_tune_function_reports_and_knows_its_trial(clean_ray, tmp_path, workers):
-    state, reports = reported(tmp_path, "tune_function", {"x": 3.0}, workers)
+def test_a_ray_tune_function_reports_and_knows_its_trial(gang):
+    state, reports = gang.run("tune_function", x=3.0)
     assert (state, losses(reports)) == (State.COMPLETE, [3.0, 1.5, 1.0])
-    assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {(1.0, workers, workers)}
+    assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {(1.0, gang.workers, gang.workers)}
 
 
 @pytest.mark.faults
@@ -109,41 +105,45 @@ def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("stop_at", [None, 2])
-def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path, stop_at):
+def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
     driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
     try:
-        t = trial(0, {"lr": 0.3}, 1, "xgboost")
-        driving.start(t)
-        progress, reports = driving.finish(t, stop_at)
-        assert progress.state is (State.PRUNED if stop_at else State.COMPLETE), progress.error
-        assert losses(reports) == sorted(losses(reports), reverse=True) and len(reports) == (stop_at or 4)
-        assert (tmp_path / t.id / f"checkpoint_{len(reports):06d}" / "model.ubj").is_file()
+        for number, (stop_at, steps, ended) in enumerate([(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]):
+            t = trial(number, {"lr": 0.3}, 1, "xgboost")
+            state, reports = driving.reports_of(t, stop_at)
+            assert (state, len(reports)) == (ended, steps)
+            assert losses(reports) == sorted(losses(reports), reverse=True)
+            assert (tmp_path / t.id / f"checkpoint_{steps:06d}" / "model.ubj").is_file()
     finally:
         driving.close()
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_older_ray_air_session_works(clean_ray, tmp_path, workers):
-    state, reports = reported(tmp_path, "air_session", {}, workers)
-    wanted = {"loss": 1.0, "rows": 256 / workers, "start": 0.0, "rank": 0.0, "world": workers}
+def test_the_older_ray_air_session_works(gang):
+    state, reports = gang.run("air_session")
+    wanted = {"loss": 1.0, "rows": 256 / gang.workers, "start": 0.0, "rank": 0.0, "world": gang.workers}
     assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [wanted])
-    assert (tmp_path / "0000" / "checkpoint_000001" / "model").is_file()
+    assert (gang.folder / f"{gang.trials - 1:04d}" / "checkpoint_000001" / "model").is_file()
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers, first", [(1, 0), (2, 0), (2, 1)])
-def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers, first):
-    """The loop keeps its worker from telling news every half second: what is known then was sent with the report."""
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
+    """The loop keeps its worker from sending news every half second: the pool knows only what was sent with the report.
+
+    Each rank is once the first to report.
+    """
     driving = Driving(job("tests.execution.loops:saves_and_holds", "none"), tmp_path)
     try:
-        t = trial(0, {"folder": str(tmp_path), "first": first}, workers, "none")
-        driving.start(t)
-        wait_until(lambda: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
-        (tmp_path / "go").touch()
-        assert driving.finish(t)[0].state is State.COMPLETE
+        for first in range(workers):
+            folder = tmp_path / f"latches-{first}"
+            folder.mkdir()
+            t = trial(first, {"folder": str(folder), "first": first}, workers, "none")
+            driving.start(t)
+            wait_until(lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
+            (folder / "go").touch()
+            assert driving.finish(t)[0].state is State.COMPLETE
     finally:
         driving.close()

@@ -32,40 +32,52 @@ def test_a_name_is_that_of_the_class_or_of_a_base_with_or_without_its_module(nam
     assert worth_a_retry(Own("gone"), names) is worth
 
 
-def attempted(tmp_path, retry_on, *, max_failures=2, workers=1, loop="tests.execution.loops:fails_once", rungs=(), **params):
-    """How a trial ends whose loop fails in its third step: its last progress, the steps it reported, and its logs."""
-    told = replace(job(loop, "none", rungs=rungs), retry_on=retry_on)
-    driving = Driving(told, tmp_path, max_failures=max_failures)
-    try:
-        t = trial(0, {"at": 3, "folder": str(tmp_path), **params}, workers, "none")
-        driving.start(t)
-        progress, reports = driving.finish(t)
-        return progress, [r.step for r in reports], [f.read_text() for f in sorted((tmp_path / t.id / "logs").iterdir())]
-    finally:
-        driving.close()
+def driving_of(tmp_path, retry_on, *, max_failures=2, loop="tests.execution.loops:fails_once", rungs=()):
+    return Driving(replace(job(loop, "none", rungs=rungs), retry_on=retry_on), tmp_path, max_failures=max_failures)
+
+
+def attempted(driving, number=0, workers=1, **params):
+    """Run a trial whose loop fails in its third step; its last progress, the steps it reported, and its logs."""
+    t = trial(number, {"at": 3, "folder": str(driving.folder / f"{number:04d}"), **params}, workers, "none")
+    driving.start(t)
+    progress, reports = driving.finish(t)
+    return progress, [r.step for r in reports], [f.read_text() for f in sorted((driving.folder / t.id / "logs").iterdir())]
 
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("workers, rank", [(1, 0), (2, 0), (2, 1)])
-def test_a_trial_goes_on_from_its_newest_checkpoint_after_an_exception_that_is_named(clean_ray, tmp_path, workers, rank):
-    progress, steps, logs = attempted(tmp_path, ("lost", "ConnectionError"), workers=workers, rank=rank, rungs=(2, 4))
-    assert (progress.state, progress.attempts, steps) == (State.COMPLETE, 2, [1, 2, 3, 4, 5]), progress.error
-    assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
-    assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), "it went on from the checkpoint of step 2"
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trial_goes_on_from_its_newest_checkpoint_after_an_exception_that_is_named(clean_ray, tmp_path, workers):
+    driving = driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4))
+    try:
+        for rank in range(workers):
+            progress, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
+            assert (progress.state, progress.attempts, steps) == (State.COMPLETE, 2, [1, 2, 3, 4, 5]), progress.error
+            assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
+            assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), "it went on from the checkpoint of step 2"
+    finally:
+        driving.close()
 
 
 @pytest.mark.integration
 def test_an_exception_that_is_not_named_ends_the_trial(clean_ray, tmp_path):
-    progress, steps, _ = attempted(tmp_path, ("lost", "TimeoutError"))
+    driving = driving_of(tmp_path, ("lost", "TimeoutError"))
+    try:
+        progress, steps, _ = attempted(driving)
+    finally:
+        driving.close()
     assert (progress.state, progress.attempts, steps) == (State.FAIL, 1, [1, 2])
 
 
 @pytest.mark.integration
 def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
-    progress, _, _ = attempted(tmp_path, ("OSError",), max_failures=1, once=False)
+    driving = driving_of(tmp_path, ("OSError",), max_failures=1)
+    try:
+        progress, _, _ = attempted(driving, once=False)
+    finally:
+        driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 2)
     assert "limits.max_failures: 1" in progress.error and "limits.retry_on" in progress.error
     assert progress.error.splitlines()[-1] == "ConnectionResetError: the feature store hung up"
@@ -73,5 +85,9 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
 
 @pytest.mark.integration
 def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, tmp_path):
-    progress, _, _ = attempted(tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself")
+    driving = driving_of(tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself")
+    try:
+        progress, _, _ = attempted(driving)
+    finally:
+        driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 1) and "limits.retry_on" in progress.error

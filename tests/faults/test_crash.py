@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from sweeps import space as space_file
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
-from tests.commands import command, space_of
+from tests.commands import command, mlflow_database, space_of
 from tests.faults.crashing import POINTS
 from tests.search.test_crash import drive
 from tests.waiting import wait_until
@@ -78,7 +79,7 @@ def ended(process: subprocess.Popen, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+    return f"sqlite:///{shutil.copy(mlflow_database(), tmp_path_factory.mktemp('mlflow'))}"
 
 
 def crashing(point: str, *args: object) -> subprocess.Popen:

@@ -100,7 +100,7 @@ def test_r3_what_is_prepared_cannot_be_written(disk, tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    [pytest.param("sweeps.controller.trial_export:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:digests"],
+    [pytest.param("sweeps.controller.trial_export:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:hash_files"],
     ids=["begun", "almost done"],
 )
 def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
@@ -165,7 +165,7 @@ def test_r3_an_export_elsewhere_cannot_be_written(disk, old_sweep):
 
 def test_r3_no_folder_can_be_made(disk, tmp_path):
     fill(disk)
-    process = command("run", space_of(tmp_path, "plain"), "--dir", disk / "runs")
+    process = command("run", space_of(tmp_path, "plain"), "--dir", disk / "runs", new_database=True)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and "--dir" in err and "Traceback" not in err and os.strerror(errno.ENOSPC) in err
     assert not list(disk.glob("runs/own-*"))

@@ -15,6 +15,7 @@ from sweeps.core.trial import State
 from sweeps.execution.messages import Stage
 from tests.commands import command, space_of
 from tests.execution.driving import Driving, job, trial
+from tests.processes import actor_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
@@ -50,23 +51,13 @@ def test_the_time_of_an_attempt_that_was_lost_counts_and_the_next_says_in_time_w
         driving.close()
 
 
-def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
-    for process in driver.children(recursive=True):
-        try:
-            if any(part.startswith(f"ray::{kind}") for part in process.cmdline()):
-                return process
-        except psutil.NoSuchProcess:
-            continue
-    return None
-
-
 def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anything(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     journal = next((tmp_path / "runs").glob("own-*/study.journal"))
     wait_until(lambda: "trials/0000/checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
-    pool = actor_of(psutil.Process(process.pid), "_Pool")
+    pool = actor_of(psutil.Process(process.pid), "pool")
     assert pool is not None
     os.kill(pool.pid, signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -110,17 +101,17 @@ def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_stic
         driving.close()
 
 
-def test_a_killed_keeper_ends_the_sweep_in_a_line_and_fails_no_trial(tmp_path):
-    """With it the data is gone: what ran, and what was to start, goes on when the sweep is taken up."""
+def test_r12_a_lost_data_actor_ends_the_sweep_in_a_line_that_says_what_it_died_of_and_fails_no_trial(tmp_path):
+    """Without the data nothing can run. Trials that ran, and those that had not started, run when the sweep is resumed."""
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    data_actor = actor_of(psutil.Process(process.pid), "_Keeper")
+    data_actor = actor_of(psutil.Process(process.pid), "data actor")
     assert data_actor is not None
-    os.kill(data_actor.pid, signal.SIGKILL)
+    os.kill(data_actor.pid, signal.SIGSEGV)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 1 and "Traceback" not in err and not out, err
-    assert "the process that holds the data was lost" in err and "sweeps resume" in err
+    assert "the process that holds the data was lost" in err and "SIGSEGV" in err and "sweeps resume" in err
     (tmp_path / "go").touch()
     folder = next((tmp_path / "runs").glob("own-*"))
     again = command("resume", folder, "--json")

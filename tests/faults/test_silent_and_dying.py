@@ -1,19 +1,13 @@
-"""What is said of a rank that is silent or dies, and of the process that holds the data."""
+"""What is said of a rank that is silent or dies."""
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from sweeps.core.trial import State
-from tests.commands import command, space_of
 from tests.execution.driving import Driving, job, trial
-from tests.faults.test_hangs_and_the_pool import actor_of
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -48,15 +42,3 @@ def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray, tmp_path):
             assert progress.state is State.FAIL and said in progress.error, progress.error
     finally:
         driving.close()
-
-
-def test_r12_what_the_process_that_holds_the_data_died_of_is_said(tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 3")
-    process = command("run", file, "--dir", tmp_path / "runs", "--json")
-    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
-    data_actor = actor_of(psutil.Process(process.pid), "_Keeper")
-    assert data_actor is not None
-    os.kill(data_actor.pid, signal.SIGSEGV)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 1 and "Traceback" not in err and not out, err
-    assert "the process that holds the data was lost" in err and "SIGSEGV" in err and "sweeps resume" in err

@@ -20,7 +20,7 @@ from sweeps.study import record
 from tests.commands import command, space_of
 from tests.execution.driving import Driving, job, trial
 from tests.faults.test_crash import runs_of
-from tests.faults.test_hangs_and_the_pool import actor_of
+from tests.processes import actor_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -127,7 +127,7 @@ def test_processes_that_stand_still_for_a_while(tmp_path):
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     driver = psutil.Process(process.pid)
     names = {p.name(): p for p in driver.children(recursive=True)}
-    actors = [actor_of(driver, kind) for kind in ("_Pool", "_Keeper", "Solo", "Runner")]
+    actors = [actor_of(driver, kind) for kind in ("pool", "data actor", "worker", "runner")]
     victims = [p for p in (names.get("raylet"), names.get("gcs_server"), *actors, driver) if p is not None]
     assert len(victims) >= 6
     for victim in victims:

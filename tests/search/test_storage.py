@@ -165,7 +165,7 @@ def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
     assert storage.outage(OSError(errno.EPERM, "x")) is None and storage.outage(ValueError("x")) is None
 
 
-@pytest.mark.integration
+@pytest.mark.faults
 @pytest.mark.timeout(180)
 def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it_is_back_goes_on(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands import command
+from tests.commands import command, invoke
 from tests.serving.slow import exported, post, rows, started
 from tests.serving.sockets import answer, closed
 from tests.waiting import wait_until
@@ -154,9 +154,8 @@ def test_a_server_goes_without_ray_and_without_what_trains(bundle):
 
 def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
     def said(*args: object) -> tuple[int, str]:
-        process = command("serve", *args)
-        text = process.communicate(timeout=40)[1]
-        return process.returncode, text
+        done = invoke("serve", *args)
+        return done.exit_code, done.stderr
 
     code, text = said(bundle[0], "--replicas", "2", "--max-connections", "9")
     assert code == 2 and text.count("\n") == 1 and text.startswith("--max-connections: ")
@@ -167,5 +166,6 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
-        code, text = said(bundle[0], "--port", s.getsockname()[1])
-    assert code == 2 and text.count("\n") == 1 and "cannot be listened on: Address already in use" in text
+        process = command("serve", bundle[0], "--port", s.getsockname()[1])
+        text = process.communicate(timeout=40)[1]
+    assert process.returncode == 2 and text.count("\n") == 1 and "cannot be listened on: Address already in use" in text

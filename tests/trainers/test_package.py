@@ -32,7 +32,9 @@ class Half:
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("trainer", "params"), [("xgboost", "num_boost_round: 2"), ("torch_tabular", "epochs: 2")])
+@pytest.mark.parametrize(
+    ("trainer", "params"), [("xgboost", "num_boost_round: 2"), pytest.param("torch_tabular", "epochs: 2", marks=pytest.mark.extended)]
+)
 def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
     package = tmp_path / "trainers"
     package.mkdir()
@@ -46,6 +48,7 @@ def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_the_wheel_installs_no_package_trainers(tmp_path):
     made = subprocess.run(
@@ -59,6 +62,7 @@ def test_the_wheel_installs_no_package_trainers(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(400)
 def test_mypy_knows_the_types_of_our_trainers(tmp_path):
     (tmp_path / "wrong.py").write_text("from sweeps.trainers.xgboost import load\n\nanswer: int = load('folder')\n")

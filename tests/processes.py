@@ -1,0 +1,59 @@
+"""The processes of a sweep's actors, by the titles that Ray gives them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.waiting import wait_until
+
+
+def titles() -> dict[str, str]:
+    """Return the title of each kind of actor's process. It follows the name of the actor's class."""
+    from sweeps.data.data_actor import _DataActor
+    from sweeps.execution.pool import _Pool
+    from sweeps.execution.tune_runner import Runner
+
+    kinds = {"pool": _Pool.__name__, "data actor": _DataActor.__name__, "runner": Runner.__name__}
+    kinds |= {"worker": "Solo", "rank": "RayTrainWorker", "controller of ranks": "TrainController"}
+    return {kind: f"ray::{name}" for kind, name in kinds.items()}
+
+
+def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
+    """Return the processes of actors below a driver: those of the given kinds, or all."""
+    wanted = tuple(title for kind, title in titles().items() if not kinds or kind in kinds)
+    found = []
+    for process in driver.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any(part.startswith(wanted) for part in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
+    """Return the first process of one kind of actor below a driver, or None."""
+    return next(iter(actors(driver, kind)), None)
+
+
+def wait_until_clean(ray: Any) -> None:
+    """Wait until nothing of a sweep is left in this process's Ray: all CPUs are free, no placement group and no actor is there."""
+    wait_until(lambda: ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
+    groups = ray.util.placement_group_table()
+    assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
+    wait_until(lambda: not actors(psutil.Process()), 30, "the processes of actors to end")
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Return the command lines of processes below this one, and of those anywhere that name a file in the tests' folder."""
+    me, found = psutil.Process(), {}
+    below = {child.pid for child in me.children(recursive=True)}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            ours = process.pid in below or f"{folder}/" in command
+            if ours and process.pid != me.pid and process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in command:
+                found[process.pid] = f"{process.pid} {command[:200]}"
+    return list(found.values())
