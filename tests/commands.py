@@ -23,10 +23,10 @@ _started: list[subprocess.Popen] = []
 @functools.cache
 def mlflow_database() -> Path:
     """Return an empty MLflow database to copy. MLflow takes some seconds to create one."""
-    from sweeps.tracking.mlflow import sqlite_tables
+    from mlflow.tracking import MlflowClient
 
     file = Path(tempfile.mkdtemp(prefix="mlflow-")) / "mlflow.db"
-    sqlite_tables.make(f"sqlite:///{file}")
+    MlflowClient(f"sqlite:///{file}").search_experiments()
     return file
 
 
