@@ -147,7 +147,7 @@ KINDS = [(loop, workers) for loop in ("torch", "xgboost") for workers in (1, 2)]
 
 @pytest.fixture(scope="module", params=KINDS, ids=[f"{loop}-{workers}" for loop, workers in KINDS])
 def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    """One gang of each backend and size for all tests of this file that ask for it."""
+    """One gang of each backend and size for all tests that ask for it. It holds its CPUs: tests without it come first in this file."""
     backend, workers = request.param
     metric = {"torch": "loss", "xgboost": "valid-rmse"}[backend]
     made = Gang(workers, backend, tmp_path_factory.mktemp("gang"), RUNGS, metric)

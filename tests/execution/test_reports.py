@@ -21,15 +21,6 @@ def test_nested_metrics_are_flattened():
     assert numeric(flattened({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
-def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    """One gang of each size for all tests of this file that need no other kind of pool."""
-    made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
-    yield made
-    made.close()
-    wait_until_clean(local_ray)
-
-
 def losses(reports: list[Report]) -> list[float]:
     return [r.metrics["loss"] for r in reports]
 
@@ -43,6 +34,69 @@ def test_the_objective_may_be_a_nested_metric(clean_ray, tmp_path):
     finally:
         driving.close()
     assert (state, reports[0].metrics) == (State.COMPLETE, {"valid.loss": 0.5, "valid.by_class.0": 0.25})
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
+    driving = Driving(job("tests.execution.loops:tune_function", "none"), tmp_path)
+    latch = tmp_path / "latch"
+    try:
+        t = trial(0, {"x": 3.0, "latch": str(latch)}, 1, "none")
+        driving.start(t)
+        wait_until(lambda: latch.exists() and latch.read_text() and driving.checkpoint_step(t) == 2, 60, "the checkpoint of step 2")
+        os.kill(int(latch.read_text()), signal.SIGKILL)
+        progress, reports = driving.finish(t)
+        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
+        assert [(r.step, r.metrics["start"]) for r in reports] == [(1, 0), (2, 0), (3, 2)]
+    finally:
+        driving.close()
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
+    driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
+    try:
+        for number, (stop_at, steps, ended) in enumerate([(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]):
+            t = trial(number, {"lr": 0.3}, 1, "xgboost")
+            state, reports = driving.reports_of(t, stop_at)
+            assert (state, len(reports)) == (ended, steps)
+            assert losses(reports) == sorted(losses(reports), reverse=True)
+            assert (tmp_path / t.id / f"checkpoint_{steps:06d}" / "model.ubj").is_file()
+    finally:
+        driving.close()
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
+    """The loop keeps its worker from sending news every half second: the pool knows only what was sent with the report.
+
+    Each rank is once the first to report.
+    """
+    driving = Driving(job("tests.execution.loops:saves_and_holds", "none"), tmp_path)
+    try:
+        for first in range(workers):
+            folder = tmp_path / f"latches-{first}"
+            folder.mkdir()
+            t = trial(first, {"folder": str(folder), "first": first}, workers, "none")
+            driving.start(t)
+            wait_until(lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
+            (folder / "go").touch()
+            assert driving.finish(t)[0].state is State.COMPLETE
+    finally:
+        driving.close()
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
+def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    """One gang of each size for all tests that need no other kind of pool. It holds its CPUs: tests without it come first in this file."""
+    made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
+    yield made
+    made.close()
+    wait_until_clean(local_ray)
 
 
 @pytest.mark.integration
@@ -86,38 +140,6 @@ def test_a_ray_tune_function_reports_and_knows_its_trial(gang):
     assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {(1.0, gang.workers, gang.workers)}
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(120)
-def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:tune_function", "none"), tmp_path)
-    latch = tmp_path / "latch"
-    try:
-        t = trial(0, {"x": 3.0, "latch": str(latch)}, 1, "none")
-        driving.start(t)
-        wait_until(lambda: latch.exists() and latch.read_text() and driving.checkpoint_step(t) == 2, 60, "the checkpoint of step 2")
-        os.kill(int(latch.read_text()), signal.SIGKILL)
-        progress, reports = driving.finish(t)
-        assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
-        assert [(r.step, r.metrics["start"]) for r in reports] == [(1, 0), (2, 0), (3, 2)]
-    finally:
-        driving.close()
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(120)
-def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
-    try:
-        for number, (stop_at, steps, ended) in enumerate([(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]):
-            t = trial(number, {"lr": 0.3}, 1, "xgboost")
-            state, reports = driving.reports_of(t, stop_at)
-            assert (state, len(reports)) == (ended, steps)
-            assert losses(reports) == sorted(losses(reports), reverse=True)
-            assert (tmp_path / t.id / f"checkpoint_{steps:06d}" / "model.ubj").is_file()
-    finally:
-        driving.close()
-
-
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_the_older_ray_air_session_works(gang):
@@ -125,25 +147,3 @@ def test_the_older_ray_air_session_works(gang):
     wanted = {"loss": 1.0, "rows": 256 / gang.workers, "start": 0.0, "rank": 0.0, "world": gang.workers}
     assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [wanted])
     assert (gang.folder / f"{gang.trials - 1:04d}" / "checkpoint_000001" / "model").is_file()
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
-    """The loop keeps its worker from sending news every half second: the pool knows only what was sent with the report.
-
-    Each rank is once the first to report.
-    """
-    driving = Driving(job("tests.execution.loops:saves_and_holds", "none"), tmp_path)
-    try:
-        for first in range(workers):
-            folder = tmp_path / f"latches-{first}"
-            folder.mkdir()
-            t = trial(first, {"folder": str(folder), "first": first}, workers, "none")
-            driving.start(t)
-            wait_until(lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
-            (folder / "go").touch()
-            assert driving.finish(t)[0].state is State.COMPLETE
-    finally:
-        driving.close()
