@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.core.result import SweepResult
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.study import record
 from sweeps.terminal import text as terminal
@@ -52,8 +52,8 @@ def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
     text = terminal.summary(result(best=best))
     assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
     assert "data.train  data.drop  data.rows  preprocessor" in terminal._front([best])
-    study_store = StudyStore(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
-    trial = study_store.next()
+    loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
+    trial = loop.ask()
     recorded = record.read(tmp_path).trials[0]
     assert recorded.data == recorded.to_json()["data"] == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
     assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.one_trial(recorded, "loss", "minimize", "running").split())

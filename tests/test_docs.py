@@ -26,6 +26,7 @@ from sweeps.space.data_section import SKLEARN
 from sweeps.space.domains import DOMAINS, RULES
 from sweeps.space.json_schema import schema
 from sweeps.space.load import TOP
+from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS, required_parameters
 from tests.documents import BLOCKS, DOCUMENTS, GENERATED, MANUAL, ROOT, WRITTEN, Block, Document, block_beginning, is_space, module_named
@@ -161,6 +162,8 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
     for section, (model, *_) in space_file.MODELS.items():
         for field in dataclasses.fields(model):
             row_of(SPACE_FILE, f"{section}.{field.name}")
+    for key in scheduler_keys():
+        assert any(row[0] == f"`scheduler.{key}`" for row in rows(SPACE_FILE))
 
 
 def test_the_schema_has_no_key_without_a_purpose():
@@ -170,6 +173,7 @@ def test_the_schema_has_no_key_without_a_purpose():
 def test_keys_named_in_the_text_exist():
     sections = {section: {f.name for f in dataclasses.fields(model)} for section, (model, *_) in space_file.MODELS.items()}
     sections["space"] = set(SECTIONS)
+    sections["scheduler"] = set(scheduler_keys())
     for document in MANUAL:
         for section, key in re.findall(rf"`({'|'.join(sections)})\.(\w+)[^`\n]*`", document.prose):
             assert key in sections[section] | {"yaml"} or f"{section}.{key}" in IN_MLFLOW, f"{document.path}: {section}.{key}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,13 @@ import optuna
 from optuna.trial import TrialState
 
 from benchmarks.search_quality.tasks import STEPS, Axis, Task
-from sweeps.core.trial import Decision
-from sweeps.search.samplers.cell_sampler import CellSampler, suggest
-from sweeps.search.schedulers.rules import scheduler_of
+from sweeps.core.trial import Action
+from sweeps.search.plugins import scheduler_of
+from sweeps.search.samplers.cell_sampler import CellSampler
+from sweeps.search.schedulers import StudyView, TrialView
+from sweeps.search.schedulers.base import all_rungs
 from sweeps.space import Space, load
+from sweeps.study.distributions import suggest
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -52,7 +54,7 @@ space:
 
 
 class Ours:
-    """`sweeps`' own decisions, made as its ledger makes them."""
+    """`sweeps`' own decisions, made as its search loop makes them."""
 
     def __init__(self, task: Task, seed: int, algorithm: str, scheduler: str = f"{{name: asha, max_t: {STEPS}}}"):
         self.space = space_of(task, algorithm, scheduler, seed)
@@ -60,14 +62,15 @@ class Ours:
         self.sampler = CellSampler(self.space)
         self.study = optuna.create_study(sampler=self.sampler)
         self.trials: dict[int, optuna.Trial] = {}
-        self.curves: dict[int, list[float]] = defaultdict(list)
-        self.shown: dict[tuple[int, int], list[float]] = defaultdict(list)
+        self.rungs = all_rungs(self.scheduler)
+        self.view = StudyView(seed, minimize=True)
 
     def begin(self) -> tuple[int, dict[str, Any]]:
         number = len(self.study._storage.get_all_trials(self.study._study_id, deepcopy=False))
         self.sampler.begin({}, number, number)
         trial = self.study.ask()
         self.trials[trial.number] = trial
+        self.view.trials[trial.number] = TrialView(trial.number, self.scheduler.bracket(self.space.search.seed, trial.number))
 
         def choose(dimension: Any) -> Any:
             return suggest(trial, dimension)
@@ -75,18 +78,16 @@ class Ours:
         return trial.number, self.space.fill(choose)["params"]
 
     def report(self, trial: int, step: int, value: float) -> bool:
-        self.curves[trial].append(value)
-        if step not in self.scheduler.rungs:
+        self.view.trials[trial].values[step] = value
+        if step not in self.rungs:
             return True
         self.trials[trial].report(value, step)
-        bracket = self.scheduler.bracket(self.space.search.seed, trial)
-        values = [self.curves[trial][s - 1] for s in self.scheduler.rungs if s <= step]
-        others = self.shown[bracket, step]
-        verdict = self.scheduler.verdict(others, self.scheduler.own(values, True), True, step, bracket)
-        others.append(self.scheduler.shown(values))
-        if verdict is Decision.STOP:
+        if step not in self.scheduler.rungs(self.view.trials[trial].bracket):
+            return True
+        action = self.scheduler.decide(self.view, trial, step).action
+        if action is Action.STOP:
             self.study.tell(self.trials.pop(trial), state=TrialState.PRUNED)
-        return verdict is Decision.CONTINUE
+        return action is Action.CONTINUE
 
     def end(self, trial: int) -> None:
-        self.study.tell(self.trials.pop(trial), min(self.curves[trial]))
+        self.study.tell(self.trials.pop(trial), min(self.view.trials[trial].values.values()))

@@ -9,6 +9,7 @@ from typing import Any
 
 from docs.generate import docstrings
 from docs.generate.markdown import table
+from sweeps.core import registry
 from sweeps.space import domains, search_sections, section_models, step_names
 from sweeps.space.json_schema import schema
 
@@ -18,7 +19,6 @@ MODELS: Mapping[str, tuple[type, ...]] = {
     "data": (section_models.DataKeys, section_models.DataSpec),
     "objective": (section_models.Objective,),
     "search": (section_models.Search,),
-    "scheduler": (section_models.Scheduler,),
     "repeats": (section_models.Repeats,),
     "limits": (section_models.Limits,),
     "checkpoints": (section_models.Checkpoints,),
@@ -187,16 +187,25 @@ def scheduler_section(fragment: Mapping[str, Any]) -> Iterator[str]:
     named = [form for form in alternatives(fragment) if "const" in form.get("properties", {}).get("name", {})]
     names = ", ".join(f"`{form['properties']['name']['const']}`" for form in named)
     meaning = "Which scheduler. Each takes the keys below and no others."
+    names += "; or `module:attr`, a [class of yours](../how-to/own-scheduler.md)"
     yield table(("key", "default", "takes", "meaning"), [("`scheduler.name`", "`none`", names, meaning)])
     for form in named:
         name = form["properties"]["name"]["const"]
         yield f"### `scheduler: {{name: {name}}}`\n"
-        rows = []
-        for key, default, accepted, meaning in key_rows("scheduler", form, ("name",)):
-            own = search_sections.DEFAULTS.get(name, {}).get(key.rpartition(".")[2])
-            needed = key.rpartition(".")[2] in search_sections.NEEDED.get(name, {})
-            rows.append((key, "required" if needed else f"`{own}`" if own is not None else default, accepted, meaning))
-        yield table(("key", "default", "takes", "meaning"), rows)
+        yield docstrings.summary(registry.built_in("scheduler", name).__doc__) + "\n"
+        yield table(("key", "default", "takes", "meaning"), list(option_rows("scheduler", name, form)))
+
+
+def option_rows(section: str, name: str, form: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each option of a scheduler, from its class."""
+    defaults = defaults_of(registry.built_in(section, name))
+    for key, fragment in form["properties"].items():
+        if key == "name":
+            continue
+        accepted = takes({part: value for part, value in fragment.items() if part != "description"})
+        default = "required" if key in form["required"] else shown_default(defaults.get(key), fragment)
+        meaning = fragment.get("description", "")
+        yield f"`{section}.{key}`", default, accepted, meaning[:1].upper() + meaning[1:] + "." * bool(meaning)
 
 
 def alternatives(fragment: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -30,15 +30,15 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
         SweepLocked: the sweep runs.
     """
     from sweeps.core.folder_lock import FolderLock
-    from sweeps.search.study_store import StudyStore
     from sweeps.space.saved_space import saved_space
+    from sweeps.study.study_store import StudyStore
 
     space, _ = saved_space(folder)
     refuse_links(folder)
     lock = FolderLock(folder)
     try:
         study_store, sweep_folder = StudyStore(folder, space), SweepFolder(folder)
-        ranking = rank_trials(study_store.configurations(), study_store.judge.goals)
+        ranking = rank_trials(study_store.configurations(), study_store.objectives.goals)
         files = {n: checkpoint_sizes(sweep_folder.trial(n)) for n in study_store.results()}
         saved = study_store.saved()
         trials = [TrialCheckpoints(n, n in ranking.finished, own, *saved[n]) for n, own in files.items()]

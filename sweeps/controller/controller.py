@@ -27,15 +27,15 @@ from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Decision, State, Trial
+from sweeps.core.trial import Action, State, Trial
 from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
-from sweeps.search.schedulers.rules import Pbt
-from sweeps.search.study_store import StudyStore
+from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
 from sweeps.study.live_trial import LiveTrial
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import TrialChanged, TrialEnded, TrialReported, TrialStarted
+from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
 class SweepController:
     """See the module. Called by the adapters of Tune, in the driver's main thread."""
 
-    study_store: StudyStore
+    search: SearchLoop
     pool: Any
     trackers: TrackerHub
     began: float  # seconds since the epoch
@@ -95,14 +95,17 @@ class SweepController:
 
     def __post_init__(self) -> None:
         """Know what an earlier driver has put on record."""
-        self.space, self.scheduler, self.folder = self.study_store.space, self.study_store.scheduler, self.study_store.folder
+        self.study_store, self.space, self.scheduler = self.search.store, self.search.space, self.search.scheduler
+        self.folder = self.study_store.folder
         SweepFolder(self.folder).stages.unlink(missing_ok=True)  # of a driver that was killed
         self.study_store.clock = lambda: time.time() - self.began
-        self.progress = SweepProgress(self.study_store, self.began)
+        rungs = all_rungs(self.scheduler)
+        self.rungs = rungs if isinstance(rungs, range) else frozenset(rungs)
+        self.progress = SweepProgress(self.search, self.began)
         self.running = self.progress.running
-        if ranking.should_abort(self.study_store.course.ended):
-            self.forgiven = len(self.study_store.course.ended)
-        self.study_store.course.pardon(self.space.limits)
+        if ranking.should_abort(self.search.budget.ended):
+            self.forgiven = len(self.search.budget.ended)
+        self.search.budget.forgive_failures(self.space.limits)
         if not self.space.checkpoints.all_stay:
             self.cleaner = self._cleaner()
 
@@ -112,7 +115,7 @@ class SweepController:
         saved, origins = self.study_store.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
         known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.study_store.results().items() if r.state is not State.RUNNING]
         rule = RetentionPolicy(kept.per_trial, kept.top, kept.max_disk)
-        return CheckpointCleaner(self.folder, rule, self.space.repeats, self.study_store.judge.goals, known)
+        return CheckpointCleaner(self.folder, rule, self.space.repeats, self.study_store.objectives.goals, known)
 
     def __reduce__(self):
         """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
@@ -125,36 +128,48 @@ class SweepController:
         Raises:
             StopIteration: the sweep begins no more trials.
         """
-        if isinstance(self.scheduler, Pbt):
+        if self.scheduler.perturbs:
             self.population = self._population() if self.population is None else self.population
             if not self.population:
                 raise StopIteration
             return self.population.popleft()
-        if not self.reason and self.study_store.interrupted:
-            row = self.study_store.standing(self.study_store.interrupted.popleft())
+        if not self.reason and self.search.interrupted:
+            row = self.study_store.live_trial(self.search.interrupted.popleft())
             self._begin(row.trial, _past(row))
             return row.trial.id
-        trial = None if self.reason else self.study_store.next()
-        if trial is None and not self.reason and self.study_store.queue.more_may_come:
+        if not self.reason and (number := self.search.next_paused()) is not None:
+            row = self.study_store.live_trial(number)
+            self._begin(row.trial, _past(row))
+            return row.trial.id
+        trial = None if self.reason else self.search.ask()
+        if trial is None and not self.reason and (self.search.queue.may_grow or (self.search.view.paused and self.running)):
             return None
         if trial is None:
+            self._stop_paused()
             raise StopIteration
         self._begin(trial)
         return trial.id
 
+    def _stop_paused(self) -> None:
+        """Stop the paused trials when nothing is left that could let them continue. A sweep that is resumed may continue them."""
+        for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
+            row = self.study_store.live_trial(number)
+            self._note(row.trial)
+            self._finish(row.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
+
     def _population(self) -> deque[str]:
         """Begin all members at once, as they take turns; those that go on first, and of these first who is furthest behind."""
         begun: deque[str] = deque()
-        waiting = [self.study_store.standing(number) for number in sorted(self.study_store.interrupted)] if not self.reason else []
+        waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
         for row in waiting:
             kept = row.checkpoint.step if row.checkpoint else 0
-            if kept == row.steps and kept in self.scheduler.rungs and kept > row.decided:  # the last driver could not decide it
+            if kept == row.steps and kept in self.scheduler.rungs() and kept > row.decided_rung:  # the last driver died before it decided
                 self._perturb(row, kept)
-        for row in sorted(waiting, key=lambda r: (r.decided, r.trial.number)):
-            self.study_store.interrupted.remove(row.trial.number)
+        for row in sorted(waiting, key=lambda r: (r.decided_rung, r.trial.number)):
+            self.search.interrupted.remove(row.trial.number)
             self._begin(row.trial, _past(row))
             begun.append(row.trial.id)
-        while not self.reason and (trial := self.study_store.next()) is not None:
+        while not self.reason and (trial := self.search.ask()) is not None:
             self._begin(trial)
             begun.append(trial.id)
         return begun
@@ -168,7 +183,7 @@ class SweepController:
         self.study_store.sync()  # while the trial is on its way
 
     def _note(self, trial: Trial) -> None:
-        self.trackers.publish(TrialStarted(time.time(), trial.number, self.study_store.as_begun(trial.number)))
+        self.trackers.publish(TrialStarted(time.time(), trial.number, self.search.trial_at_start(trial.number)))
         self.progress.on_start(trial)
 
     def settle(self) -> None:
@@ -176,87 +191,94 @@ class SweepController:
         if self.interrupted():
             self.stop("interrupted", State.RUNNING)
             return
-        for number in list(self.study_store.interrupted):
-            row = self.study_store.standing(number)
+        for number in list(self.search.interrupted):
+            row = self.study_store.live_trial(number)
             # of several ranks one may not have written its part of the last checkpoint, which does not count then
             kept = row.steps if row.trial.shape.workers == 1 else row.checkpoint.step if row.checkpoint else 0
             if self.scheduler.max_t is not None and kept >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
-            elif row.steps in self.scheduler.rungs and self._verdict(number, row.steps) is Decision.STOP:
+            elif self.scheduler.stops and row.steps in self.rungs and self.search.decide(number, row.steps).action is Action.STOP:
                 state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
             else:
                 continue
-            self.study_store.interrupted.remove(number)
+            self.search.interrupted.remove(number)
             self._note(row.trial)
             self._finish(row.trial.id, state, None, reason)
         self._look_at_budgets()  # it may be that the last driver died of having spent them
 
     @_kept
-    def hear(self, trial: str, progress: Progress) -> Decision:
+    def hear(self, trial: str, progress: Progress) -> Action:
         """Record a trial's news; at a rung decide and answer."""
         if trial not in self.running:
-            return Decision.STOP
+            return Action.STOP
         number = self.running[trial].trial.number
-        fresh = self.study_store.record(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        fresh = self.search.report(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
         if fresh:
             self.trackers.publish(TrialReported(fresh[-1].time, number, fresh))
         self.progress.on_reports(trial, progress.attempts, fresh)
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
-            if progress.refused is not None and not self.study_store.course.ended:  # every other trial would fail of it as well
+            if progress.refused is not None and not self.search.budget.ended:  # every other trial would fail of it as well
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
-            return Decision.STOP
+            return Action.STOP
         if progress.rung is None:
-            return Decision.CONTINUE
-        if isinstance(self.scheduler, Pbt):
-            return self._milestone(trial, progress.rung)
-        verdict = self._verdict(number, progress.rung)
-        self.pool.answer.remote(trial, progress.rung, verdict is Decision.CONTINUE)
-        if verdict is Decision.STOP:
+            return Action.CONTINUE
+        if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, progress.rung):
+            return Action.STOP if trial not in self.running else Action.CONTINUE
+        if self.scheduler.perturbs:
+            return self._perturbation_step(trial, progress.rung)
+        action = self.search.decide(number, progress.rung).action
+        self.pool.answer.remote(trial, progress.rung, action is Action.CONTINUE)
+        if action is Action.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
-        return verdict
+        elif action is Action.PAUSE:
+            self._pause(trial, number)
+            return Action.STOP
+        return action
 
-    def _milestone(self, trial: str, step: int) -> Decision:
-        """A member of PBT's population has come to a milestone, and goes on as it is or with what it takes over."""
-        row = self.study_store.standing(self.running[trial].trial.number)
-        if step <= row.decided:  # it was lost beyond it
+    def _pause(self, trial: str, number: int) -> None:
+        """End a trial's run so that it can continue later from its checkpoint."""
+        self.progress.on_end(trial, self.search.tell(number, State.RUNNING))
+        self.trackers.publish(TrialPaused(time.time(), number, self.study_store.live_trial(number).steps))
+        self.pool.forget.remote(trial)
+
+    def _has_checkpoint(self, trial: str, step: int) -> bool:
+        """Return whether a trial reported a checkpoint at a rung, as the scheduler needs; refuse the sweep or fail the trial if not."""
+        row = self.study_store.live_trial(self.running[trial].trial.number)
+        if step <= row.decided_rung or (row.checkpoint is not None and row.checkpoint.step == step):
+            return True
+        name = self.space.scheduler.name
+        error = f"{name} needs a checkpoint with the report at every rung; trial {trial} reported none at step {step}"
+        if not self.search.budget.ended:  # Every other trial would fail in the same way.
+            self.refuse(InputError(Problem("scheduler.name", error)))
+            return False
+        self.pool.answer.remote(trial, step, False)
+        self._finish(trial, State.FAIL, error)
+        return False
+
+    def _perturbation_step(self, trial: str, step: int) -> Action:
+        """Let a trial at a perturbation step continue unchanged, or with another trial's checkpoint and new parameters."""
+        row = self.study_store.live_trial(self.running[trial].trial.number)
+        if step <= row.decided_rung:  # The trial was lost beyond this step.
             self.pool.answer.remote(trial, step, True)
-            return Decision.CONTINUE
-        if row.checkpoint is None or row.checkpoint.step != step:
-            error = f"pbt needs a checkpoint with the report of every milestone; trial {trial} reported none at step {step}"
-            if not self.study_store.course.ended:  # every other trial would fail of it as well
-                self.refuse(InputError(Problem("scheduler.name", error)))
-                return Decision.CONTINUE
-            self.pool.answer.remote(trial, step, False)
-            self._finish(trial, State.FAIL, error)
-            return Decision.STOP
+            return Action.CONTINUE
         if self._perturb(row, step):
             self.progress.on_change(row.trial)
             self.pool.renew.remote(row.trial, step, _past(row))
         else:
             self.pool.answer.remote(trial, step, True)
         self.study_store.sync()
-        return Decision.CONTINUE
+        return Action.CONTINUE
 
     def _perturb(self, row: LiveTrial, step: int) -> bool:
-        """Decide a milestone of a member; whether it takes over from another."""
-        assert isinstance(self.scheduler, Pbt)
-        if (taken := self.study_store.perturb(row.trial.number, step, self.scheduler)) is None:
+        """Decide a perturbation step; return whether the trial exploits another trial."""
+        if self.search.decide(row.trial.number, step).action is not Action.EXPLOIT:
             return False
+        taken = row.lineage[-1]
         self.trackers.publish(TrialChanged(taken.time, row.trial.number, row.trial, taken.origin, taken.metrics))
         return True
-
-    def _verdict(self, number: int, rung: int) -> Decision:
-        """The scheduler's; of a trial that passes a rung again after it was lost beyond it, the one that it had."""
-        row = self.study_store.standing(number)
-        if row.steps > rung or row.passed >= rung or row.trial.origin is not None:  # a repeat's configuration has come to the end already
-            return Decision.CONTINUE
-        verdict = self.study_store.verdict(number, rung)
-        if verdict is Decision.CONTINUE and not isinstance(self.scheduler, Pbt):  # which stops none
-            self.study_store.passed(number, rung)
-        return verdict
 
     @_kept
     def tick(self) -> None:
@@ -278,17 +300,17 @@ class SweepController:
 
     def _look_at_budgets(self) -> None:
         """End the sweep when a limit of what it may spend is reached, and there is more to come."""
-        course, limits = self.study_store.course, self.space.limits
-        if len(course.ended) >= self.study_store.queue.total:
+        course, limits = self.search.budget, self.space.limits
+        if len(course.ended) >= self.search.queue.known_total:
             return
         if limits.timeout is not None and time.time() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
             return
         spent = self.progress.usage.seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
-        used += [(row.seconds, row.trial) for row in map(self.study_store.standing, self.study_store.interrupted)]
+        used += [(row.seconds, row.trial) for row in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
-        if (reason := budgets.reason(limits, course, gpus)) is not None:
+        if (reason := budgets.exhausted(limits, course, gpus)) is not None:
             # what fails is no fault of the others, which may go on another time
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
@@ -302,7 +324,7 @@ class SweepController:
         except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
             return
         except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError) and not self.study_store.course.ended:  # else it is the trials' that have it
+            if isinstance(e.cause, InputError) and not self.search.budget.ended:  # else it is the trials' that have it
                 self.refuse(e.cause)
 
     def refuse(self, error: InputError) -> None:
@@ -322,8 +344,8 @@ class SweepController:
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
-            row = self.study_store.standing(running.trial.number)
-            lost = 0 if isinstance(self.scheduler, Pbt) else row.attempts - self.attempts[running.trial.id]  # PBT's are no losses
+            row = self.study_store.live_trial(running.trial.number)
+            lost = 0 if self.scheduler.perturbs else row.attempts - self.attempts[running.trial.id]  # perturbations start gangs, too
             past = _past(row, max(1, lost))
             self.pool.start.remote(running.trial, str(SweepFolder(self.folder).trial(running.trial.id)), past)
 
@@ -358,7 +380,7 @@ class SweepController:
         begun = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.study_store.finish(begun.number, state, error, reason, final)
+        result = self.search.tell(begun.number, state, error, reason, final)
         self.progress.on_end(trial, result)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
@@ -368,9 +390,9 @@ class SweepController:
             return
         if self.cleaner is not None:
             self.study_store.sync()  # a machine that stops must not go on from a checkpoint that is gone
-            latest = self.study_store.standing(begun.number).checkpoint
+            latest = self.study_store.live_trial(begun.number).checkpoint
             self.cleaner.trial_ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
-        if ranking.should_abort(self.study_store.course.ended[self.forgiven :]):
+        if ranking.should_abort(self.search.budget.ended[self.forgiven :]):
             self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
         else:
             self._look_at_budgets()
@@ -390,10 +412,13 @@ class SweepController:
         with contextlib.nullcontext() if self.broke is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
-            while self.left is State.PRUNED and self.study_store.interrupted:
-                row = self.study_store.standing(self.study_store.interrupted.popleft())
+            resumable = [*self.search.interrupted, *self.search.view.paused]
+            for number in resumable if self.left is State.PRUNED else ():
+                row = self.study_store.live_trial(number)
                 self._note(row.trial)
                 self._finish(row.trial.id, State.PRUNED, None)
+                if number in self.search.interrupted:
+                    self.search.interrupted.remove(number)
             self.study_store.sync()
         SweepFolder(self.folder).stages.unlink(missing_ok=True)
         if self.cleaner is not None:

@@ -22,7 +22,7 @@ from sweeps.space.saved_space import saved_space
 from sweeps.study import storage
 
 if TYPE_CHECKING:
-    from sweeps.search.study_store import StudyStore
+    from sweeps.study.study_store import StudyStore
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def export(
     from sweeps.controller import trial_export
     from sweeps.core.folder_lock import FolderLock
     from sweeps.data.prepared_store import refuse_untrusted
-    from sweeps.search.study_store import StudyStore
+    from sweeps.study.study_store import StudyStore
 
     folder = Path(sweep).resolve()
     if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:

@@ -10,7 +10,8 @@ from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_sto
 from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow, shape_text, short_configuration
 from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
-from sweeps.search.study_store import StudyStore
+from sweeps.search.schedulers.base import all_rungs
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
 
 
@@ -43,7 +44,7 @@ class SweepProgress:
     """Progress of a sweep.
 
     Args:
-        study_store: The study. Trials of earlier drivers count.
+        search: The search of the sweep. Trials of earlier drivers count.
         began: When the sweep started, in seconds since the epoch.
 
     Attributes:
@@ -55,14 +56,14 @@ class SweepProgress:
         usage: The latest report of the pool.
     """
 
-    def __init__(self, study_store: StudyStore, began: float):
-        self._store, self._space, self._began = study_store, study_store.space, began
+    def __init__(self, search: SearchLoop, began: float):
+        self._search, self._store, self._space, self._began = search, search.store, search.space, began
         self.running: dict[str, TrialProgress] = {}
         self.spans: list[tuple[float, float]] = []
         self.at_once = 0
         self.usage: Usage | None = None
         self.best: BestTrial | None = None
-        results = study_store.results()
+        results = self._store.results()
         self.failures = [(format_trial_id(n), r.error) for n, r in results.items() if r.error is not None]
         self._find_best()
         self._update_best_from_ended()
@@ -84,7 +85,7 @@ class SweepProgress:
             attempt: Number of the attempt that the trial is on.
             reports: The new reports, in order.
         """
-        running, metric, minimize = self.running[trial], self._store.judge.metric, self._store.minimize
+        running, metric, minimize = self.running[trial], self._store.objectives.metric, self._store.minimize
         running.attempt = attempt
         for report in reports:
             running.first_report, running.last_report = running.first_report or report, report
@@ -108,7 +109,7 @@ class SweepProgress:
     @property
     def _reports_decide(self) -> bool:
         """Whether the value of a single report says how good a trial is."""
-        return self._store.judge.plain and self._space.repeats.count == 1
+        return self._store.objectives.plain and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
         """Find the best value among all trials that can still win."""
@@ -128,7 +129,7 @@ class SweepProgress:
     def _update_best_from_ended(self) -> None:
         """Take the best of the ended trials, if single reports do not say how good a trial is."""
         if not self._reports_decide:
-            self._set_best_result(self._store.course.best)
+            self._set_best_result(self._search.budget.best)
 
     def _set_best_result(self, best: tuple[int, Result] | None) -> None:
         if best is not None and best[1].value is not None:
@@ -144,14 +145,14 @@ class SweepProgress:
             reason: Why the sweep is ending early; None if it is not.
             stage: What the sweep is doing when it is not running trials.
         """
-        budget, objective = self._store.course, self._space.objective
+        budget, objective = self._search.budget, self._space.objective
         states = Counter(s.value for s in budget.ended)
         states["RUNNING"] = len(self.running)
         now = time.time() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(
             states=states,
-            total=self._store.queue.total,
+            total=self._search.queue.known_total,
             best=self.best,
             seconds=now,
             left=None if reason else self._time_left(now),
@@ -168,24 +169,25 @@ class SweepProgress:
         )
 
     def _time_left(self, now: float) -> TimeLeft | None:
-        scheduler = self._store.scheduler
-        rungs = () if isinstance(scheduler.rungs, range) else scheduler.rungs
+        scheduler = self._search.scheduler
+        rungs = all_rungs(scheduler)
+        rungs = () if isinstance(rungs, range) else rungs
         stops = (*rungs, scheduler.max_t) if scheduler.max_t else ()
         running = []
         for r in self.running.values():
             first, last = r.first_report, r.last_report
             to_stops = time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time()) if first and last else None
             running.append(RunningTrial(now - r.began, to_stops))
-        total = len(self.spans) + self._store.queue.total - len(self._store.course.ended)
+        total = len(self.spans) + self._search.queue.known_total - len(self._search.budget.ended)
         return time_left(now, total, self.spans, running, self.at_once, self._space.limits.timeout)
 
     def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:
-        metric, stage, last = self._store.judge.metric, self._stage(r, stopping), r.last_report
+        metric, stage, last = self._store.objectives.metric, self._stage(r, stopping), r.last_report
         return TrialRow(
             trial=r.trial.id,
             stage=stage,
             step=last.step if last else 0,
-            max_t=self._store.scheduler.max_t,
+            max_t=self._search.scheduler.max_t,
             value=last.metrics[metric] if last and metric is not None else None,
             best=r.best,
             shape=r.trial.shape,

@@ -105,9 +105,9 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
         InputError: no such sweep or trial, the data has changed, or it can never run here.
     """
     from sweeps.controller import sweep_lookup
-    from sweeps.search.trial_building import assembled
     from sweeps.study import record
     from sweeps.study.record import in_short
+    from sweeps.study.trial_building import assembled
 
     folder = Path(sweep).resolve()
     space, roots = saved_space(folder)

@@ -30,7 +30,8 @@ from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster
 from sweeps.plan import find_infeasible_shapes
-from sweeps.search.schedulers import rules
+from sweeps.search.plugins import scheduler_of
+from sweeps.search.schedulers.base import all_rungs
 from sweeps.space import Space, known_fits
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.study import budgets, repeats
@@ -78,7 +79,7 @@ class SweepSession:
         self.trust: bool = trust  # pickles of the folder that no key of this user's has signed
         self.on_progress = _spoken(on_progress) if on_progress else lambda snapshot: None
         self.interrupt = Interrupt(f"\nstopped at once; to go on: {resume_command(folder)}\n")
-        self.study_store: Any = None
+        self.search: Any = None
         self.front_before: set[int] = set()  # the trials of the front that an earlier driver came to
         # Of a sweep that is searched to its end, and of which MLflow missed something: what it came to, and why it does not go on
         self.over: tuple[SweepResult, str] | None = None
@@ -100,10 +101,10 @@ class SweepSession:
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
-            self.study_store = self._open_ledger()
+            self.search = self._open_search()
         said = _said(SweepFolder(self.folder).result)
         spent = self._spent(said) if said is not None else None
-        if said is not None and (spent or not outcome.goes_on(said, self.study_store.to_run, changed)):
+        if said is not None and (spent or not outcome.goes_on(said, self.search.to_run, changed)):
             reason = said.get("reason")
             if spent and (reason or "").partition(":")[0] != spent.partition(":")[0]:  # another limit than the one that ended it
                 reason = spent
@@ -114,28 +115,30 @@ class SweepSession:
         self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
-        self.began = time.time() - self.study_store.spent
-        crash_cleanup.remove_partial_files(self.folder, self.study_store.checkpoints())
+        self.began = time.time() - self.search.store.spent
+        crash_cleanup.remove_partial_files(self.folder, self.search.store.checkpoints())
         return None
 
     def _spent(self, said: dict[str, Any]) -> str | None:
         """The limit that ends the search before a trial is begun, if one does: of trials more were asked for, of that no more."""
-        limits, course = self.space.limits, self.study_store.course
-        if self.study_store.interrupted or not self.study_store.to_run or not (said.get("best") or said.get("front")):
+        limits, course = self.space.limits, self.search.budget
+        if self.search.interrupted or not self.search.to_run or not (said.get("best") or said.get("front")):
             return None
-        course.pardon(limits)
+        course.forgive_failures(limits)
         return (
-            "limits.timeout" if limits.timeout is not None and self.study_store.spent > limits.timeout else budgets.reason(limits, course)
+            "limits.timeout"
+            if limits.timeout is not None and self.search.store.spent > limits.timeout
+            else budgets.exhausted(limits, course)
         )
 
-    def _open_ledger(self) -> Any:
-        from sweeps.search.study_store import StudyStore
+    def _open_search(self) -> Any:
+        from sweeps.search.search_loop import SearchLoop
 
         # Of 10,000 trials a quarter of the time is the collector's, which looks again and again at what is only being read
         collects = gc.isenabled()
         gc.disable()
         try:
-            return StudyStore(self.folder, self.space)
+            return SearchLoop.open(self.folder, self.space)
         finally:
             if collects:
                 gc.enable()
@@ -210,9 +213,9 @@ class SweepSession:
     def _send_to_mlflow(self, before: SweepResult, note: str) -> SweepResult:
         """Send what MLflow missed of a sweep with nothing left to do."""
         assert self.trackers.mlflow is not None, "only MLflow can have missed something"
-        best = self.study_store.trial(int(before.best["trial"])) if before.best else None
-        others = self.study_store.results() if before.front else ()  # an earlier driver may have had them in the front
-        fingerprint = self.study_store.data or ""
+        best = self.search.store.trial(int(before.best["trial"])) if before.best else None
+        others = self.search.store.results() if before.front else ()  # an earlier driver may have had them in the front
+        fingerprint = self.search.store.data or ""
         return mlflow_summary.send_again(self.trackers.mlflow, self.folder, self.space, fingerprint, before, best, others).noting(note)
 
     def _trackers(self) -> TrackerHub:
@@ -235,8 +238,8 @@ class SweepSession:
 
     def _say(self, stage: str) -> None:
         """What goes on before the first trial."""
-        limit, stops = self.space.limits.max_trials, bool(rules.scheduler_of(self.space.scheduler).rungs)
-        total = self.study_store.queue.total if self.study_store is not None else repeats.total(limit, 0, 0, self.space.repeats, stops)
+        limit, stops = self.space.limits.max_trials, bool(scheduler_of(self.space.scheduler).rungs())
+        total = self.search.queue.known_total if self.search is not None else repeats.known_total(limit, 0, 0, self.space.repeats, stops)
         self.on_progress(starting_status(self.space, total, self.folder.name, self.began, stage))
 
     def _search(self, joined: cluster.Joined) -> tuple[SweepResult, SweepsError | None]:
@@ -250,7 +253,7 @@ class SweepSession:
         from sweeps.execution.ray_train_run import ENVIRONMENT
         from sweeps.search.cells import first_shapes
 
-        space, taken_up = self.space, self.study_store is not None
+        space, taken_up = self.space, self.search is not None
         if problems := find_infeasible_shapes(space, joined.total, list(joined.nodes)):
             raise InputError(problems)
         relocate = cluster.at_driver()
@@ -270,7 +273,7 @@ class SweepSession:
         try:
             if space.data.given:
                 self._say("reading the data")
-            facts = facts_of(actor, space, self.study_store.data if taken_up else None)
+            facts = facts_of(actor, space, self.search.store.data if taken_up else None)
             holds = data_actor.process_id(actor)
             labels = Labels(facts.label, facts.task, facts.classes)
             if problems := check_metrics(space, facts.task):
@@ -280,8 +283,8 @@ class SweepSession:
                 pool.configure.remote(actor, labels)
 
             introduce()
-            study_store = self.study_store = self.study_store or self._open_ledger()
-            study_store.begun_with(facts.fingerprint)
+            search = self.search = self.search or self._open_search()
+            search.store.record_data(facts.fingerprint)
             now, git = time.time(), provenance.git(space.data.base)
             files = provenance.record(self.folder, space.data.base, space.search.seed, facts.fingerprint, now)
             if taken_up:  # now that nothing speaks against it
@@ -290,9 +293,7 @@ class SweepSession:
             self.trackers.publish(mlflow_summary.sweep_started(self.folder, space, facts.fingerprint, git, now, taken_up))
             for name, text in files.items():
                 self.trackers.publish(ArtifactSaved(now, name, text))
-            conductor = SweepController(
-                study_store, pool, self.trackers, self.began, lambda: self.interrupt.asked, self.on_progress, introduce
-            )
+            conductor = SweepController(search, pool, self.trackers, self.began, lambda: self.interrupt.asked, self.on_progress, introduce)
             conductor.data_actor = holds
             conductor.prefit = pool.prefit.remote(fits, () if joined.ours else shapes)
             try:
@@ -326,14 +327,16 @@ class SweepSession:
 
         limits = self.space.limits
         conductor.settle()
-        if conductor.reason is not None or not conductor.study_store.to_run:  # all that is missing is the end
+        if conductor.reason is not None or not conductor.search.to_run:  # all that is missing is the end
             return
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(Runner, pool=conductor.pool, slots=slots), {"memory": RUNNER_MEMORY}),
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(conductor),
                 scheduler=VerdictScheduler(conductor),
-                num_samples=conductor.study_store.to_run,
+                num_samples=-1
+                if conductor.scheduler.pauses
+                else conductor.search.to_run,  # a paused trial starts again as another of Tune's
                 max_concurrent_trials=at_once,
                 reuse_actors=True,
             ),
@@ -446,7 +449,8 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
     from sweeps.execution.messages import Job
     from sweeps.study.objectives import Objectives
 
-    scheduler, judge = rules.scheduler_of(space.scheduler), Objectives.of(space)
+    scheduler, judge = scheduler_of(space.scheduler), Objectives.of(space)
+    rungs = all_rungs(scheduler)
     return Job(
         sweep=space.name,
         loop=space.trainer.loop,
@@ -458,8 +462,8 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         goal="minimize" if judge.minimize else "maximize",
         asked=judge.asked,
         max_t=scheduler.max_t,
-        rungs=rungs if isinstance(rungs := scheduler.rungs, range) else frozenset(rungs),
-        milestones=scheduler.rungs if isinstance(scheduler, rules.Pbt) else range(0),
+        rungs=rungs if isinstance(rungs, range) else frozenset(rungs),
+        milestones=(rungs if isinstance(rungs, range) else frozenset(rungs)) if scheduler.needs_checkpoint else range(0),
         trial_timeout=space.limits.trial_timeout,
         report_timeout=space.limits.report_timeout,
         retry_on=space.limits.retry_on,

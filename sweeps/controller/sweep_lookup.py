@@ -33,7 +33,7 @@ class Sweep:
         state: "running", "finished", "failed", "interrupted", or "killed" where its process was lost.
         trials: ended and begun trials by state, `completed`, `pruned`, `failed`, `running` or `interrupted`; empty before the first.
             In a sweep that runs, trials that do not train yet count under their stage, such as `waiting`, and not as `running`.
-        total: trials that there will be, see `repeats.total`; None where it is not known.
+        total: trials that there will be, see `repeats.known_total`; None where it is not known.
         best: the best trial's id and value; None before there is one.
         metric: the objective's name.
         began: seconds since the epoch.

@@ -23,9 +23,9 @@ from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, format_trial_id
 from sweeps.core.trust import Unreadable
 from sweeps.data.prepared_store import PreparedStore
-from sweeps.search.study_store import StudyStore
 from sweeps.space import Space
 from sweeps.study import record
+from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,9 +239,9 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
     if repeats.count > 1:
         values = {format_trial_id(n): r.value for n, r in own.items()}
         told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
-    if len(study_store.judge.objectives) > 1:
-        told["values"] = dict(zip((o.metric for o in study_store.judge.objectives), together.values, strict=True))
-    if study_store.judge.constraints:
+    if len(study_store.objectives.objectives) > 1:
+        told["values"] = dict(zip((o.metric for o in study_store.objectives.objectives), together.values, strict=True))
+    if study_store.objectives.constraints:
         told["feasible"] = together.feasible
     return told
 
@@ -257,7 +257,7 @@ def worth(study_store: StudyStore, number: int, step: int) -> float | None:
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
     """A trial as if it stood for this step; what it cost stays the whole trial's."""
-    t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.judge
+    t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
     curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
     cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
     judged = judge.judge(result.state, step, curve, others, cost)
@@ -286,7 +286,7 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     """
     results = study_store.results()
     known = {format_trial_id(n): n for n in results}
-    if trial_id is None and len(study_store.judge.objectives) > 1:
+    if trial_id is None and len(study_store.objectives.objectives) > 1:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
     if trial_id is None:
@@ -328,8 +328,8 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     Raises:
         InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
     """
-    if len(study_store.judge.objectives) == 1:
-        one = study_store.judge.objectives[0].metric
+    if len(study_store.objectives.objectives) == 1:
+        one = study_store.objectives.objectives[0].metric
         raise InputError(Problem("--pareto", f"is for several objectives, and there is one, {one}; give --top K"))
     front, results = study_store.front(), study_store.results()
     if not front:

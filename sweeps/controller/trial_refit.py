@@ -17,8 +17,8 @@ from sweeps.data.prepared_store import PreparedStore
 
 if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
-    from sweeps.search.study_store import StudyStore
-    from sweeps.space import Space
+    from sweeps.study.study_store import StudyStore
+from sweeps.space import Space
 
 
 @contextlib.contextmanager
@@ -41,8 +41,11 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
         SweepFailed: the loop failed.
         BundleError: the loop left no model of its last step.
     """
-    if space.scheduler.name == "pbt":
-        raise InputError(Problem("--refit", "is not for pbt: what its trials learnt came from several, with parameters that changed"))
+    from sweeps.search.plugins import scheduler_of
+
+    if scheduler_of(space.scheduler).perturbs:
+        text = f"is not for {space.scheduler.name}: its trials learnt from several trials, with parameters that changed"
+        raise InputError(Problem("--refit", text))
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))

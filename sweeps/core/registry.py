@@ -16,6 +16,13 @@ from sweeps.core.suggestions import did_you_mean
 
 # Reference of each plug-in of ours, by kind and name, in the order of messages and reference pages.
 BUILT_IN: dict[str, dict[str, str]] = {
+    "scheduler": {
+        "none": "sweeps.search.schedulers.none:NoScheduler",
+        "asha": "sweeps.search.schedulers.asha:Asha",
+        "hyperband": "sweeps.search.schedulers.hyperband:Hyperband",
+        "median": "sweeps.search.schedulers.median:Median",
+        "pbt": "sweeps.search.schedulers.pbt:Pbt",
+    },
     "tracker": {
         "mlflow": "sweeps.tracking.mlflow.tracker:MlflowTracker",
         "jsonl": "sweeps.tracking.jsonl:JsonLinesTracker",

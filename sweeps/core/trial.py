@@ -1,4 +1,4 @@
-"""The nouns that travel: Trial, Report, Decision, Result; and what a training loop may ask of the trial it runs in.
+"""The nouns that travel: Trial, Report, Action, Result; and what a training loop may ask of the trial it runs in.
 
 A loop needs none of this: it is an ordinary Ray Train loop. One that wants to know the label, the task or what a warm
 worker still holds calls `current()`.
@@ -35,11 +35,16 @@ def format_trial_id(number: int) -> str:
     return f"{number:04d}"
 
 
-class Decision(enum.Enum):
-    """What a scheduler says of a trial at a milestone."""
+class Action(enum.Enum):
+    """What a scheduler does with a trial at a rung.
+
+    EXPLOIT means that the trial continues from another trial's checkpoint, as in Population Based Training.
+    """
 
     CONTINUE = "CONTINUE"
     STOP = "STOP"
+    PAUSE = "PAUSE"
+    EXPLOIT = "EXPLOIT"
 
 
 class State(enum.Enum):
@@ -187,7 +192,7 @@ class Current:
     check: pd.DataFrame | None
     checkpoint_interval: float = 10.0
     asked: tuple[str, ...] = ()
-    milestones: range = range(0)
+    milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
     final: dict[str, float] = field(default_factory=dict)
     _folder: Path | None = field(default=None, repr=False)

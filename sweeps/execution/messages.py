@@ -44,7 +44,7 @@ class Job:
     rungs: frozenset[int] | range
     trial_timeout: float | None = None
     asked: tuple[str, ...] = ()
-    milestones: range = range(0)
+    milestones: range | frozenset[int] = range(0)
     keep_last: bool = False
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # it may hold a password

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sweeps.core.trial import Decision
+from sweeps.core.trial import Action
 
 
 class SweepController(Protocol):
@@ -23,7 +23,7 @@ class SweepController(Protocol):
             StopIteration: no trial is to be begun any more.
         """
 
-    def hear(self, trial: str, progress: Any) -> Decision:
+    def hear(self, trial: str, progress: Any) -> Action:
         """Take a trial's news and say whether it goes on."""
 
     def lost(self, trial: str) -> None:
@@ -79,7 +79,7 @@ class VerdictScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
         verdict = self._conductor.hear(trial.config["trial"], result["progress"])
-        return TrialScheduler.STOP if verdict is Decision.STOP else TrialScheduler.CONTINUE
+        return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
         if result and result.get("progress") is not None:

@@ -14,9 +14,9 @@ from sweeps.plan.chains import FitCount, count_fits, count_variants
 from sweeps.plan.disk import DataSize, DiskUse, estimate_disk
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.plan.gangs import GangCount, count_gangs
-from sweeps.plan.steps import StepCount, count_steps, min_complete_trials, trial_lengths
+from sweeps.plan.steps import StepCount, count_steps, trial_lengths
 from sweeps.search.cells import Cell
-from sweeps.search.schedulers.rules import scheduler_of
+from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 
 # Resources that Ray counts in bytes. Nobody names them in `--resources`, so they are checked only if they are given.
@@ -127,8 +127,8 @@ def plan(
         raise InputError(problems)
     trials = space.limits.max_trials
     counts = visited.trials_per_cell(space.cells, trials)
-    scheduler, again = scheduler_of(space.scheduler), space.repeats.count - 1
-    ending = min_complete_trials(scheduler, trials, space.search.seed)
+    scheduler, again = planned_scheduler(space.scheduler), space.repeats.count - 1
+    ending = scheduler.min_complete(trials, space.search.seed)
     shapes = visited.add_repeats(visited.count_shapes(space, counts), again, ending)
     room = concurrency(space.shapes, cluster, trials)
     limit = min(space.limits.max_concurrent_trials or room, trials)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sweeps.plan.summary import Plan
-from sweeps.search.schedulers.rules import scheduler_of
+from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
 
 # The largest number of cells, and of shapes, that are listed one by one.
@@ -223,8 +223,9 @@ def _steps(plan: Plan) -> list[str]:
         return [f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"]
     compared = ", ".join(map(str, steps.rungs))
     where = f"every step from {compared} on" if steps.every else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
-    brackets = getattr(scheduler_of(plan.space.scheduler), "grace_periods", ())
-    begun = f"; its brackets start at steps {', '.join(map(str, brackets))}" if len(brackets) > 1 else ""
+    scheduler = planned_scheduler(plan.space.scheduler)
+    brackets = [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)] if scheduler.bracket_count > 1 else []
+    begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
         f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
         f"{name} compares trials at {where} and ends them at step {steps.max_t}{begun}",

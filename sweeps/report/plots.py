@@ -218,7 +218,8 @@ def _image(figure: Any, pixels: bool) -> str:
 
 def main(folder: Path) -> None:
     """Print what `draw` makes of a sweep's folder."""
-    from sweeps.search.schedulers import rules
+    from sweeps.search.plugins import planned_scheduler
+    from sweeps.search.schedulers.base import all_rungs
     from sweeps.space.saved_space import saved_space
     from sweeps.study import record
 
@@ -235,7 +236,7 @@ def main(folder: Path) -> None:
 
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
-    rungs = rules.scheduler_of(space.scheduler).rungs
+    rungs = all_rungs(planned_scheduler(space.scheduler))
     objectives = recorded.judge.objectives
     out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.ran, objectives)))
 

@@ -23,12 +23,11 @@ from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
 from sweeps.core.result import best_trials, contradiction, to_json_value
 from sweeps.core.trial import Checkpoint, Trial, format_trial_id
-from sweeps.search import trial_building
-from sweeps.search.samplers.cell_sampler import distribution_of
-from sweeps.search.schedulers.rules import scheduler_of
+from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 from sweeps.space.domains import Dimension, quantile
-from sweeps.study import record
+from sweeps.study import record, trial_building
+from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_rules import (
     COMPLETE,
     PRUNED,
@@ -367,7 +366,7 @@ class _Salvage:
         """What is written of a trial when it begins; see `study.next`."""
         made = self._assembled(number, keys)
         assert made is not None
-        bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.space.scheduler.brackets else {}
+        bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.scheduler.bracket_count > 1 else {}
         return json.loads(json.dumps(record.begun(made) | bracket))
 
     def _mend_told(self, number: int, parts: _Parts) -> None:

@@ -1,6 +1,9 @@
-"""What is begun next, and what there is still to come: repeats that are due, initial points, then cells in turn. Pure.
+"""Decide which trial starts next.
 
-It is told of all that is begun and all that ends, by this driver and by those before it, and so is a function of the record.
+Order: starts that a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
+
+The queue is pure: it does no I/O and reads no clock. Its state follows from the starts and ends that the driver records, so a resumed
+driver that replays the study rebuilds the same queue.
 """
 
 from __future__ import annotations
@@ -15,133 +18,161 @@ from sweeps.search import cells
 from sweeps.space import Space
 from sweeps.study import repeats
 
+Keys = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class QueueItem:
-    """What the next trial is to be.
+    """A trial to start.
 
     Attributes:
-        cell: the values of the grid's dimensions.
-        number: configurations begun before it.
-        index: of these the ones in its cell.
-        origin: the number of the trial whose configuration it repeats; None for a configuration's first.
-        fixed: the keys that are not sampled: of the trial that it repeats, or of an initial point; None where all are.
-        promised: the trial is on record already; see `TrialQueue.promise`.
+        cell: Values of the grid dimensions.
+        configurations_before: Number of configurations that started before this trial.
+        in_cell_before: The same, counted in this cell alone.
+        repeat_of: Number of the trial to repeat, or None for a new configuration.
+        fixed: Keys that the sampler must not choose (from the repeated trial or an initial point), or None.
+        interrupted: Whether the study already has the trial, because a crash interrupted its start.
     """
 
-    cell: Mapping[str, Any]
-    number: int
-    index: int
-    origin: int | None = None
-    fixed: Mapping[str, Any] | None = None
-    promised: bool = False
+    cell: Keys
+    configurations_before: int
+    in_cell_before: int
+    repeat_of: int | None = None
+    fixed: Keys | None = None
+    interrupted: bool = False
 
 
 class TrialQueue:
-    """See the module.
+    """Queue of the trials of one sweep.
+
+    A *configuration* is one point of the search space. Repeats with other seeds may follow the first trial of a configuration.
 
     Args:
-        space: what is searched.
-        stops: whether a scheduler may stop trials, so that nobody knows how many configurations are repeated.
+        space: The search space, with its limits, initial points and repeats.
+        scheduler_stops: Whether the scheduler may stop trials early. Only complete first trials are repeated, so the number of
+            repeats is then unknown until the first trials have ended.
 
     Attributes:
-        begun: configurations in all.
-        configurations: (number, result) of the trials that have ended, by their configuration's first, the first first.
+        configurations_started: Number of configurations that have a first trial.
+        results: Results of the ended trials as (trial number, result) pairs, by the first trial's number.
     """
 
-    def __init__(self, space: Space, stops: bool):
-        self._space, self._stops = space, stops
-        self._points = [point.keys for point in space.search.initial_points if point.values is None]
-        self._counts = [0] * len(space.cells)  # trials begun in each cell
-        self._repeated: Counter[int] = Counter()  # repeats begun, by the first trial
-        self._due: list[int] = []  # first trials whose repeats are to be begun, one for each
-        self._going = 0  # first trials of configurations that are begun and have not ended
-        self._firsts: Counter[bool] = Counter()  # those that have ended: whether by coming to their end
-        self._promised: deque[QueueItem | int] = deque()  # a configuration's first, whose place is kept; the origin of a repeat
-        self.begun = 0
-        self.configurations: dict[int, list[tuple[int, Result]]] = {}
+    def __init__(self, space: Space, scheduler_stops: bool):
+        self.configurations_started = 0
+        self.results: dict[int, list[tuple[int, Result]]] = {}
+        self._space = space
+        self._scheduler_stops = scheduler_stops
+        self._initial_points = [point.keys for point in space.search.initial_points if point.values is None]
+        self._started_in_cell = [0] * len(space.cells)
+        self._repeats_started: Counter[int] = Counter()  # by the first trial's number
+        self._pending_repeats: list[int] = []  # first trials, once for each repeat to start
+        self._first_trials_running = 0
+        self._first_trials_complete = 0
+        self._first_trials_incomplete = 0  # pruned or failed: these are not repeated
+        # Starts that a crash interrupted: the item of a new configuration, or the number of the trial to repeat.
+        self._interrupted: deque[QueueItem | int] = deque()
 
-    def promise(self, origin: int | None) -> None:
-        """A trial is on record that was not begun, a repeat of this origin or a configuration's first: the next one is that.
+    # What happened
 
-        A driver died while it began the trial, or what it began with was lost and repaired. Of those there may be several, in the order of
-        their numbers. A configuration's first has its place in its cell, which no later one gets.
+    def record_interrupted_start(self, repeat_of: int | None) -> None:
+        """Make an interrupted start the next one, because its number is already taken in the study.
+
+        There may be several, after a repair of the journal; record them in the order of their numbers. A new configuration
+        keeps its place in its cell.
         """
-        if origin is not None:
-            self._promised.append(origin)
+        if repeat_of is not None:
+            self._interrupted.append(repeat_of)
             return
-        turn = self._first()
-        self._promised.append(replace(turn, promised=True))
-        self._counts[self._space.cells.index(dict(turn.cell))] += 1
-        self.begun += 1
+        item = self._new_configuration()
+        self._interrupted.append(replace(item, interrupted=True))
+        self._started_in_cell[self._space.cells.index(dict(item.cell))] += 1
+        self.configurations_started += 1
 
-    def _first(self) -> QueueItem:
-        """The turn of the next configuration's first trial."""
-        fixed = self._points[self.begun] if self.begun < len(self._points) else None
-        index = cells.next_cell(self._space.cells, self._counts, fixed)
-        return QueueItem(self._space.cells[index], self.begun, self._counts[index], None, fixed)
+    def record_start(self, keys: Keys, repeat_of: int | None, interrupted: bool = False) -> None:
+        """Record that a trial has started."""
+        if interrupted:
+            self._interrupted.popleft()
+        if repeat_of is not None:
+            self._repeats_started[repeat_of] += 1
+            if repeat_of in self._pending_repeats:
+                self._pending_repeats.remove(repeat_of)
+            return
+        self._first_trials_running += 1
+        if not interrupted:
+            self.configurations_started += 1
+            self._started_in_cell[self._cell_of(keys)] += 1
 
-    def next(self, keys_of: Callable[[int], Mapping[str, Any]]) -> QueueItem | None:
-        """The next trial; None when `limits.max_trials` configurations are begun, see also `more_may_come`.
+    def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
+        """Record that a trial has ended.
+
+        Returns:
+            The results of all ended trials of the same configuration, ordered by trial number.
+        """
+        first = number if repeat_of is None else repeat_of
+        ended = self.results.setdefault(first, [])
+        ended.append((number, result))
+        ended.sort(key=lambda pair: pair[0])
+        if repeat_of is None:
+            self._first_trials_running -= 1
+            if result.state is State.COMPLETE:
+                self._first_trials_complete += 1
+                missing = self._space.repeats.count - 1 - self._repeats_started[first]
+                self._pending_repeats += [first] * missing
+            else:
+                self._first_trials_incomplete += 1
+        return [r for _, r in ended]
+
+    # What comes next
+
+    def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
+        """Return the next trial to start, or None if there is none now (see `may_grow`).
 
         Args:
-            keys_of: gives the keys of a trial on record, by number.
+            keys_of: Returns the keys of a recorded trial, by its number.
         """
-        promised = self._promised[0] if self._promised else None
-        if isinstance(promised, QueueItem):
-            return promised if promised.number < self._space.limits.max_trials else None
-        origin = promised if promised is not None else self._due[0] if self._due else None
-        if origin is None:
-            return self._first() if self.begun < self._space.limits.max_trials else None
-        fixed = keys_of(origin)
-        index = cells.next_cell(self._space.cells, self._counts, fixed)
-        return QueueItem(self._space.cells[index], self.begun, self._counts[index], origin, fixed, promised is not None)
-
-    def count(self, keys: Mapping[str, Any], origin: int | None, promised: bool = False) -> None:
-        """A trial was begun; whether it was promised."""
-        if promised:
-            self._promised.popleft()
-        if origin is not None:
-            self._repeated[origin] += 1
-            if origin in self._due:
-                self._due.remove(origin)
-            return
-        self._going += 1
-        if promised:
-            return
-        self.begun += 1
-        index = cells.cell_of(keys, self._space.cells)
-        if index is None:  # a grid inside an option that it did not take
-            index = cells.next_cell(self._space.cells, self._counts, keys)
-        self._counts[index] += 1
-
-    def ended(self, number: int, origin: int | None, result: Result) -> list[Result]:
-        """A trial has ended; how the trials of its configuration have, the first first."""
-        first = number if origin is None else origin
-        own = self.configurations.setdefault(first, [])
-        own.append((number, result))
-        own.sort(key=lambda t: t[0])
-        if origin is None:
-            self._going -= 1
-            self._firsts[result.state is State.COMPLETE] += 1
-        if origin is None and result.state is State.COMPLETE:
-            self._due += [first] * (self._space.repeats.count - 1 - self._repeated[first])
-        return [r for _, r in own]
+        limit = self._space.limits.max_trials
+        interrupted = self._interrupted[0] if self._interrupted else None
+        if isinstance(interrupted, QueueItem):
+            return interrupted if interrupted.configurations_before < limit else None
+        repeat_of = interrupted if interrupted is not None else next(iter(self._pending_repeats), None)
+        if repeat_of is None:
+            return self._new_configuration() if self.configurations_started < limit else None
+        return self._item(keys_of(repeat_of), repeat_of, interrupted is not None)
 
     @property
-    def left(self) -> int:
-        """Trials that are not begun, repeats too; at most so many."""
-        limit, kept = self._space.limits.max_trials, [turn for turn in self._promised if isinstance(turn, QueueItem)]
-        firsts = max(0, limit - self.begun) + sum(turn.number < limit for turn in kept)
-        return firsts * self._space.repeats.count + len(self._due)
+    def remaining(self) -> int:
+        """Largest number of trials to start, as known now. Running first trials may add repeats (see `may_grow`)."""
+        limit = self._space.limits.max_trials
+        interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
+        configurations = max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)
+        return configurations * self._space.repeats.count + len(self._pending_repeats)
 
     @property
-    def total(self) -> int:
-        """Trials that there will be, see `repeats.total`."""
-        whole, broken = self._firsts[True], self._firsts[False]
-        return repeats.total(self._space.limits.max_trials, whole, broken, self._space.repeats, self._stops)
+    def known_total(self) -> int:
+        """Number of trials in the whole sweep, as known now (see `repeats.known_total`)."""
+        return repeats.known_total(
+            self._space.limits.max_trials,
+            self._first_trials_complete,
+            self._first_trials_incomplete,
+            self._space.repeats,
+            self._scheduler_stops,
+        )
 
     @property
-    def more_may_come(self) -> bool:
-        """Whether there is nothing to begin now, but trials that run may leave repeats to begin."""
-        return self._space.repeats.count > 1 and self._going > 0
+    def may_grow(self) -> bool:
+        """Whether a running first trial may still add repeats to the queue."""
+        return self._space.repeats.count > 1 and self._first_trials_running > 0
+
+    def _new_configuration(self) -> QueueItem:
+        points, started = self._initial_points, self.configurations_started
+        return self._item(points[started] if started < len(points) else None)
+
+    def _item(self, fixed: Keys | None, repeat_of: int | None = None, interrupted: bool = False) -> QueueItem:
+        cell = cells.next_cell(self._space.cells, self._started_in_cell, fixed)
+        return QueueItem(self._space.cells[cell], self.configurations_started, self._started_in_cell[cell], repeat_of, fixed, interrupted)
+
+    def _cell_of(self, keys: Keys) -> int:
+        cell = cells.cell_of(keys, self._space.cells)
+        if cell is None:  # The grid dimension belongs to a conditional option that this trial did not take.
+            cell = cells.next_cell(self._space.cells, self._started_in_cell, keys)
+        return cell

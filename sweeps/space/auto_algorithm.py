@@ -23,7 +23,7 @@ class Choice:
 
 
 def choose(
-    *, sampled: int, conditional: int, objectives: int, max_trials: int, scheduler: str = "none", takes_options: bool = True
+    *, sampled: int, conditional: int, objectives: int, max_trials: int, perturbs: bool = False, takes_options: bool = True
 ) -> Choice:
     """Choose the algorithm of a search that names none.
 
@@ -32,7 +32,7 @@ def choose(
         conditional: number of dimensions that only some trials have: those with a `when`, and those inside an option.
         objectives: number of objectives.
         max_trials: `limits.max_trials`.
-        scheduler: name of the scheduler.
+        perturbs: Whether the scheduler changes the parameters of trials, as in Population Based Training.
         takes_options: whether `gp` has all options that the space file gives.
     """
     if not sampled:
@@ -41,7 +41,7 @@ def choose(
         (objectives > 1, f"{objectives} objectives"),
         (conditional > 0, f"{conditional} conditional dimension{'s' * (conditional > 1)}"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS} trials"),
-        (scheduler == "pbt", "the members of a population begin together"),
+        (perturbs, "the members of a population begin together"),
         (not takes_options, "its options"),
     ]
     reasons = [text for holds, text in against if holds]

@@ -12,12 +12,13 @@ from sweeps.core import registry
 from sweeps.space import section_models
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
-from sweeps.space.search_sections import OPTIONS, SCHEDULERS
+from sweeps.space.search_sections import OPTIONS
 from sweeps.space.space_sections import SCALING
 from sweeps.space.step_names import RAY_STEPS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
+REFERENCE = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
@@ -33,8 +34,6 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
     ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
     ("limits", "target"): {"type": "number"},
     ("limits", "retry_on"): {"type": "array", "items": {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"}},
-    ("scheduler", "quantile_fraction"): {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5},
-    ("scheduler", "resample_probability"): {"type": "number", "minimum": 0, "maximum": 1},
     ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},
     ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
     ("data", "rows"): _SHARE,
@@ -110,6 +109,7 @@ def _typed(hint: Any) -> Schema:
 def _bounds(rule: Any) -> Schema:
     """What pydantic's `Field` and `Strict` say of a value."""
     names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
+    names["description"] = "description"
     parts = [rule, *getattr(rule, "metadata", ())]
     return {ours: value for part in parts for name, ours in names.items() if (value := getattr(part, name, None)) is not None}
 
@@ -132,18 +132,14 @@ def _trackers() -> Schema:
 
 
 def _scheduler() -> Schema:
-    every = _section("scheduler", section_models.Scheduler)["properties"]
-    return {
-        "anyOf": [
-            {
-                "type": "object",
-                "properties": {"name": {"const": name}, **{key: every[key] for key in own}},
-                "required": ["name"],
-                "additionalProperties": False,
-            }
-            for name, own in SCHEDULERS.items()
-        ]
-    }
+    """The built-in schedulers with their options, and a scheduler of the user's with any options."""
+    forms = []
+    for name in registry.names("scheduler"):
+        options = _section("scheduler", registry.built_in("scheduler", name))
+        properties = {"name": {"const": name}, **options["properties"]}
+        forms.append(options | {"properties": properties, "required": ["name", *options["required"]]})
+    own = {"type": "object", "properties": {"name": {"type": "string", "pattern": REFERENCE}}, "required": ["name"]}
+    return {"anyOf": [*forms, own]}
 
 
 def _data() -> Schema:

@@ -18,14 +18,14 @@ from sweeps.space.initial_points import Points
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.problems import Problems, note_domains
-from sweeps.space.search_sections import GP, Searching
+from sweeps.space.search_sections import GP, Searching, perturbs, scheduler_keys
 from sweeps.space.section_models import (
     Checkpoints,
     DataKeys,
     DataSpec,
     Limits,
     Objective,
-    Scheduler,
+    SchedulerSpec,
     Search,
 )
 from sweeps.space.space_sections import Reader
@@ -165,7 +165,7 @@ class _Loader:
         trainer_name = (trainer.name or trainer.loop) if trainer is not None else ""
         reader = Reader(self.problems, self.roots, self.begun, definition, trainer_name)
         data, tuned = self.data(reader)
-        said = Searching(self.root, self.at, self.problems)
+        said = Searching(self.root, self.at, self.problems, self.roots)
         objectives, constraints = said.objectives(), said.constraints()
         search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
         checkpoints = said.checkpoints(scheduler)
@@ -188,8 +188,8 @@ class _Loader:
         reader.whens.conclude(surroundings(sections))
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
-            if scheduler and scheduler.name == "pbt" and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
-                text = "pbt changes what is sampled of `params`, and nothing there is"
+            if scheduler and perturbs(scheduler) and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
+                text = f"{scheduler.name} changes the sampled dimensions of `params`, and there are none"
                 self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
             if search and search.algorithm == AUTO:
                 choice = self.choice(sections, reader.dimensions, search, objectives, scheduler, (limits and limits.max_trials) or cells)
@@ -203,8 +203,8 @@ class _Loader:
             raise InputError(self.problems.sorted())
         assert trainer and data and objectives and search and scheduler and repeats and limits and checkpoints
         limits = replace(limits, max_trials=limits.max_trials or cells)
-        if scheduler.name == "pbt":
-            scheduler = replace(scheduler, population=limits.max_trials)
+        if perturbs(scheduler):
+            scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
         return Space(
             name=name,
             path=path,
@@ -236,7 +236,7 @@ class _Loader:
         dims: tuple[Dimension, ...],
         search: Search,
         objectives: tuple[Objective, ...],
-        scheduler: Scheduler | None,
+        scheduler: SchedulerSpec | None,
         max_trials: int,
     ) -> Choice:
         """Choose the algorithm of a search that names none."""
@@ -248,7 +248,7 @@ class _Loader:
             conditional=sum(bool(dim.when) or outer.get(dim.name) is not None for dim in dims),
             objectives=len(objectives),
             max_trials=max_trials,
-            scheduler=scheduler.name if scheduler else "none",
+            perturbs=scheduler is not None and perturbs(scheduler),
             takes_options=set(search.options or ()) <= set(GP),
         )
 
@@ -325,12 +325,13 @@ def _has_step(template: Template) -> bool:
 
 
 # Sections whose keys somebody may write at the top of the file.
-_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "scheduler": Scheduler, "limits": Limits, "checkpoints": Checkpoints}
+_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": Limits, "checkpoints": Checkpoints}
 
 
 def _hint(key: str) -> str:
     """The tail of a message about an unknown key at the top of the file."""
     homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
+    homes += ["scheduler"] * (key in scheduler_keys())
     if known("file", key) is None and len(homes) == 1:
         return f"it is a key of `{homes[0]}`"
     return suggest("file", key, TOP)

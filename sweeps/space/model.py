@@ -20,7 +20,7 @@ from sweeps.space.section_models import (
     Limits,
     Objective,
     Repeats,
-    Scheduler,
+    SchedulerSpec,
     Search,
     TrainerSpec,
     variant_of,
@@ -73,7 +73,7 @@ class Space:
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...]
     search: Search
-    scheduler: Scheduler
+    scheduler: SchedulerSpec
     repeats: Repeats
     limits: Limits
     checkpoints: Checkpoints

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -50,7 +51,7 @@ def _adapter(model: type) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
-def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
+def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, required: Callable[[str], str] | None = None) -> T | None:
     """A section as its dataclass, or None after noting what is wrong with it.
 
     Args:
@@ -59,6 +60,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         path: its dotted key.
         at: where the section's own key stands; the place of what is missing from it.
         problems: where to note.
+        required: Returns the message about a required key that is absent.
     """
     names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
     before = len(problems)
@@ -78,6 +80,10 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         found: T = _adapter(cast(Any, model)).validate_python(given)
     except ValidationError as e:
         for error in e.errors(include_url=False):
+            if error["type"] == "missing" and required is not None:
+                key = str(error["loc"][0])
+                problems.add(at, f"{path}.{key}", required(key))
+                continue
             _tell(model, error, node, path, at, tuned, problems)
         return None
     return found if len(problems) == before else None
@@ -104,10 +110,16 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
         hint = suggest(place, child.value, valid)
         hint = f"; {hint}" if hint.startswith("did") or known(place, child.value) else ""
         text = f"must be {', '.join(valid[:-1])} or {valid[-1]}, {got}{hint}"
+    elif kind in ("float_type", "finite_number"):
+        text = f"must be a number, {got}"
     elif kind.startswith("int_"):
         text = f"must be an integer, {got}{meant(child.value)}"
     elif kind == "greater_than_equal":
         text = f"must be at least {ctx['ge']}, {got}"
+    elif kind == "greater_than":
+        text = f"must be above {ctx['gt']:g}, {got}"
+    elif kind == "less_than_equal":
+        text = f"must be at most {ctx['le']:g}, {got}"
     elif kind == "less_than":
         text = f"must be below {ctx['lt']}, {got}"
     elif kind.startswith("bool_"):

@@ -135,7 +135,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
             raise InputError(Problem(str(file), said))
         given = {name: value for name, value in vars(now.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
-    fixed = f"a population of pbt cannot change once it trains; it has {space.scheduler.population} members"
+    fixed = f"the population of {space.scheduler.name} cannot change once it trains; it has {space.scheduler.population} members"
     if add_trials and space.scheduler.population is not None:
         raise InputError(Problem("--add-trials", f"{fixed}, got {add_trials} more"))
     if add_trials:
@@ -152,8 +152,8 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
 def _alike(space: Space, other: Space) -> bool:
     """Whether two spaces are the same but for their limits, which PBT's population follows, and for how they are written."""
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
-    population = replace(other.scheduler, population=space.scheduler.population)
-    return replace(other, scheduler=population, **shared) == space
+    options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}
+    return replace(other, scheduler=replace(other.scheduler, options=options), **shared) == space
 
 
 def _diff(before: str, file: Path) -> str:

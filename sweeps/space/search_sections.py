@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
+from sweeps.core import registry
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Mark, Node, scalar
 from sweeps.space.problems import Problems, check, note_domains
-from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objective, Repeats, Scheduler, Search
+from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objective, Repeats, SchedulerSpec, Search
+from sweeps.space.synonyms import known, suggest
 from sweeps.space.when_parser import COMPARISON
 
 # Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
@@ -60,29 +64,6 @@ OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     },
 }
 
-# ---- schedulers
-
-# The keys of each; `name` is everyone's.
-SCHEDULERS: Mapping[str, tuple[str, ...]] = {
-    "asha": ("max_t", "grace_period", "reduction_factor"),
-    "hyperband": ("max_t", "grace_period", "reduction_factor", "brackets"),
-    "median": ("max_t", "grace_period", "min_trials"),
-    "pbt": ("max_t", "perturbation_interval", "quantile_fraction", "resample_probability", "population"),
-    "none": ("max_t",),
-}
-# What a scheduler cannot do without, and why.
-NEEDED: Mapping[str, Mapping[str, str]] = {
-    "asha": {"max_t": "the report at which a trial ends"},
-    "hyperband": {"max_t": "the report at which a trial ends"},
-    "pbt": {"perturbation_interval": "the reports between two perturbations"},
-}
-# What its own keys are if they are not given; elsewhere they are None.
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "hyperband": {"brackets": 3},
-    "median": {"min_trials": 5},
-    "pbt": {"quantile_fraction": 0.25, "resample_probability": 0.25},
-}
-
 
 class Searching:
     """Reads these sections.
@@ -91,10 +72,11 @@ class Searching:
         root: the file.
         at: where the key of a section stands.
         problems: where to note.
+        roots: Folders in which references to the user's modules are looked up.
     """
 
-    def __init__(self, root: Node, at: Callable[[str], Mark], problems: Problems):
-        self.root, self.at, self.problems = root, at, problems
+    def __init__(self, root: Node, at: Callable[[str], Mark], problems: Problems, roots: Iterable[Path] = ()):
+        self.root, self.at, self.problems, self.roots = root, at, problems, tuple(roots)
 
     def node(self, section: str) -> Node:
         return self.root.value.get(section) or Node(None, self.at(section))
@@ -174,38 +156,71 @@ class Searching:
         hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), rules) if rules else "it has none"
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
-    def scheduler(self) -> Scheduler | None:
-        """The scheduler, with its own keys alone."""
+    def scheduler(self) -> SchedulerSpec | None:
+        """Read the scheduler: a built-in one with its checked options, or a reference to a class of the user's."""
         node, at = self.node("scheduler"), self.at("scheduler")
-        found = check(Scheduler, node, "scheduler", at, self.problems)
-        if found is None or not node.value:
-            return found
-        given = {key: child for key, child in node.value.items() if child.value is not None}
+        tuned = note_domains(node, "scheduler", self.problems)
+        if () in tuned or ("name",) in tuned:
+            return None
+        if node.value is not None and not node.is_map:
+            self.problems.add(node.mark, "scheduler", f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}")
+            return None
+        given = {key: child for key, child in (node.value or {}).items() if child.value is not None}
         if "name" not in given:
-            self.problems.add(at, "scheduler.name", f"is required beside other keys: {_or(SCHEDULERS)}")
-            return found
-        self._strangers(node, given, found.name)
-        for key, why in NEEDED.get(found.name, {}).items():
-            if key not in given:
-                self.problems.add(at, f"scheduler.{key}", f"is required by {found.name}: {why}")
-        for key in ("grace_period", "perturbation_interval"):
-            value = getattr(found, key)
-            if key in given and found.max_t is not None and value > found.max_t:
-                self.problems.add(given[key].mark, f"scheduler.{key}", f"must be at most max_t, {found.max_t}, got {value}")
-        return replace(found, **{key: value for key, value in DEFAULTS.get(found.name, {}).items() if key not in given})
+            if not given:
+                return SchedulerSpec("none", dataclasses.asdict(registry.built_in("scheduler", "none")()))
+            self.problems.add(at, "scheduler.name", f"is required beside other keys: {_or(registry.names('scheduler'))}")
+            self._unknown_keys(node, given)
+            return None
+        name = given.pop("name")
+        if isinstance(name.value, str) and ":" in name.value:
+            return self._own_scheduler(name, given)
+        if not isinstance(name.value, str) or name.value not in registry.names("scheduler"):
+            self.problems.add(name.mark, "scheduler.name", _unknown_name("scheduler.name", name, registry.names("scheduler")))
+            self._unknown_keys(node, given)
+            return None
+        return self._built_in_scheduler(node, name, given)
 
-    def _strangers(self, node: Node, given: Mapping[str, Node], name: str) -> None:
-        """Note the keys of other schedulers: one by one, or together at the `--set` that named this scheduler."""
-        others = [key for key in given if key != "name" and key not in SCHEDULERS[name]]
-        named = given["name"].mark
-        if others and not named.line and all(given[key].mark.source != named.source for key in others):
-            kept = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in ("name", *others))
-            text = f"{name} does not take {', '.join(others)}; to drop them, replace the section: "
-            self.problems.add(named, "scheduler", f"{text}--set 'scheduler={{name: {name}{kept}}}'")
+    def _built_in_scheduler(self, node: Node, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
+        """Check the options of a built-in scheduler with its class."""
+        before, model, at = len(self.problems), registry.built_in("scheduler", name.value), self.at("scheduler")
+        own = option_names("scheduler", name.value)
+        self._unknown_keys(node, given)
+        self._other_schedulers_keys(node, name, given, own)
+        options = Node({key: child for key, child in given.items() if key in own}, node.mark, node.keys)
+        required = lambda key: f"is required by {name.value}: {option_description(model, key)}"  # noqa: E731
+        scheduler = check(model, options, "scheduler", at, self.problems, required)
+        if scheduler is None or len(self.problems) > before:
+            return None
+        for key, text in scheduler.option_problems():
+            self.problems.add(given[key].mark if key in given else at, f"scheduler.{key}", text)
+        return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
+
+    def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
+        """Read a scheduler of the user's. `validate` runs none of its code, so `run` alone checks its options."""
+        if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
+            self.problems.add(name.mark, "scheduler.name", problem)
+            return None
+        return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
+
+    def _unknown_keys(self, node: Node, given: Mapping[str, Node]) -> None:
+        """Report keys that no built-in scheduler has."""
+        known = scheduler_keys()
+        for key in given:
+            if key not in known:
+                self.problems.add(node.keys[key], f"scheduler.{key}", f"unknown key; {suggest('scheduler', key, known)}")
+
+    def _other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
+        """Report the keys of other schedulers: one by one, or together at the `--set` that named this scheduler."""
+        others = [key for key in given if key not in own and key in scheduler_keys()]
+        if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
+            kept = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in others)
+            text = f"{name.value} does not take {', '.join(others)}; to drop them, replace the section: "
+            self.problems.add(name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{kept}}}'")
             return
         for key in others:
-            whose = [other for other, keys in SCHEDULERS.items() if key in keys]
-            text = f"is a key of {' and '.join(whose)}, not of {name}, which takes {', '.join(SCHEDULERS[name])}"
+            whose = [other for other in registry.names("scheduler") if key in option_names("scheduler", other)]
+            text = f"is a key of {' and '.join(whose)}, not of {name.value}, which takes {', '.join(own)}"
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     def repeats(self) -> Repeats | None:
@@ -218,24 +233,25 @@ class Searching:
     def limits(self) -> Limits | None:
         return check(Limits, self.node("limits"), "limits", self.at("limits"), self.problems)
 
-    def checkpoints(self, scheduler: Scheduler | None) -> Checkpoints | None:
-        """What is kept of them; under PBT, whose trials go on from those of others, that is its own affair."""
+    def checkpoints(self, scheduler: SchedulerSpec | None) -> Checkpoints | None:
+        """Read which checkpoints to keep. A scheduler that lets trials exchange checkpoints keeps all of them."""
         found = check(Checkpoints, self.node("checkpoints"), "checkpoints", self.at("checkpoints"), self.problems)
-        if found and not found.all_stay and scheduler and scheduler.name == "pbt":
-            self.problems.add(self.at("checkpoints"), "checkpoints", "is not for pbt, whose trials go on from the checkpoints of others")
+        if found and not found.all_stay and scheduler and perturbs(scheduler):
+            text = f"is not for {scheduler.name}, whose trials continue from the checkpoints of other trials"
+            self.problems.add(self.at("checkpoints"), "checkpoints", text)
         return found
 
     def together(
         self,
         objectives: tuple[Objective, ...],
         search: Search | None,
-        scheduler: Scheduler | None,
+        scheduler: SchedulerSpec | None,
         repeats: Repeats | None,
         limits: Limits | None,
     ) -> None:
         """Note what the sections say against each other."""
         if len(objectives) > 1:
-            if scheduler and scheduler.name != "none":
+            if scheduler and compares_trials(scheduler):
                 mark = self.node("scheduler").value["name"].mark
                 text = f"several objectives need none: trials cannot be ranked by one number before they end, got {scheduler.name}"
                 self.problems.add(mark, "scheduler.name", text)
@@ -244,27 +260,65 @@ class Searching:
                 self.problems.add(mark, "search.algorithm", f"several objectives need {_or(SEVERAL)}, got {search.algorithm}")
             if limits and limits.target is not None:
                 self.problems.add(self.node("limits").value["target"].mark, "limits.target", "is of one objective, but there are several")
-        elif objectives and objectives[0].metric in COSTS and scheduler and scheduler.name != "none":
+        elif objectives and objectives[0].metric in COSTS and scheduler and compares_trials(scheduler):
             mark = self.node("scheduler").value["name"].mark
             text = f"must be none: {objectives[0].metric} is known only when a trial has ended, and {scheduler.name} compares trials before"
             self.problems.add(mark, "scheduler.name", text)
-        if scheduler and scheduler.name == "pbt":
+        if scheduler and perturbs(scheduler):
             self._population(scheduler, repeats, limits)
 
-    def _population(self, scheduler: Scheduler, repeats: Repeats | None, limits: Limits | None) -> None:
-        """Note what PBT's population is not to stand beside."""
+    def _population(self, scheduler: SchedulerSpec, repeats: Repeats | None, limits: Limits | None) -> None:
+        """Report limits and repeats that contradict a population."""
         given, size = self.node("scheduler").value, scheduler.population or (limits.max_trials if limits else 0)
         if scheduler.population and limits and limits.max_trials not in (0, scheduler.population):
-            text = f"must be limits.max_trials, {limits.max_trials}, as pbt trains its population and no other trials; got {size}"
+            text = f"must be limits.max_trials, {limits.max_trials}, because {scheduler.name} trains only its population; got {size}"
             self.problems.add(given["population"].mark, "scheduler.population", text)
         elif limits and limits.max_concurrent_trials is not None and limits.max_concurrent_trials < size:
-            text = f"must be at least the population of pbt, {size}, whose members take turns; got {limits.max_concurrent_trials}"
+            text = (
+                f"must be at least the population of {scheduler.name}, {size}, whose members take turns; got {limits.max_concurrent_trials}"
+            )
             self.problems.add(self.node("limits").value["max_concurrent_trials"].mark, "limits.max_concurrent_trials", text)
         if repeats and repeats.count > 1:
-            text = f"must be 1 under pbt, whose members change their parameters as they train; got {repeats.count}"
+            text = f"must be 1 under {scheduler.name}, whose members change their parameters as they train; got {repeats.count}"
             self.problems.add(self.at("repeats"), "repeats.count", text)
 
 
-def _or(words: Any) -> str:
+def _unknown_name(place: str, name: Node, valid: tuple[str, ...]) -> str:
+    """Return the message about an unknown name of a plug-in."""
+    hint = suggest(place, name.value, valid)
+    hint = f"; {hint}" if hint.startswith("did") or known(place, name.value) else ""
+    return f"must be {_or(valid)}, got {name.show()}{hint}"
+
+
+def option_names(kind: str, name: str) -> tuple[str, ...]:
+    """Return the names of the options of a built-in plug-in."""
+    return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
+
+
+def option_description(model: type, option: str) -> str:
+    """Return the one-line description of an option."""
+    metadata = getattr(get_type_hints(model, include_extras=True)[option], "__metadata__", ())
+    return next((text for part in metadata if (text := getattr(part, "description", None))), "")
+
+
+def scheduler_keys() -> tuple[str, ...]:
+    """Return the keys that `scheduler` may have: the name, and the options of all built-in schedulers."""
+    return tuple(dict.fromkeys(["name", *(key for name in registry.names("scheduler") for key in option_names("scheduler", name))]))
+
+
+def perturbs(scheduler: SchedulerSpec) -> bool:
+    """Return whether a built-in scheduler changes the parameters of trials. `run` asks a scheduler of the user's."""
+    return registry.is_built_in("scheduler", scheduler.name) and registry.built_in("scheduler", scheduler.name).perturbs
+
+
+def compares_trials(scheduler: SchedulerSpec) -> bool:
+    """Return whether a scheduler compares trials before they end. One of the user's is taken to do so."""
+    if not registry.is_built_in("scheduler", scheduler.name):
+        return True
+    model = registry.built_in("scheduler", scheduler.name)
+    return bool(model.stops or model.pauses or model.perturbs)
+
+
+def _or(words: Iterable[str]) -> str:
     *most, last = words
     return f"{', '.join(most)} or {last}"

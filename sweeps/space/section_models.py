@@ -21,6 +21,7 @@ Text = Annotated[StrictStr, Field(min_length=1)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
 AtLeast1 = Annotated[StrictInt, Field(ge=1)]
 AtLeast2 = Annotated[StrictInt, Field(ge=2)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Backend = Literal["torch", "xgboost", "lightgbm", "none"]
 Task = Literal["binary", "multiclass", "regression"]
 
@@ -187,32 +188,27 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Scheduler:
-    """What stops a trial early; steps are reports of the loop.
+class SchedulerSpec:
+    """The scheduler of a sweep, as the space file names it.
 
     Attributes:
-        name: "none" lets every trial end by itself.
-        max_t: the step at which a trial ends; ASHA and Hyperband need it.
-        grace_period: no trial is stopped before it.
-        reduction_factor: one in so many goes on from a rung.
-        brackets: of Hyperband; like all below None for the other schedulers.
-        min_trials: median stops no trial before so many have come to its step.
-        perturbation_interval: reports between two perturbations of PBT.
-        quantile_fraction: this part of PBT's population, the worst, takes over from as many of the best.
-        resample_probability: with which PBT draws a parameter anew in place of changing it a little.
-        population: trials that PBT trains side by side: `limits.max_trials`.
+        name: Name of a built-in scheduler, or the reference `module:attr` of a scheduler class.
+        options: Options of the scheduler; those of a built-in one are complete and checked.
     """
 
-    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "none"
-    max_t: AtLeast1 | None = None
-    grace_period: AtLeast1 = 1
-    reduction_factor: AtLeast2 = 3
-    brackets: AtLeast1 | None = None
-    min_trials: AtLeast1 | None = None
-    perturbation_interval: AtLeast1 | None = None
-    quantile_fraction: Annotated[float | None, BeforeValidator(value_types.half)] = None
-    resample_probability: Annotated[float | None, BeforeValidator(value_types.probability)] = None
-    population: AtLeast2 | None = None
+    name: str = "none"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def max_t(self) -> int | None:
+        """Step at which a trial ends, or None."""
+        value = self.options.get("max_t")
+        return value if isinstance(value, int) else None
+
+    @property
+    def population(self) -> int | None:
+        """Number of trials that train side by side and exchange checkpoints, or None."""
+        return self.options.get("population")
 
 
 @dataclass(frozen=True)

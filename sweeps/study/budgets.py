@@ -1,7 +1,6 @@
-"""What a sweep may spend, held against what is on record: pure.
+"""What a sweep may spend, compared with what it has spent. Pure.
 
-Nothing is counted but what the study says of trials that have ended, and what those that run have cost so far, so that a sweep that is
-taken up again goes on with what is left.
+Only what the study records counts, so a resumed sweep continues with what is left.
 """
 
 from __future__ import annotations
@@ -16,40 +15,40 @@ from sweeps.study import ranking
 
 @dataclass
 class BudgetState:
-    """How a sweep has gone, kept up with each trial that ends; the same as if it were made anew from all of them.
+    """What a sweep has spent and reached. It follows from the ended trials, in the order of their ends.
 
     Attributes:
-        goals: for each objective whether smaller is better.
-        best: number and result of the best trial so far, by the first objective; None before one came to a value.
-        front: with several objectives the trials that no other dominates.
-        idle: trials that ended, COMPLETE or PRUNED, since the last that was COMPLETE and better than all before, or came to the front;
-            none before there is such a one.
-        failed: the latest trials that failed, one after the other.
-        gpu_seconds: of all trials that have ended.
-        ended: final states, in the order in which the trials ended.
+        goals: Whether smaller is better, for each objective.
+        best: Number and result of the best trial by the first objective; None before a trial has a value.
+        front: With several objectives, the trials that no other trial dominates.
+        without_improvement: Number of trials (COMPLETE or PRUNED) that ended since the last COMPLETE trial that was better than all
+            before or joined the front; 0 before the first such trial.
+        consecutive_failures: Number of trials that failed since the last trial that did not.
+        gpu_seconds: GPU seconds of all ended trials.
+        ended: Final states, in the order of the ends.
     """
 
     goals: Sequence[bool]
     best: tuple[int, Result] | None = None
     front: dict[int, Result] = field(default_factory=dict)
-    idle: int = 0
-    failed: int = 0
+    without_improvement: int = 0
+    consecutive_failures: int = 0
     gpu_seconds: float = 0.0
     ended: list[State] = field(default_factory=list)
 
-    def run(self, result: Result) -> None:
-        """A trial has ended: what it has cost, and whether it failed."""
+    def add_trial(self, result: Result) -> None:
+        """Add the cost and the state of a trial that ended."""
         self.ended.append(result.state)
-        self.failed = self.failed + 1 if result.state is State.FAIL else 0
+        self.consecutive_failures = self.consecutive_failures + 1 if result.state is State.FAIL else 0
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
-    def pardon(self, limits: Limits) -> None:
-        """Failures that have ended the sweep do not count again when it is taken up: what they came of may be mended."""
-        if limits.max_failures_in_a_row is not None and self.failed >= limits.max_failures_in_a_row:
-            self.failed = 0
+    def forgive_failures(self, limits: Limits) -> None:
+        """Reset the consecutive failures that ended the sweep, because their cause may be mended when the sweep is resumed."""
+        if limits.max_failures_in_a_row is not None and self.consecutive_failures >= limits.max_failures_in_a_row:
+            self.consecutive_failures = 0
 
-    def judge(self, number: int, result: Result) -> None:
-        """A configuration has come to its end, and this is what it is worth."""
+    def add_configuration(self, number: int, result: Result) -> None:
+        """Add the result of a configuration whose trials have all ended."""
         if ranking.tier(result) is None:
             return
         if len(self.goals) > 1:
@@ -62,30 +61,34 @@ class BudgetState:
             if better:
                 self.best = number, result
         if better and result.state is State.COMPLETE:
-            self.idle = 0
+            self.without_improvement = 0
         elif any(r.state is State.COMPLETE for r in ([self.best[1]] if self.best else self.front.values())):
-            self.idle += 1
+            self.without_improvement += 1
 
 
-def reason(limits: Limits, course: BudgetState, gpu_seconds: float = 0.0) -> str | None:
-    """Which of the limits ends the sweep, and why; None if none does. Trials and wall time are counted elsewhere.
+def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 0.0) -> str | None:
+    """Return which limit ends the sweep and why, or None. The number of trials and the wall time are checked elsewhere.
 
     Args:
-        limits: of the space.
-        course: of all trials that have ended.
-        gpu_seconds: of those that run.
+        limits: Limits of the sweep.
+        budget: What the ended trials have spent and reached.
+        running_gpu_seconds: GPU seconds of the running trials.
     """
-    low = course.goals[0]
-    if limits.target is not None and course.best is not None:
-        number, best = course.best
-        if ranking.tier(best) == 0 and best.value is not None and (best.value <= limits.target if low else best.value >= limits.target):
+    minimize = budget.goals[0]
+    if limits.target is not None and budget.best is not None:
+        number, best = budget.best
+        if (
+            ranking.tier(best) == 0
+            and best.value is not None
+            and (best.value <= limits.target if minimize else best.value >= limits.target)
+        ):
             return f"limits.target: trial {format_trial_id(number)} has {best.value:.6g}"
-    if limits.patience is not None and course.idle >= limits.patience:
-        return f"limits.patience: {course.idle} trial{'s' * (course.idle != 1)} without a better one"
-    if limits.max_failures_in_a_row is not None and course.failed >= limits.max_failures_in_a_row:
-        row = f"{course.failed} trials failed one after the other" if course.failed > 1 else "a trial failed"
-        return f"limits.max_failures_in_a_row: {row}"
-    hours = (course.gpu_seconds + gpu_seconds) / 3600
+    idle, failures = budget.without_improvement, budget.consecutive_failures
+    if limits.patience is not None and idle >= limits.patience:
+        return f"limits.patience: {idle} trial{'s' * (idle != 1)} without an improvement"
+    if limits.max_failures_in_a_row is not None and failures >= limits.max_failures_in_a_row:
+        return f"limits.max_failures_in_a_row: {f'{failures} consecutive trials failed' if failures > 1 else 'a trial failed'}"
+    hours = (budget.gpu_seconds + running_gpu_seconds) / 3600
     if limits.max_gpu_hours is not None and hours >= limits.max_gpu_hours:
-        return f"limits.max_gpu_hours: {hours:.3g} are spent"
+        return f"limits.max_gpu_hours: {hours:.3g} GPU hours are spent"
     return None

@@ -19,7 +19,7 @@ from sweeps.core.json_files import is_deep
 from sweeps.core.trial import format_trial_id
 from sweeps.space.conditions import COMPARISONS
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import ORIGIN, PASSED, TAKEN, TOLD, Taken
+from sweeps.study.record import ORIGIN, PASSED, PAUSED, PERTURBED, TOLD, Perturbation
 from sweeps.study.repeats import AGGREGATES
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (TrialState[name].value for name in ("RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"))
@@ -249,6 +249,8 @@ class Rules:
             trial.begun = True
         elif name == PASSED:
             _need(type(value) is int, f"`{PASSED}` is no step")
+        elif name == PAUSED:
+            _need(value is None or type(value) is int, f"`{PAUSED}` is no step")
 
     def _begun(self, value: Any, trial: _Trial, number: int) -> None:
         if value["id"] != format_trial_id(number):
@@ -320,8 +322,8 @@ def told_of(value: dict[str, Any]) -> int:
     _need(type(value.get(PASSED, 0)) is int, "has a rung that is no step")
     if "final" in value:
         _need(all(map(_is_number, value["final"].values())), "`final` has what is no number")
-    if TAKEN in value:
-        _taken(value[TAKEN])
+    if PERTURBED in value:
+        _taken(value[PERTURBED])
     return len(reports)
 
 
@@ -335,17 +337,17 @@ def _checkpoint(value: dict[str, Any]) -> None:
 
 def _taken(value: dict[str, Any]) -> None:
     """A decision of PBT, see `study.perturb`."""
-    _need(type(value["step"]) is int, f"`{TAKEN}.step` is no step")
+    _need(type(value["step"]) is int, f"`{PERTURBED}.step` is no step")
     if "donor" not in value:
         return
-    taken = Taken(**{name: value[name] for name in Taken.__dataclass_fields__})
-    _need(type(taken.donor) is str and type(taken.origin) is int and _is_number(taken.time), f"`{TAKEN}` names no donor")
+    taken = Perturbation(**{name: value[name] for name in Perturbation.__dataclass_fields__})
+    _need(type(taken.donor) is str and type(taken.origin) is int and _is_number(taken.time), f"`{PERTURBED}` names no donor")
     for named in (taken.keys, taken.params, taken.labels):
-        _need(type(named) is dict and not is_deep(named), f"`{TAKEN}` has a configuration that is no object")
-    _need(taken.keys.keys() == taken.labels.keys(), f"`{TAKEN}` has keys without a value")
+        _need(type(named) is dict and not is_deep(named), f"`{PERTURBED}` has a configuration that is no object")
+    _need(taken.keys.keys() == taken.labels.keys(), f"`{PERTURBED}` has keys without a value")
     for curve in (value["curve"], *value["others"].values()):
         for step, metric in curve:
-            _need(type(step) is int and _is_number(metric), f"`{TAKEN}` has a curve that is none")
+            _need(type(step) is int and _is_number(metric), f"`{PERTURBED}` has a curve that is none")
 
 
 def readable(line: bytes) -> dict[str, Any] | None:

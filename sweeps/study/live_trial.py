@@ -1,4 +1,4 @@
-"""What the ledger knows of a trial that this driver runs."""
+"""What the study store knows of a trial that this driver runs."""
 
 from __future__ import annotations
 
@@ -13,71 +13,75 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Checkpoint, Report, Trial
 from sweeps.study import record
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Taken
+from sweeps.study.record import Perturbation
 
 
 class LiveTrial:
-    """A trial that was begun or taken up.
+    """A trial that this driver has started or continued.
+
+    Args:
+        trial: The trial.
+        keys: Key of each dimension.
 
     Attributes:
-        trial: itself.
-        keys: what each dimension is now.
-        curve: the metric that leads of its reports, by step.
-        others: (step, value) of the other metrics that are asked for.
-        steps: of its last report.
-        checkpoint, best, attempts, seconds: see `sweeps.execution.messages.Progress`.
-        told: how often it was written.
-        lineage, decided: the perturbations of PBT, and the last milestone that was decided.
-        passed: the last rung from which it was told to go on; 0 before the first.
-        over: it has ended.
+        trial: The trial, with its current parameters.
+        keys: Current key of each dimension.
+        curve: Values of the leading metric, by step.
+        other_curves: (step, value) pairs of the other metrics that objectives and constraints name.
+        steps: Step of the last report.
+        checkpoint, best, attempts, seconds: See `sweeps.execution.messages.Progress`.
+        chunks: Number of progress records that the study has of the trial.
+        lineage: Perturbations of the trial.
+        decided_rung: Last perturbation step that was decided; 0 before the first.
+        passed_rung: Last rung from which the trial continued; 0 before the first.
+        ended: Whether the trial has ended.
     """
 
     def __init__(self, trial: Trial, keys: dict[str, Any]):
         self.trial, self.keys = trial, keys
-        self.lineage: tuple[Taken, ...] = ()
-        self.decided = self.passed = 0
+        self.lineage: tuple[Perturbation, ...] = ()
+        self.decided_rung = self.passed_rung = 0
         self.curve: dict[int, float] = {}
-        self.others: dict[str, list[tuple[int, float]]] = {}
+        self.other_curves: dict[str, list[tuple[int, float]]] = {}
         self.steps = 0
         self.checkpoint: Checkpoint | None = None
         self.best: Checkpoint | None = None
-        self.attempts, self.seconds, self.told = 0, 0.0, 0
-        self.over = False
+        self.attempts, self.seconds, self.chunks = 0, 0.0, 0
+        self.ended = False
 
     @classmethod
-    def recalled(cls, trial: Trial, t: FrozenTrial, folder: Path, judge: Objectives) -> LiveTrial:
-        """As it is on record. The sweep's folder may have been moved, which its checkpoints' paths do not know."""
-        row, so_far = cls(trial, record.keys_of(t)), record.so_far(t)
+    def restore(cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives) -> LiveTrial:
+        """Restore a trial from the study. Checkpoints are looked up in the sweep's folder, which may have been moved."""
+        live, latest = cls(trial, record.keys_of(t)), record.so_far(t)
 
-        def found(name: str) -> Checkpoint | None:
-            if (there := so_far.get(name)) is None:
+        def existing(name: str) -> Checkpoint | None:
+            if (recorded := latest.get(name)) is None:
                 return None
-            at = SweepFolder(folder).trial(trial.id) / Path(there["path"]).name
-            return Checkpoint(str(at), there["step"], there["best_step"]) if at.is_dir() else None
+            path = SweepFolder(folder).trial(trial.id) / Path(recorded["path"]).name
+            return Checkpoint(str(path), recorded["step"], recorded["best_step"]) if path.is_dir() else None
 
-        row.curve, row.others = dict(record.curve_of(t)), record.others_of(t, judge.asked[1:])
-        row.steps, row.told = max(row.curve, default=0), len(record.told(t))
-        row.checkpoint, row.best = found("checkpoint"), found("best")
-        row.attempts, row.seconds = so_far.get("attempts", 0), so_far.get("seconds", 0.0)
-        row.lineage, row.decided, row.passed = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
-        return row
+        live.curve, live.other_curves = dict(record.curve_of(t)), record.others_of(t, objectives.asked[1:])
+        live.steps, live.chunks = max(live.curve, default=0), len(record.told(t))
+        live.checkpoint, live.best = existing("checkpoint"), existing("best")
+        live.attempts, live.seconds = latest.get("attempts", 0), latest.get("seconds", 0.0)
+        live.lineage, live.decided_rung, live.passed_rung = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
+        return live
 
-    def take(self, report: Report, judge: Objectives) -> float:
-        """Take up a report; its value of the metric that leads, NaN if none does."""
-        value = math.nan if judge.metric is None else report.metrics[judge.metric]
+    def add_report(self, report: Report, objectives: Objectives) -> float:
+        """Add a report and return its value of the leading metric; NaN if no metric leads."""
+        value = math.nan if objectives.metric is None else report.metrics[objectives.metric]
         self.steps, self.curve[report.step] = report.step, value
-        for name in judge.asked[1:]:
+        for name in objectives.asked[1:]:
             if name in report.metrics:
-                self.others.setdefault(name, []).append((report.step, report.metrics[name]))
+                self.other_curves.setdefault(name, []).append((report.step, report.metrics[name]))
         return value
 
-    def record(self) -> dict[str, Any]:
-        """How it stands, as it is written."""
-        as_dict = lambda c: dataclasses.asdict(c) if c else None  # noqa: E731
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress of the trial as the study records it."""
         return {
             "steps": self.steps,
-            "checkpoint": as_dict(self.checkpoint),
-            "best": as_dict(self.best),
+            "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,
+            "best": dataclasses.asdict(self.best) if self.best else None,
             "attempts": self.attempts,
             "seconds": round(self.seconds, 4),
         }

@@ -19,7 +19,7 @@ from sweeps.core.trial import Checkpoint, Report, Result, State, Trial, format_t
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
-from sweeps.study.repeats import Configurations, total
+from sweeps.study.repeats import Configurations, known_total
 
 # The attributes that hold what was told of a trial, each with a number behind this.
 TOLD = "told."
@@ -27,21 +27,23 @@ TOLD = "told."
 ORIGIN = "origin"
 # The attribute that holds the last rung from which a trial was told to go on.
 PASSED = "passed"
-# What of these holds a decision of PBT.
-TAKEN = "pbt"
+# The attribute that holds the rung at which a trial is paused; None once it continues.
+PAUSED = "paused"
+# The key of a progress record that holds a decision about a perturbation.
+PERTURBED = "pbt"
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A perturbation of PBT, on record.
+class Perturbation:
+    """A trial exploited another trial, and explored near its parameters.
 
     Attributes:
-        step: the milestone at which a member took over from another.
-        donor: the other's id.
-        origin: the step of the checkpoint that it was given; it goes on from there.
-        keys: what each dimension is from then on.
-        params, labels: see `sweeps.trial.Trial`.
-        time: seconds since the epoch.
+        step: Perturbation step of the trial that changed.
+        donor: Id of the trial whose checkpoint it took.
+        origin: Step of this checkpoint, from which the trial continues.
+        keys: New key of each dimension.
+        params, labels: See `sweeps.trial.Trial`.
+        time: Seconds since the epoch.
     """
 
     step: int
@@ -86,7 +88,7 @@ class TrialRecord:
         began, ended: local time; `ended` is None while it has not.
         keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
         origin: the number of the trial whose configuration it repeats; None for a configuration's first.
-        lineage: the perturbations of PBT, see `Taken`. `params`, `labels` and `keys` are those after the last.
+        lineage: the perturbations of PBT, see `Perturbation`. `params`, `labels` and `keys` are those after the last.
         data: what it had of what is tuned of the data, `train`, `drop` and `rows`; empty if nothing is.
     """
 
@@ -106,7 +108,7 @@ class TrialRecord:
     keys: dict[str, Any] = field(default_factory=dict)
     bracket: int | None = None
     origin: int | None = None
-    lineage: tuple[Taken, ...] = ()
+    lineage: tuple[Perturbation, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -165,10 +167,10 @@ class Record:
         return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
 
     def total(self, limit: int) -> int:
-        """Trials that there will be, of `limits.max_trials`; see `repeats.total`."""
+        """Trials that there will be, of `limits.max_trials`; see `repeats.known_total`."""
         firsts = Counter(t.result.state for t in self.ran if t.origin is None)
         whole = firsts[State.COMPLETE]
-        return total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
+        return known_total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
 
     @property
     def front(self) -> list[TrialRecord]:
@@ -204,7 +206,7 @@ def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
 
 
 def told(t: FrozenTrial) -> list[dict[str, Any]]:
-    """What was told of a trial, in order; see `sweeps.search.study_store`."""
+    """What was told of a trial, in order; see `sweeps.study.study_store`."""
     found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
     return [value for _, value in sorted(found, key=lambda f: f[0])]
 
@@ -228,8 +230,8 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
         for step, _, _, rest in chunk["reports"]:
             for name in wanted & rest.keys():
                 found.setdefault(name, []).append((int(step), float(rest[name])))
-        if TAKEN in chunk and "donor" in chunk[TAKEN]:
-            found = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[TAKEN]["others"].items()}
+        if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
+            found = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[PERTURBED]["others"].items()}
     return found
 
 
@@ -248,14 +250,14 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     curve: list[tuple[int, float]] = []
     for chunk in told(t):
         curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
-        if TAKEN in chunk and "donor" in chunk[TAKEN]:
-            curve = [(int(step), float(value)) for step, value in chunk[TAKEN]["curve"]]
+        if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
+            curve = [(int(step), float(value)) for step, value in chunk[PERTURBED]["curve"]]
     return tuple(curve)
 
 
 def decided_of(t: FrozenTrial) -> int:
     """The last milestone of PBT that was decided for a trial; 0 before the first."""
-    return max((chunk[TAKEN]["step"] for chunk in told(t) if TAKEN in chunk), default=0)
+    return max((chunk[PERTURBED]["step"] for chunk in told(t) if PERTURBED in chunk), default=0)
 
 
 def passed_of(t: FrozenTrial) -> int:
@@ -263,10 +265,21 @@ def passed_of(t: FrozenTrial) -> int:
     return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # among what was told, before 2026-11-22
 
 
-def lineage_of(t: FrozenTrial) -> tuple[Taken, ...]:
+def paused_at(t: FrozenTrial) -> int | None:
+    """Return the rung at which a trial is paused, or None."""
+    return t.user_attrs.get(PAUSED)
+
+
+def reported_values(t: FrozenTrial) -> dict[int, float]:
+    """Return the values that a trial itself reported, by step. (`curve_of` has those of its model, which a perturbation changes.)"""
+    values = {int(step): float(value) for chunk in told(t) for step, _, value, _ in chunk["reports"]}
+    return dict(sorted((values | t.intermediate_values).items()))
+
+
+def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """The perturbations of a trial under PBT, in order."""
-    found = [chunk[TAKEN] for chunk in told(t) if TAKEN in chunk and "donor" in chunk[TAKEN]]
-    return tuple(Taken(**{name: kept[name] for name in Taken.__dataclass_fields__}) for kept in found)
+    found = [chunk[PERTURBED] for chunk in told(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
+    return tuple(Perturbation(**{name: kept[name] for name in Perturbation.__dataclass_fields__}) for kept in found)
 
 
 def keys_of(t: FrozenTrial) -> dict[str, Any]:
@@ -275,7 +288,7 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
     return dict(lineage[-1].keys if lineage else t.params)
 
 
-def in_short(lineage: Iterable[Taken]) -> str:
+def in_short(lineage: Iterable[Perturbation]) -> str:
     """Whose checkpoints a trial has taken over; see `sweeps.trial.Trial.lineage`."""
     return ", ".join(map(str, lineage))
 

@@ -51,17 +51,17 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
 
-def total(limit: int, whole: int, broken: int, repeats: Repeats, stops: bool) -> int:
-    """Trials that there will be, repeats too; as long as it is not known which configurations are repeated, those that are known.
+def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeats, scheduler_stops: bool) -> int:
+    """Return the number of trials of a sweep with their repeats, as known now.
 
     Args:
-        limit: `limits.max_trials`, which counts configurations.
-        whole: configurations of which the first trial has come to its end.
-        broken: those of which it has ended otherwise.
-        repeats: of each that comes to its end.
-        stops: the scheduler may stop a first trial; without one each is taken to come to its end.
+        max_trials: `limits.max_trials`, which counts configurations.
+        complete: Number of complete first trials, each of which is repeated.
+        incomplete: Number of first trials that were pruned or failed, which are not repeated.
+        repeats: Repeats of each complete first trial.
+        scheduler_stops: Whether the scheduler may stop trials. If not, running first trials are expected to complete.
     """
-    return limit + (repeats.count - 1) * (whole if stops else limit - broken)
+    return max_trials + (repeats.count - 1) * (complete if scheduler_stops else max_trials - incomplete)
 
 
 @dataclass(frozen=True)

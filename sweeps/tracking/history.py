@@ -6,8 +6,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.search.trial_building import OnRecord
 from sweeps.space import Space
+from sweeps.study.trial_building import OnRecord
 from sweeps.tracking.events import TrialEnded, TrialEvent, TrialReported, TrialStarted
 
 

@@ -19,7 +19,7 @@ from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.crash_cleanup import remove_partial_files
 from sweeps.core.trial import Checkpoint, Report, Result, State
 from sweeps.execution.messages import Progress
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from sweeps.space.section_models import Repeats
 from tests.search.deaths import Deaf
@@ -37,10 +37,10 @@ def save(folder: Path, number: int, step: int, size: int = 1000) -> Checkpoint:
 
 def driver(space: Any, folder: Path) -> SweepController:
     deaf = Deaf()
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     pool: Any = deaf
     tracker: Any = deaf
-    return SweepController(study_store, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
+    return SweepController(loop, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
 
 
 def train(controller: SweepController, loss: float, end: bool = True) -> str:
@@ -78,12 +78,12 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     assert controller.cleaner is not None
     assert controller.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
-    assert again.study_store.standing(3).checkpoint.step == 2
+    assert again.search.store.live_trial(3).checkpoint.step == 2
     name = again.begin()
     assert name == "0003"
     again.hear(name, Progress(state=State.COMPLETE))
     again.close()
-    assert checkpoints_in(tmp_path) == {"0003": [1]} and again.study_store.winner() == 3
+    assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
     assert again.cleaner is not None and again.cleaner.freed.to_json() == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
 
 
@@ -109,7 +109,7 @@ def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space,
     for loss in (0.9, 0.4, 0.3):  # its repeat; another configuration and the repeat of that
         train(controller, loss)
     controller.close()
-    assert controller.study_store.winner() == 3 and checkpoints_in(tmp_path) == {"0003": [1]}
+    assert controller.search.store.winner() == 3 and checkpoints_in(tmp_path) == {"0003": [1]}
 
 
 def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(make_space, tmp_pa
     controller.close()
     assert checkpoints_in(tmp_path) == {"0000": left}
     save(tmp_path, 0, 7)
-    remove_partial_files(tmp_path, StudyStore(tmp_path, space).checkpoints())
+    remove_partial_files(tmp_path, SearchLoop.open(tmp_path, space).store.checkpoints())
     assert checkpoints_in(tmp_path) == {"0000": left}
 
 

@@ -12,7 +12,7 @@ from sweeps import space as space_file
 from sweeps.checkpoints.garbage_collection import parse_size
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from tests.commands import space_of
 
@@ -24,9 +24,9 @@ def sweep(tmp_path):
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for i in range(4):
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
 
         def saved(step: int, trial=trial) -> Checkpoint:
@@ -38,9 +38,9 @@ def sweep(tmp_path):
         value = 0.4 - i / 10
         reports = (Report(1, {"loss": value}, 1.0), Report(2, {"loss": 1.0}, 2.0))
         best, latest = saved(1), saved(2)
-        study_store.record(trial.number, reports, latest, best, 1, 1.0)
+        loop.report(trial.number, reports, latest, best, 1, 1.0)
         if i < 3:
-            study_store.finish(trial.number, State.COMPLETE)
+            loop.tell(trial.number, State.COMPLETE)
     return folder
 
 

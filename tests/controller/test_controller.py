@@ -18,10 +18,10 @@ from sweeps.controller.controller import SweepController
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import STAGES
-from sweeps.core.trial import Checkpoint, Decision, Report, State
+from sweeps.core.trial import Action, Checkpoint, Report, State
 from sweeps.data.data_actor import LOST_MESSAGE
 from sweeps.execution.messages import Past, Progress, Stage, Usage
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
 from tests.search.deaths import Deaf
@@ -41,7 +41,7 @@ class Pool(Deaf):
 def conductor(space: Any, folder: Any) -> tuple[SweepController, Pool]:
     pool, deaf = Pool(), Deaf()
     tracker: Any = deaf
-    going = SweepController(StudyStore(folder, space), pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
+    going = SweepController(SearchLoop.open(folder, space), pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     return going, pool
 
@@ -102,7 +102,7 @@ def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_p
     assert name is not None
     first.hear(name, Progress((Report(1, {"loss": 0.5}, 1.0),), seconds=7200.0))
     going, _ = conductor(space, tmp_path)
-    assert going.study_store.interrupted == deque([0]) and going.reason is None
+    assert going.search.interrupted == deque([0]) and going.reason is None
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
     going._look_at_budgets()
     assert going.reason is not None and going.reason.startswith("limits.max_gpu_hours")
@@ -116,19 +116,19 @@ def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(mak
     space = make_space(BODY)  # asha, one in three
     first, _ = conductor(space, tmp_path)
     early = first.begin()
-    assert early is not None and first.hear(early, news(1, 0.9, rung=1)) is Decision.CONTINUE, "the first to come there"
+    assert early is not None and first.hear(early, news(1, 0.9, rung=1)) is Action.CONTINUE, "the first to come there"
     for loss in (0.3, 0.2, 0.1, 0.05):
         later = first.begin()
         assert later is not None
         first.hear(later, news(1, loss, rung=1))
-    assert first.hear(early, Progress(rung=1)) is Decision.CONTINUE, "its worker was lost beyond it"
+    assert first.hear(early, Progress(rung=1)) is Action.CONTINUE, "its worker was lost beyond it"
     going, _ = conductor(space, tmp_path)  # the driver was
-    assert 0 in going.study_store.interrupted and going.begin() == early
-    assert going.hear(early, Progress(rung=1)) is Decision.CONTINUE
+    assert 0 in going.search.interrupted and going.begin() == early
+    assert going.hear(early, Progress(rung=1)) is Action.CONTINUE
     late = going.begin()
     while late is not None and late in {f"{n:04d}" for n in range(5)}:
         late = going.begin()
-    assert late is not None and going.hear(late, news(1, 0.8, rung=1)) is Decision.STOP, "though not for others"
+    assert late is not None and going.hear(late, news(1, 0.8, rung=1)) is Action.STOP, "though not for others"
 
 
 def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(make_space, tmp_path):
@@ -140,10 +140,12 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
         first.hear(name, news(1, 0.5))
     object.__setattr__(space.limits, "timeout", 60.0)
     tracker: Any = Deaf()
-    going = SweepController(StudyStore(tmp_path, space), Pool(), tracker, time.time() - 61, lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        SearchLoop.open(tmp_path, space), Pool(), tracker, time.time() - 61, lambda: False, lambda s: None, lambda: None
+    )
     going.settle()
     going.close()
-    assert going.reason == "limits.timeout" and not going.study_store.interrupted
+    assert going.reason == "limits.timeout" and not going.search.interrupted
     states = [(t.result.state, t.reason) for t in record_of(tmp_path)]
     assert states == [(State.PRUNED, "limits.timeout")] * 2
 
@@ -171,7 +173,7 @@ def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(m
     first.hear(name, news(1, 0.5))
     first.hear(name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None))  # else a rank was still to write its part
     going, _ = conductor(space, tmp_path)
-    assert (going.study_store.interrupted == deque()) == whole
+    assert (going.search.interrupted == deque()) == whole
     assert record_of(tmp_path)[0].result.state is (State.COMPLETE if whole else State.RUNNING)
 
 
@@ -211,10 +213,10 @@ def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(ma
 
 def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
     going = SweepController(
-        StudyStore(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")), Pool(), Deaf(), 0.0, lambda: True, print, print
+        SearchLoop.open(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")), Pool(), Deaf(), 0.0, lambda: True, print, print
     )
     going.settle()
-    assert going.reason == "interrupted" and not going.study_store.results()
+    assert going.reason == "interrupted" and not going.search.store.results()
     with pytest.raises(StopIteration):
         going.begin()
 

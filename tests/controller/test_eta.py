@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.controller.eta import RunningTrial, mean_interval, time_left, time_to_stops
-from sweeps.core.trial import Decision
-from sweeps.search.schedulers.rules import Asha, NoScheduler
+from sweeps.core.trial import Action
+from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.none import NoScheduler
+from tests.search.test_schedulers import decided
 
 
 def rounds(count: int, at_once: int, each: float, start: float = 0.0) -> list[tuple[float, float]]:
@@ -115,15 +117,15 @@ def simulated(seed: int, total: int, at_once: int, scheduler: Asha | NoScheduler
         run = running[trial]
         run["steps"].append((step := len(run["steps"]) + 1, now))
         stop = step == max_t
-        if step in scheduler.rungs:
+        if step in scheduler.rungs():
             value = run["quality"] + draw.gauss(0, 0.5) / step
-            stop = scheduler.verdict(rungs.setdefault(step, []), value, True) is Decision.STOP
+            stop = decided(scheduler, rungs.setdefault(step, []), value) is Action.STOP
             rungs[step].append(value)
         if stop:
             ended.append((running.pop(trial)["begun"], now))
         else:
             heapq.heappush(line, (now + run["each"], trial))
-        stops = (*scheduler.rungs, max_t)
+        stops = (*scheduler.rungs(), max_t)
         going = [
             RunningTrial(now - r["begun"], time_to_stops(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None)
             for r in running.values()

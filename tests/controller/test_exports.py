@@ -22,8 +22,9 @@ from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import News, Progress
 from sweeps.execution.trial_progress import TrialProgress
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space, saved_space
+from sweeps.study.study_store import StudyStore
 from tests.commands import space_of
 
 TWO = "[{metric: loss, goal: minimize}, {metric: size, goal: minimize}]"
@@ -43,9 +44,9 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for loss, size in VALUES:
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
         path = folder / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
@@ -56,8 +57,8 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
             later = shutil.copytree(path, path.with_name("checkpoint_000002"))
             latest = Checkpoint(str(later), 2, 2)
             reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
-        study_store.record(trial.number, tuple(reports), latest, kept, 1, 1.0)
-        study_store.finish(trial.number, State.COMPLETE)
+        loop.report(trial.number, tuple(reports), latest, kept, 1, 1.0)
+        loop.tell(trial.number, State.COMPLETE)
     return folder
 
 
@@ -135,11 +136,11 @@ def test_what_refit_is_not_for(tmp_path):
         with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
             exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
-    study_store = StudyStore(sweep, space)
-    trial = StudyStore(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).next()
+    loop = SearchLoop.open(sweep, space)
+    trial = SearchLoop.open(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).ask()
     assert trial is not None
-    study_store = StudyStore(sweep, space)
-    study_store.finish(trial.number, State.FAIL, "boom")
+    loop = SearchLoop.open(sweep, space)
+    loop.tell(trial.number, State.FAIL, "boom")
     with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
         exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
@@ -177,7 +178,7 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
             left_of("0001", last, 4)
 
 
-def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, StudyStore]:
+def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, SearchLoop]:
     """A sweep of one trial that was best at its third step, had saved its second, and last its fourth."""
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(file.read_text().replace("metric: loss", f"metric: {objective}") + extra)
@@ -185,9 +186,9 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for again in range(space.repeats.count):
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
         kept = [Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step) for step in (2, 4)]
         for checkpoint in kept:
@@ -195,40 +196,38 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
             (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
         told = tuple(Report(step, {"loss": loss + again, "auc": auc}, 1.0) for step, (loss, auc) in enumerate(curves, 1))
-        study_store.record(trial.number, told, kept[1], kept[0], 1, 1.0)
-        study_store.finish(trial.number, State.COMPLETE)
-    return folder, study_store
+        loop.report(trial.number, told, kept[1], kept[0], 1, 1.0)
+        loop.tell(trial.number, State.COMPLETE)
+    return folder, loop
 
 
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
-    _, study_store = uneven(tmp_path)
-    assert study_store.results()[0].value == 0.29
-    assert [trial_export.worth(study_store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+    _, loop = uneven(tmp_path)
+    assert loop.store.results()[0].value == 0.29
+    assert [trial_export.worth(loop.store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
 
 
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
-    _, study_store = uneven(tmp_path, "repeats: 2\n")
-    assert trial_export.worth(study_store, 0, 2) == trial_export.worth(study_store, 1, 4) == pytest.approx(0.79)
+    _, loop = uneven(tmp_path, "repeats: 2\n")
+    assert trial_export.worth(loop.store, 0, 2) == trial_export.worth(loop.store, 1, 4) == pytest.approx(0.79)
 
 
-def exported(
-    folder: Path, study_store: StudyStore, monkeypatch: pytest.MonkeyPatch, **how: Any
-) -> tuple[trial_export.Exported, dict[str, Any]]:
+def exported(folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[trial_export.Exported, dict[str, Any]]:
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     store = SimpleNamespace(load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None)
     monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
     monkeypatch.setattr(trial_export.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
-    space = dataclasses.replace(study_store.space, trainer=dataclasses.replace(study_store.space.trainer, load="tests.user_loops:load"))
-    return trial_export.export_trial(folder, space, study_store, 0, folder / "exports" / "0000", (), **how), told
+    space = dataclasses.replace(loop.store.space, trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"))
+    return trial_export.export_trial(folder, space, loop.store, 0, folder / "exports" / "0000", (), **how), told
 
 
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
 @pytest.mark.parametrize("latest", [False, True])
 def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatch, objective, latest):
-    folder, study_store = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
-    done, told = exported(folder, study_store, monkeypatch, latest=latest)
+    folder, loop = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
+    done, told = exported(folder, loop, monkeypatch, latest=latest)
     assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
     step, loss, auc = (4, 0.5, 0.6) if latest else (2, 0.35, 0.7)
     assert (told["best_step"], told["feasible"], told["metrics"]["auc"]) == (step, False, auc)
@@ -236,30 +235,28 @@ def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatc
 
 
 def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
-    study_store = StudyStore(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
+    loop = SearchLoop.open(sweep := made(tmp_path, TWO, worse=1.0), saved_space(sweep)[0])
     assert (
-        trial_export.described(study_store, 0)["values"]
-        == trial_export.described(study_store, 0, 1)["values"]
-        == {"loss": 0.1, "size": 4.0}
+        trial_export.described(loop.store, 0)["values"] == trial_export.described(loop.store, 0, 1)["values"] == {"loss": 0.1, "size": 4.0}
     )
-    assert trial_export.described(study_store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
+    assert trial_export.described(loop.store, 0, 2)["values"] == {"loss": 1.1, "size": 4.0}
 
 
 def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path, monkeypatch):
-    folder, study_store = uneven(tmp_path)
+    folder, loop = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
-    _, told = exported(folder, study_store, monkeypatch, refitted=again)
+    _, told = exported(folder, loop, monkeypatch, refitted=again)
     assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
 
 
 def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
-    folder, study_store = uneven(tmp_path)
+    folder, loop = uneven(tmp_path)
     passes: list[int] = []
     results = StudyStore.results
     monkeypatch.setattr(StudyStore, "results", lambda self: passes.append(1) or results(self))
-    exported(folder, study_store, monkeypatch)
+    exported(folder, loop, monkeypatch)
     assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
-    assert exports._exported(study_store, 0, False) == (2, 0.35) and len(passes) == 5
+    assert exports._exported(loop.store, 0, False) == (2, 0.35) and len(passes) == 5
 
 
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):

@@ -91,7 +91,7 @@ def test_what_mlflow_is_told(more, tags, metrics):
     [
         ({"best": BEST}, False, True),
         ({"best": BEST, "reason": "interrupted"}, False, True),
-        ({"best": BEST, "reason": "limits.max_failures_in_a_row: 3 trials failed one after the other"}, False, True),
+        ({"best": BEST, "reason": "limits.max_failures_in_a_row: 3 consecutive trials failed"}, False, True),
         ({"best": BEST, "reason": "limits.timeout"}, False, False),
         ({"front": [BEST], "reason": "limits.timeout"}, False, False),
         ({"best": BEST, "reason": "limits.timeout"}, True, True),

@@ -14,9 +14,9 @@ import pytest
 from sweeps.controller.controller import SweepController
 from sweeps.controller.status import ResourceUse, SweepStatus, shape_text, short_configuration, starting_status
 from sweeps.core.resources import Shape
-from sweeps.core.trial import Decision, Report, State, Trial
+from sweeps.core.trial import Action, Report, State, Trial
 from sweeps.execution.messages import Progress, Stage, Usage
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from tests.search.deaths import Deaf
 
@@ -38,11 +38,11 @@ def conductor(tmp_path) -> SweepController:
     (tmp_path / "space.yaml").write_text(SPACE)
     space = load(tmp_path / "space.yaml")
     (tmp_path / "own-1").mkdir()
-    study_store = StudyStore(tmp_path / "own-1", space)
+    loop = SearchLoop.open(tmp_path / "own-1", space)
     nothing: Callable[[SweepStatus], None] = lambda snapshot: None  # noqa: E731
     began = time.time() - 100
     deaf: Any = Deaf()
-    return SweepController(study_store, deaf, deaf, began, lambda: False, nothing, nothing)
+    return SweepController(loop, deaf, deaf, began, lambda: False, nothing, nothing)
 
 
 def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
@@ -61,8 +61,8 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
     space = dataclasses.replace(conductor.space, limits=dataclasses.replace(conductor.space.limits, max_failures_in_a_row=2))
 
     def driven(failures: int) -> SweepController:
-        study_store = StudyStore(conductor.study_store.folder, space)
-        again = dataclasses.replace(conductor, study_store=study_store, reason=None)
+        loop = SearchLoop.open(conductor.search.store.folder, space)
+        again = dataclasses.replace(conductor, search=loop, reason=None)
         again.settle()
         for _ in range(failures):
             assert again.reason is None
@@ -70,7 +70,7 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
         return again
 
     assert driven(1).reason is None
-    ended = "limits.max_failures_in_a_row: 2 trials failed one after the other"
+    ended = "limits.max_failures_in_a_row: 2 consecutive trials failed"
     assert driven(1).reason == ended, "failures under a driver that died are counted on"
     assert driven(1).reason is None, "those that have ended the sweep are not"
 
@@ -80,7 +80,7 @@ def test_a_row_says_what_a_running_trial_is_at(conductor):
     assert [row.stage for row in conductor.status().rows] == ["beginning", "beginning"]
     conductor.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
     assert [row.stage for row in conductor.status().rows] == ["starting workers", "waiting for workers"]
-    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Decision.CONTINUE
+    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Action.CONTINUE
     row = conductor.status().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
     assert shape_text(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
@@ -117,7 +117,7 @@ def test_a_trial_that_failed_does_not_lead_any_more(conductor):
     assert (best.trial, best.value, best.step) == (c, 2.0, 2), "which still runs"
     conductor.hear(c, Progress(state=State.FAIL, error="boom"))
     assert conductor.status().best.trial == a
-    again = dataclasses.replace(conductor, study_store=StudyStore(conductor.study_store.folder, conductor.space))
+    again = dataclasses.replace(conductor, search=SearchLoop.open(conductor.search.store.folder, conductor.space))
     assert again.status().best.trial == a, "nor for another driver"
 
 

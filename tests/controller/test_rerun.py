@@ -12,7 +12,7 @@ from sweeps import space as space_file
 from sweeps.controller.rerun import Compared, _no_value, first_difference, rerun
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from sweeps.space.section_models import Constraint, Objective
 from sweeps.study.objectives import Objectives
@@ -88,8 +88,8 @@ def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
     folder = tmp_path / "own-1"
     folder.mkdir()
     save_space(folder, space, 1.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     if not point:
-        assert study_store.next() is not None
+        assert loop.ask() is not None
     with pytest.raises(InputError, match=said):
         rerun(folder, "0")

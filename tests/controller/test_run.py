@@ -110,7 +110,7 @@ def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path
         space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3, max_concurrent_trials: 1"), dir=tmp_path / "runs"
     )
     assert 4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
-    assert result.best["value"] < 1.4 and result.reason == "limits.patience: 3 trials without a better one"
+    assert result.best["value"] < 1.4 and result.reason == "limits.patience: 3 trials without an improvement"
     assert result.best["metrics"]["seconds"] == result.best["metrics"]["cpu_seconds"] > 0
 
 

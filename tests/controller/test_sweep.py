@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Report, State
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from tests.controller.test_sweep_lookup import ended, made
@@ -42,20 +42,20 @@ ONE = "{metric: loss, goal: minimize}"
 TWO = "[{metric: loss, goal: minimize}, {metric: auc, goal: maximize}]"
 
 
-def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, StudyStore]:
+def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, SearchLoop]:
     """A sweep's folder with conditional dimensions, of trials that are all complete."""
     folder = root / "branches-1"
     folder.mkdir(parents=True)
     (root / "branches.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", objective))
     space = load(root / "branches.yaml")
     save_space(folder, space, 1.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for n in range(trials):
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
-        study_store.record(trial.number, (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),), None, None, 1, 0.5)
-        study_store.finish(trial.number, State.COMPLETE)
-    return folder, study_store
+        loop.report(trial.number, (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),), None, None, 1, 0.5)
+        loop.tell(trial.number, State.COMPLETE)
+    return folder, loop
 
 
 def test_trials_has_a_row_for_each_trial(tmp_path):
@@ -90,10 +90,10 @@ def test_several_objectives_have_a_column_each_and_no_best(tmp_path):
 
 
 def test_best_is_the_best_trial(tmp_path):
-    folder, study_store = branches(tmp_path, ONE, 3)
+    folder, loop = branches(tmp_path, ONE, 3)
     best = sweeps.open(folder).best
     assert best is not None and (best.number, best.id, best.value) == (0, "0000", 1.0)
-    assert best.params == study_store.trial(0).params
+    assert best.params == loop.store.trial(0).params
     row = sweeps.open(folder).trials.loc[best.number].dropna()
     assert best.dimensions == {name: row[name] for name in row.index if name.startswith("params.")}
 
@@ -126,17 +126,17 @@ def test_the_study_is_a_copy(tmp_path):
 
 
 def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
-    folder, study_store = branches(tmp_path, ONE, 2)
+    folder, loop = branches(tmp_path, ONE, 2)
     lock = FolderLock(folder)
     try:
         opened = sweeps.open(folder)
         assert len(opened.trials) == 2
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
         assert opened.trials["state"].tolist() == ["COMPLETE", "COMPLETE", "RUNNING"]
-        study_store.record(trial.number, (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5)
+        loop.report(trial.number, (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5)
         assert opened.curves(trial.number)["value"].tolist() == [0.5]
-        study_store.finish(trial.number, State.COMPLETE)
+        loop.tell(trial.number, State.COMPLETE)
         best = opened.best
         assert best is not None and best.number == trial.number and opened.trials["state"].tolist() == ["COMPLETE"] * 3
         with (folder / JOURNAL).open("ab") as journal:

@@ -22,7 +22,7 @@ from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import JOURNAL, RESULT, STAGES
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution import trial_logs
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
@@ -49,19 +49,19 @@ def made(root, name="made-1", began=1000.0):
     (root / "made.yaml").write_text(SPACE)
     space = load(root / "made.yaml")
     save_space(folder, space, began)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     now = time.time()
     states = ((State.COMPLETE, (0.5, 0.25, 0.3)), (State.PRUNED, (0.75,)), (State.FAIL, (math.nan,)), (None, ()))
     for state, values in states:
-        trial = study_store.next()
+        trial = loop.ask()
         at = folder / "trials" / trial.id / "checkpoint_000002"
         kept = Checkpoint(str(at), 2, 2) if state is State.COMPLETE else None
         if kept is not None:
             at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        study_store.record(trial.number, told, kept, kept, 1, 1.25)
+        loop.report(trial.number, told, kept, kept, 1, 1.25)
         if state is not None:
-            study_store.finish(
+            loop.tell(
                 trial.number, state, "Traceback: boom" if state is State.FAIL else None, "asha at step 1" if state is State.PRUNED else None
             )
     return folder
@@ -204,13 +204,13 @@ def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
     (tmp_path / "made.yaml").write_text(text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", ""))
     space = load(tmp_path / "made.yaml")
     save_space(folder, space, 5.0)
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for state in (State.COMPLETE, State.COMPLETE, State.PRUNED):  # a configuration, its repeat, and one that is stopped
-        trial = study_store.next()
-        study_store.record(trial.number, (Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0)
-        study_store.finish(trial.number, state)
+        trial = loop.ask()
+        loop.report(trial.number, (Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0)
+        loop.tell(trial.number, state)
     total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
-    assert study_store.queue.total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
+    assert loop.queue.known_total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
     ended(folder)
     assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command("ls", "--dir", tmp_path)
 
@@ -327,11 +327,11 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)
-    study_store = StudyStore(tmp_path, load(file))
+    loop = SearchLoop.open(tmp_path, load(file))
     for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
-        trial = study_store.next()
-        study_store.record(trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
-        study_store.finish(trial.number, State.RUNNING)
+        trial = loop.ask()
+        loop.report(trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
+        loop.tell(trial.number, State.RUNNING)
     with pytest.raises(InputError, match="--trial takes those that left a checkpoint: 0001"):
-        number_of(study_store, None)
-    assert number_of(study_store, "1") == 1
+        number_of(loop.store, None)
+    assert number_of(loop.store, "1") == 1

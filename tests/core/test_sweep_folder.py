@@ -121,7 +121,7 @@ def test_a_population_does_not_grow(tmp_path, stated):
     folder = tmp_path / "sweep"
     folder.mkdir()
     save_space(folder, load(tmp_path / "x.yaml"), 1.5)
-    with pytest.raises(InputError, match="--add-trials: a population of pbt cannot change once it trains; it has 4 members, got 2 more"):
+    with pytest.raises(InputError, match="--add-trials: the population of pbt cannot change once it trains; it has 4 members, got 2 more"):
         taken_up(folder, None, (), 2)
     with pytest.raises(InputError, match="population"):
         taken_up(folder, None, ("limits.max_trials=5",), 0)
@@ -197,7 +197,7 @@ def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
 
 
 def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_path):
-    from sweeps.search.study_store import StudyStore
+    from sweeps.search.search_loop import SearchLoop
 
     file = tmp_path / "task.yaml"
     lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")
@@ -205,12 +205,12 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     space = load(file)
     folder = create_sweep_folder(tmp_path, space.name, 0.0)
     save_space(folder, space, 0.0)
-    StudyStore(folder, space).next()
+    SearchLoop.open(folder, space).ask()
     assert saved_space(folder)[0].name == taken_up(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
-    assert len(StudyStore(folder, saved_space(folder)[0]).results()) == 1
+    assert len(SearchLoop.open(folder, saved_space(folder)[0]).store.results()) == 1
     origin = json.loads((folder / ORIGIN).read_text())
     (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before
-    assert len(StudyStore(folder, saved_space(folder)[0]).results()) == 1
+    assert len(SearchLoop.open(folder, saved_space(folder)[0]).store.results()) == 1
 
 
 def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):

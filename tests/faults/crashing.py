@@ -40,12 +40,12 @@ def _trial_ended(hub: Any, event: Any) -> bool:
 
 POINTS = {
     "folder": Point("the sweep's folder made, the study not", "sweeps.controller.session:SweepSession.run", "before"),
-    "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_trials:suggest", "before", 4),
+    "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_asker:suggest", "before", 4),
     "journal": Point("a record of the journal half written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
     "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
-    "rung": Point("between a rung's report and its verdict", "sweeps.controller.controller:SweepController._verdict", "before"),
+    "rung": Point("between a rung's report and its verdict", "sweeps.search.search_loop:SearchLoop.decide", "before"),
     "verdict": Point("between a verdict and the stop", "sweeps.controller.controller:SweepController._finish", "before", 1, _pruned),
-    "end": Point("between a trial's end and its record", "sweeps.search.study_store:StudyStore.finish", "before"),
+    "end": Point("between a trial's end and its record", "sweeps.study.study_store:StudyStore.finish", "before"),
     "recorded": Point("between a trial's record and MLflow", "sweeps.tracking:TrackerHub.publish", "before", 1, _trial_ended),
     "batch": Point("an MLflow batch in flight", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
     "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),

@@ -26,7 +26,7 @@ from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, relocate
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import bundle_of, saved_space, taken_up
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
@@ -76,8 +76,8 @@ def taken_over(folder: Path) -> None:
     origin = read_origin(folder)
     refuse_invalid_result(folder)
     space, _ = taken_up(folder, None, (), 1)
-    study_store = StudyStore(folder, space)
-    assert study_store.to_run >= 0 and (origin.get("began") or 1.0) > 0 and study_store.checkpoints() is not None
+    loop = SearchLoop.open(folder, space)
+    assert loop.to_run >= 0 and (origin.get("began") or 1.0) > 0 and loop.store.checkpoints() is not None
     if (said := read_result(folder)) is not None:
         terminal.summary(SweepResult.from_json(relocate(said, folder)))
 
@@ -115,8 +115,8 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     shown = json.loads(command("show", sweep, "--json"))
     known = {t["trial"]: t for t in json.loads(command("show", folder, "--json"))["all"]}
     assert len({t["trial"] for t in shown["all"]}) == len(shown["all"]) and {t["trial"] for t in shown["all"]} <= known.keys()
-    study_store = StudyStore(sweep, space)
-    assert sorted(study_store.results()) == [int(t["trial"]) for t in shown["all"]] and study_store.to_run >= 4 - len(known)
+    loop = SearchLoop.open(sweep, space)
+    assert sorted(loop.store.results()) == [int(t["trial"]) for t in shown["all"]] and loop.to_run >= 4 - len(known)
 
 
 FILES = [ORIGIN, RESULT, PROVENANCE, RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]

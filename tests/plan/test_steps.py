@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import Decision
-from sweeps.plan.steps import SIMULATED, count_steps, min_complete_trials, simulate, trial_lengths
-from sweeps.search.schedulers.rules import Asha, Hyperband, Median, NoScheduler
+from sweeps.core.trial import Action
+from sweeps.plan.steps import SIMULATED, count_steps, simulate, trial_lengths
+from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.hyperband import Hyperband
+from sweeps.search.schedulers.median import Median
+from sweeps.search.schedulers.none import NoScheduler
+from tests.search.test_schedulers import decided
 
 ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor), st.integers(1, 6), st.integers(0, 60), st.integers(2, 5))
 
@@ -21,7 +25,7 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
     Of a moment counts how many trials are on their way to each rung, and how many values each rung has on record: a new one may be better
     than any number of these, or as good, and whoever is on the way may come next.
     """
-    ends = (*asha.rungs, asha.max_t)
+    ends = (*asha.rungs(), asha.max_t)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
 
     def spent(coming: tuple[int, ...], on_record: tuple[int, ...]) -> tuple[int, int]:
@@ -41,9 +45,9 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
                 continue
             others = [float(v) for v in range(on_record[i])]
             recorded = tuple(n + (j == i) for j, n in enumerate(on_record))
-            verdicts = {asha.verdict(others, value, True) for value in (*(v - 0.5 for v in others), *others, len(others) + 0.5)}
+            verdicts = {decided(asha, others, value) for value in (*(v - 0.5 for v in others), *others, len(others) + 0.5)}
             for verdict in verdicts:
-                if verdict is Decision.STOP:
+                if verdict is Action.STOP:
                     low, high = spent(left, recorded)
                     found.append((low + ends[i], high + ends[i]))
                 else:
@@ -51,7 +55,7 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
         known[coming, on_record] = min(low for low, _ in found), max(high for _, high in found)
         return known[coming, on_record]
 
-    return spent((trials, *[0] * len(asha.rungs)), (0,) * len(asha.rungs))
+    return spent((trials, *[0] * len(asha.rungs())), (0,) * len(asha.rungs()))
 
 
 @pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
@@ -131,6 +135,6 @@ def test_the_median_rule_compares_at_every_step_from_the_first():
 def test_what_comes_to_its_end_is_repeated_to_the_same_end(scheduler, qualities, again):
     taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
     ended = taken.count(scheduler.max_t)
-    assert ended >= min_complete_trials(scheduler, len(qualities))
+    assert ended >= scheduler.min_complete(len(qualities))
     told = count_steps(scheduler, len(qualities), 1, again=again)
     assert told.least <= sum(taken) + again * ended * scheduler.max_t <= told.most and told.least <= told.typical <= told.most

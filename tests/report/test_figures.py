@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, State
 from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, short_names, thin
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from tests.report.made import RUNGS, space_in, trial, trials
 
@@ -114,12 +114,12 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     folder = tmp_path / "made-1"
     folder.mkdir()
     save_space(folder, space, time.time())
-    study_store = StudyStore(folder, space)
+    loop = SearchLoop.open(folder, space)
     for _ in range(3):
-        begun = study_store.next()
+        begun = loop.ask()
         told = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
-        study_store.record(begun.number, told, None, None, 1, 1.0)
-        study_store.finish(begun.number, State.COMPLETE)
+        loop.report(begun.number, told, None, None, 1, 1.0)
+        loop.tell(begun.number, State.COMPLETE)
     drawn = Drawing(folder).result()
     assert [f.title for f in drawn.figures if f.title] == ["History", "Curves", "Parallel coordinates", "Slices"]
     assert drawn.basis == "the values at step 5, which 3 trials reached"

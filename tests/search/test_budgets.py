@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Limits
 from sweeps.study import ranking
-from sweeps.study.budgets import BudgetState, reason
+from sweeps.study.budgets import BudgetState, exhausted
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))
@@ -24,8 +24,8 @@ def made(state: State, value: float | None = None, gpu: float = 0.0, feasible: b
 def course(results, minimize: bool = True) -> BudgetState:
     ran = BudgetState((minimize,))
     for number, result in enumerate(results):
-        ran.run(result)
-        ran.judge(number, result)
+        ran.add_trial(result)
+        ran.add_configuration(number, result)
     return ran
 
 
@@ -46,8 +46,8 @@ def test_patience_counts_what_ended_since_the_last_better_one(results, patience)
             idle = 0
         elif now is not None and results[now].state is C:
             idle += 1
-    assert ran.idle == idle
-    ends = reason(Limits(patience=patience), ran)
+    assert ran.without_improvement == idle
+    ends = exhausted(Limits(patience=patience), ran)
     assert (ends is not None) == (idle >= patience) and (ends is None or ends.startswith("limits.patience: "))
 
 
@@ -55,25 +55,25 @@ def test_patience_counts_what_ended_since_the_last_better_one(results, patience)
 def test_failures_in_a_row_are_the_latest_ones(results, most):
     tail = len(results) - max((i + 1 for i, r in enumerate(results) if r.state is not F), default=0)
     ran = course(results)
-    assert ran.failed == tail
-    assert (reason(Limits(max_failures_in_a_row=most), ran) is not None) == (tail >= most)
+    assert ran.consecutive_failures == tail
+    assert (exhausted(Limits(max_failures_in_a_row=most), ran) is not None) == (tail >= most)
 
 
 @given(RESULTS, st.floats(-5, 5).map(lambda v: round(v, 1)), st.booleans())
 def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, target, minimize):
     able = [r.value for r in results if r.state is C and r.feasible and r.value is not None and not math.isnan(r.value)]
     reached = any(v <= target if minimize else v >= target for v in able)
-    assert (reason(Limits(target=target), course(results, minimize)) is not None) == reached
+    assert (exhausted(Limits(target=target), course(results, minimize)) is not None) == reached
 
 
 def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
     ran = course([made(C, 1.0, gpu=1800), made(F, gpu=900), made(P, gpu=600)])
-    assert reason(Limits(max_gpu_hours=1), ran, gpu_seconds=299) is None
-    assert reason(Limits(max_gpu_hours=1), ran, gpu_seconds=300) == "limits.max_gpu_hours: 1 are spent"
+    assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=299) is None
+    assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300) == "limits.max_gpu_hours: 1 GPU hours are spent"
 
 
 def test_without_limits_nothing_ends():
-    assert reason(Limits(), course([made(F)] * 50)) is None
+    assert exhausted(Limits(), course([made(F)] * 50)) is None
 
 
 POINTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda p: (float(p[0]), float(p[1]))), max_size=20)
@@ -87,5 +87,5 @@ def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, g
     assert found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
     ran = BudgetState(goals)
     for number, result in enumerate(results):
-        ran.judge(number, result)
+        ran.add_configuration(number, result)
     assert list(ran.front) == found

@@ -40,9 +40,9 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
     begun, indices = Counter(), []
     for number in range(40):
         turn = queue.next(dict)
-        indices.append(turn.index)
+        indices.append(turn.in_cell_before)
         keys = turn.cell if number % 10 == 0 else {"p": turn.cell["p"]}
-        queue.count(keys, None)
+        queue.record_start(keys, None)
         begun[keys["p"]] += 1
     assert begun == {"a": 20, "b": 20} and max(indices) == 9
 

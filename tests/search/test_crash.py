@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
-from sweeps.core.trial import Checkpoint, Decision, Report, State, Trial
+from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import News, Past, Progress
 from sweeps.execution.trial_progress import TrialProgress
-from sweeps.search.study_store import StudyStore
-from sweeps.search.trial_building import OnRecord
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
+from sweeps.study.trial_building import OnRecord
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """
@@ -48,42 +48,42 @@ def loss(trial: Trial, step: int) -> float:
     return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.origin is not None else 0)
 
 
-def drive(space, folder, loss=loss, max_t: int = MAX_T) -> StudyStore:
+def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
     """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint at every other one."""
-    study_store, pool = StudyStore(folder, space), Pool()
+    loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
-    going = SweepController(study_store, pool, deaf, time.time() - study_store.spent, lambda: False, lambda s: None, lambda: None)
+    going = SweepController(loop, pool, deaf, time.time() - loop.store.spent, lambda: False, lambda s: None, lambda: None)
     going.settle()
     while True:
         try:
             name = going.begin()
         except StopIteration:
-            return study_store
+            return loop
         trial, past = pool.started[name]
         kept = past.checkpoint if past else None
-        verdict, attempts = Decision.CONTINUE, past.attempts + 1 if past else 1
+        verdict, attempts = Action.CONTINUE, past.attempts + 1 if past else 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
             if step % 2 == 0:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(str(path), step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
-            rung = step if step in study_store.scheduler.rungs else None
+            rung = step if step in loop.scheduler.rungs() else None
             verdict = going.hear(name, Progress(told, kept if step % 2 == 0 else None, kept, rung, None, attempts=attempts))
-            if verdict is Decision.STOP:
+            if verdict is Action.STOP:
                 break
-        if verdict is not Decision.STOP:
+        if verdict is not Action.STOP:
             going.hear(name, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
 
 
-def outcome(study_store: StudyStore) -> list[Any]:
+def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
-    told = {told[0].number: told for told in OnRecord(study_store.folder, study_store.space)()}
+    told = {told[0].number: told for told in OnRecord(loop.store.folder, loop.store.space)()}
     reports_of = lambda t: [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]  # noqa: E731
     return [
         (t.number, t.state.name, t.params, t.user_attrs["begun"], record.origin_of(t), t.intermediate_values, reports_of(t))
-        for t in study_store.study.get_trials(deepcopy=False)
-    ] + [study_store.winner(), [r.value for r in study_store.results().values()]]
+        for t in loop.store.study.get_trials(deepcopy=False)
+    ] + [loop.store.winner(), [r.value for r in loop.store.results().values()]]
 
 
 PLAIN = {"max_trials": 8}
@@ -136,32 +136,32 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
 def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(make_space, tmp_path, points, half):
     """A driver dies as it begins a trial, while another has trained to its end: the next one ends that first, and owes it a repeat."""
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
-    study_store = StudyStore(tmp_path, space)
-    first = study_store.next()
-    study_store.record(first.number, tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1)
+    loop = SearchLoop.open(tmp_path, space)
+    first = loop.ask()
+    loop.report(first.number, tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1)
     before = records_of(tmp_path)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         dying(patch, 2 + 3 * half, 1.0)
-        study_store.next()
+        loop.ask()
     assert records_of(tmp_path) == before + 2 + 3 * half
-    study_store = StudyStore(tmp_path, space)
-    going = SweepController(study_store, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
+    loop = SearchLoop.open(tmp_path, space)
+    going = SweepController(loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     begun = [going.pool.started[going.begin()][0] for _ in range(2)]
     assert [t.origin for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
     if points != "[]":
         assert begun[0].params["eta"] == 0.1
-    assert [StudyStore(tmp_path, space).trial(t.number) for t in begun] == begun, "what is on record is what runs"
+    assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, "what is on record is what runs"
 
 
 def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     space = make_space(BODY, max_trials=2)
-    study_store = StudyStore(tmp_path, space)
-    study_store.clock = lambda: 12.5
-    trial = study_store.next()
-    study_store.record(trial.number, (Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
-    again = StudyStore(tmp_path, space)
-    assert again.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
+    loop = SearchLoop.open(tmp_path, space)
+    loop.store.clock = lambda: 12.5
+    trial = loop.ask()
+    loop.report(trial.number, (Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
+    again = SearchLoop.open(tmp_path, space)
+    assert again.store.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
 
 
 @pytest.mark.parametrize(
@@ -170,35 +170,35 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
 def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, tmp_path, steps, expected):
     """Three good trials at the first rung; the fourth is worse, and its driver died before the verdict, or long after another one."""
     space = make_space(BODY, max_trials=4)
-    study_store = StudyStore(tmp_path, space)
+    loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
-        done = study_store.next()
-        study_store.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
-        study_store.finish(done.number, State.COMPLETE)
-    trial = study_store.next()
-    study_store.record(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
-    study_store, pool, deaf = StudyStore(tmp_path, space), Pool(), Deaf()
-    going = SweepController(study_store, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
+        done = loop.ask()
+        loop.report(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+        loop.tell(done.number, State.COMPLETE)
+    trial = loop.ask()
+    loop.report(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
+    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
     going.settle()
     if expected is None:
         assert going.begin() == trial.id and trial.id in pool.started
-        assert going.hear(trial.id, Progress((), rung=1)) is (Decision.CONTINUE if steps > 1 else Decision.STOP)
+        assert going.hear(trial.id, Progress((), rung=1)) is (Action.CONTINUE if steps > 1 else Action.STOP)
     else:
         with pytest.raises(StopIteration):
             going.begin()
-        assert study_store.results()[3].state is expected and not pool.started
+        assert loop.store.results()[3].state is expected and not pool.started
 
 
 @pytest.mark.parametrize("limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"])
 def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path, limit, hours):
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
-    study_store = StudyStore(tmp_path, space)
-    done = study_store.next()
-    study_store.record(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
-    study_store.finish(done.number, State.COMPLETE)
-    study_store, pool, deaf = StudyStore(tmp_path, space), Pool(), Deaf()
-    going = SweepController(study_store, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)
+    loop = SearchLoop.open(tmp_path, space)
+    done = loop.ask()
+    loop.report(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+    loop.tell(done.number, State.COMPLETE)
+    loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
+    going = SweepController(loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)
     going.settle()
     assert going.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
-from sweeps.core.trial import Checkpoint, Decision, Report, State, Trial
+from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import Past, Progress
-from sweeps.search.schedulers import exploit_explore
-from sweeps.search.study_store import StudyStore
-from sweeps.search.trial_building import OnRecord
+from sweeps.search import exploit
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.record import Taken
+from sweeps.study.record import Perturbation
+from sweeps.study.trial_building import OnRecord
+from sweeps.tracking.events import TrialChanged, TrialReported, TrialStarted
 from tests.search.deaths import Deaf, records_of, with_deaths
 
 BODY = """
@@ -60,26 +61,27 @@ class Pool(Deaf):
 
 
 class Told(Deaf):
-    """What MLflow is told."""
+    """Records the events that trackers handle."""
 
     def __init__(self) -> None:
         self.began: dict[int, Trial] = {}
         self.tags: dict[int, dict[str, str]] = {}
         self.told: dict[int, list[Report]] = {}
 
-    def begin(self, trial: Trial, at: float) -> None:
-        self.began[trial.number] = trial
-
-    def tag(self, number: int, tags: dict[str, str]) -> None:
-        self.tags[number] = tags
-
-    def reports(self, number: int, reports: tuple[Report, ...]) -> None:
-        self.told.setdefault(number, []).extend(reports)
+    def publish(self, event: Any) -> None:
+        match event:
+            case TrialStarted():
+                self.began[event.number] = event.trial
+            case TrialReported():
+                self.told.setdefault(event.number, []).extend(event.reports)
+            case TrialChanged():
+                self.tags[event.number] = {"sweeps.pbt": event.trial.lineage}
+                self.told.setdefault(event.number, []).append(Report(event.step, event.metrics, event.time))
 
 
 def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
-    study_store, deaf = StudyStore(folder, space), lambda *more: None
-    return SweepController(study_store, pool, told, time.time() - study_store.spent, lambda: False, deaf, lambda: None)
+    loop, deaf = SearchLoop.open(folder, space), lambda *more: None
+    return SweepController(loop, pool, told, time.time() - loop.store.spent, lambda: False, deaf, lambda: None)
 
 
 def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> SweepController:
@@ -106,21 +108,24 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
                 path.mkdir(exist_ok=True)
                 (path / "state").write_text(repr(state))
                 kept = fresh = Checkpoint(str(path), step, step)
-            rung = step if step in going.scheduler.rungs else None
+            rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = trial, Past(attempts, (), kept)
             verdict = going.hear(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
-            if rung is not None or verdict is Decision.STOP:
+            if rung is not None or verdict is Action.STOP:
                 break
         else:
             going.hear(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
     return going
 
 
-def outcome(study_store: StudyStore) -> list[Any]:
+def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
-    found: list[Any] = [study_store.winner(), [(r.state, r.value, r.best_step, r.steps) for r in study_store.results().values()]]
-    for t in study_store.study.get_trials(deepcopy=False):
+    found: list[Any] = [
+        loop.store.winner(),
+        [(r.state, r.value, r.best_step, r.steps) for r in loop.store.results().values()],
+    ]
+    for t in loop.store.study.get_trials(deepcopy=False):
         lineage = [(x.step, x.donor, x.origin, x.keys, x.params) for x in record.lineage_of(t)]
         found.append((t.number, t.params, t.intermediate_values, record.curve_of(t), lineage, record.decided_of(t)))
     return found
@@ -140,13 +145,13 @@ def undisturbed(space, tmp_path):
 
 def test_the_worst_take_over_and_only_params_change(space, undisturbed):
     going, told = undisturbed
-    study_store = going.study_store
-    assert {r.state for r in study_store.results().values()} == {State.COMPLETE}
-    recorded = record.read(study_store.folder)
+    loop = going.search
+    assert {r.state for r in loop.store.results().values()} == {State.COMPLETE}
+    recorded = record.read(loop.store.folder)
     perturbed = [t for t in recorded.trials if t.lineage]
     assert perturbed and len({t.preprocessor for t in recorded.trials}) == 2
     for t in recorded.trials:
-        began, now = told.began[t.number], study_store.trial(t.number)
+        began, now = told.began[t.number], loop.store.trial(t.number)
         assert (now.preprocessor, now.data, now.shape, now.seed) == (began.preprocessor, began.data, began.shape, began.seed)
         assert now.params == t.params and t.preprocessor == began.chain
         assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (now.params["kind"] == "b")
@@ -164,7 +169,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
 
 def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
     going, told = undisturbed
-    for trial, _, reports, _, _ in OnRecord(going.study_store.folder, space)():
+    for trial, _, reports, _, _ in OnRecord(going.search.store.folder, space)():
         assert trial.params == told.began[trial.number].params
         assert trial.lineage == told.tags.get(trial.number, {}).get("sweeps.pbt", "")
         by_time = lambda r: (r.time, r.step, len(r.metrics))  # noqa: E731
@@ -173,10 +178,10 @@ def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
 
 def test_the_copy_is_the_members_own(undisturbed):
     """What the donor does with its checkpoint later does not matter."""
-    study_store = undisturbed[0].study_store
-    for t in record.read(study_store.folder).trials:
+    loop = undisturbed[0].search
+    for t in record.read(loop.store.folder).trials:
         for taken in t.lineage:
-            copy = study_store.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
+            copy = loop.store.folder / "trials" / t.id / f"checkpoint_{taken.origin:06d}_of_{taken.donor}"
             assert (copy / "state").is_file() and not copy.is_symlink()
 
 
@@ -191,7 +196,7 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
     (target.with_name(f"{target.name}.part") / "torn").mkdir(parents=True)
     if not links:
         monkeypatch.setattr(os, "link", refuse)
-    assert exploit_explore._copied(source, target) == target
+    assert exploit.copy_checkpoint(source, target) == target
     assert sorted(p.name for p in target.rglob("*")) == ["deep", "state"]
     assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
     shutil.rmtree(source)
@@ -204,13 +209,13 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
 def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, undisturbed, tmp_path, data):
     folder = tmp_path / "cut"
     going = with_deaths(lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole"))
-    assert outcome(going.study_store) == outcome(undisturbed[0].study_store)
+    assert outcome(going.search) == outcome(undisturbed[0].search)
 
 
-def test_a_loop_without_checkpoints_is_refused_at_the_first_milestone(space, tmp_path):
+def test_a_loop_without_checkpoints_is_refused_at_the_first_perturbation_step(space, tmp_path):
     going = drive(space, tmp_path, saves=False)
-    said = "scheduler.name: pbt needs a checkpoint with the report of every milestone; trial 0000 reported none at step 3"
-    assert str(going.refused) == said and not going.study_store.course.ended
+    said = "scheduler.name: pbt needs a checkpoint with the report at every rung; trial 0000 reported none at step 3"
+    assert str(going.refused) == said and not going.search.budget.ended
 
 
 def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space, tmp_path):
@@ -221,26 +226,26 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     going.hear("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert going.hear("0001", Progress(reports, rung=3)) is Decision.STOP
-    assert going.refused is None and "reported none at step 3" in going.study_store.results()[1].error
+    assert going.hear("0001", Progress(reports, rung=3)) is Action.STOP
+    assert going.refused is None and "reported none at step 3" in going.search.store.results()[1].error
 
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
-    member = going.study_store.standing(1)
+    member = going.search.store.live_trial(1)
     going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
     going.pool.now = member.trial, Past()
-    assert going._milestone("0001", EVERY) is Decision.CONTINUE
+    assert going._perturbation_step("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 
 def test_the_record_is_json(undisturbed):
-    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].study_store.folder).trials)
+    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].search.store.folder).trials)
 
 
 def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():
     labels = {"params.lr": 0.1, "params.optimizer": "adam", "params.nesterov": True, "preprocessor": "none"}
-    taken = Taken(8, "0003", 8, {}, {}, labels, 0.0)
+    taken = Perturbation(8, "0003", 8, {}, {}, labels, 0.0)
     assert str(taken) == "0003 at 8 (optimizer adam, nesterov True)" and taken.metrics == {"pbt.params.lr": 0.1}
     assert str(dataclasses.replace(taken, labels={"params.lr": 0.1})) == "0003 at 8"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.schedulers.perturbation import Member, chance, donor, drawn, explored
+from sweeps.search.schedulers.perturbation import Member, choose_donor, draw_key, explore, rng_of
 from sweeps.space.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
@@ -32,7 +32,7 @@ dimensions = st.sampled_from(DIMENSIONS)
 
 @given(members, st.booleans(), st.floats(0.01, 0.5), st.integers(0, 99))
 def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fraction, seed):
-    taken = {m.number: donor(m.number, known, minimize, fraction, random.Random(seed)) for m in known}
+    taken = {m.number: choose_donor(m.number, known, minimize, fraction, random.Random(seed)) for m in known}
     takers = [number for number, found in taken.items() if found is not None]
     size = min(math.ceil(len(known) * fraction), len(known) // 2)
     assert len(takers) <= size
@@ -51,7 +51,8 @@ def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, s
     mixed = list(known)
     random.Random(seed).shuffle(mixed)
     for m in known:
-        assert donor(m.number, known, minimize, 0.25, chance(seed, 1, 2)) == donor(m.number, mixed, minimize, 0.25, chance(seed, 1, 2))
+        first, again = (choose_donor(m.number, order, minimize, 0.25, rng_of(seed, 1, 2)) for order in (known, mixed))
+        assert first == again
 
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=12, unique=True), st.data())
@@ -59,25 +60,25 @@ def test_who_has_nothing_to_give_gives_nothing(found, data):
     gives = [data.draw(st.booleans()) for _ in found]
     known = [Member(i, v, g) for i, (v, g) in enumerate(zip(found, gives, strict=True))]
     worst = max(known, key=lambda m: m.value)
-    taken = donor(worst.number, known, True, 0.5, random.Random(1))
+    taken = choose_donor(worst.number, known, True, 0.5, random.Random(1))
     assert taken is None or gives[taken]
     best = min(known, key=lambda m: m.value)
-    assert (donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number) == best.gives
+    assert (choose_donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number) == best.can_donate
 
 
 def test_the_first_to_come_and_equals_go_on_as_they_are():
-    assert donor(0, [Member(0, math.nan)], True, 0.5, random.Random(1)) is None
+    assert choose_donor(0, [Member(0, math.nan)], True, 0.5, random.Random(1)) is None
     for number in range(3):
-        assert donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1)) is None
-    assert donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
+        assert choose_donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1)) is None
+    assert choose_donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
 
 
 @given(dimensions, st.integers(0, 10**6), st.floats(0, 1))
 def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
     draw = random.Random(seed)
-    key = drawn(dimension, draw)
+    key = draw_key(dimension, draw)
     for _ in range(12):  # up to the bounds and along them
-        key = explored(dimension, key, resample, draw)
+        key = explore(dimension, key, resample, draw)
         value = dimension.value(key)
         if dimension.options:
             assert value in [option.value for option in dimension.options]
@@ -95,8 +96,8 @@ def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
 @given(dimensions, st.integers(0, 10**6))
 def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
     draw = random.Random(seed)
-    key = drawn(dimension, draw)
-    old, new = dimension.value(key), dimension.value(explored(dimension, key, 0.0, draw))
+    key = draw_key(dimension, draw)
+    old, new = dimension.value(key), dimension.value(explore(dimension, key, 0.0, draw))
     if dimension.options:
         order = [option.value for option in dimension.options]
         assert abs(order.index(new) - order.index(old)) == (len(order) > 1)
@@ -111,7 +112,7 @@ def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
 
 @given(dimensions, st.integers(0, 10**6))
 def test_the_same_chance_gives_the_same_and_what_is_missing_is_drawn(dimension, seed):
-    key = drawn(dimension, random.Random(seed))
-    first, again = (explored(dimension, key, 0.25, chance(7, seed, 4)) for _ in range(2))
+    key = draw_key(dimension, random.Random(seed))
+    first, again = (explore(dimension, key, 0.25, rng_of(7, seed, 4)) for _ in range(2))
     assert first == again
-    assert dimension.value(explored(dimension, None, 0.0, random.Random(seed))) is not Ellipsis
+    assert dimension.value(explore(dimension, None, 0.0, random.Random(seed))) is not Ellipsis

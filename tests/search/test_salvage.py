@@ -16,7 +16,7 @@ from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.search.journal_rebuild import Known, Salvaged, configuration_of, first_fault, salvage
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import torn_from, whole_lines
 from sweeps.study.journal_rules import Rules, parsed
@@ -47,15 +47,15 @@ class Whole:
 
 def finished(space: Any, folder: Path) -> Whole:
     folder.mkdir()
-    study_store = drive(space, folder)
+    loop = drive(space, folder)
     counts = {"completed": 0, "pruned": 0, "failed": 0}
-    for r in study_store.results().values():
+    for r in loop.store.results().values():
         counts[{"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}[r.state.name]] += not r.given
-    winner, front = study_store.winner(), study_store.front()
-    result = {"trials": counts, "best": None if winner is None else described(study_store, winner), "seconds": 9.0}
-    result |= {"front": [described(study_store, n) for n in front]} if front else {}
+    winner, front = loop.store.winner(), loop.store.front()
+    result = {"trials": counts, "best": None if winner is None else described(loop.store, winner), "seconds": 9.0}
+    result |= {"front": [described(loop.store, n) for n in front]} if front else {}
     lines = whole_lines((folder / JOURNAL).read_bytes())
-    return Whole(space, lines, json.loads(json.dumps(result)), outcome(study_store), folder)
+    return Whole(space, lines, json.loads(json.dumps(result)), outcome(loop), folder)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
     for reads in (
         lambda f: study_of(lines, f),
         lambda f: record.copied(f),
-        lambda f: StudyStore(f, whole.space),
+        lambda f: SearchLoop.open(f, whole.space),
         lambda f: record.trials_of(f),
     ):
         with pytest.raises(DamagedStudy) as e:
@@ -192,7 +192,7 @@ def test_what_a_crash_leaves_is_no_damage(whole, tmp_path):
         study = record.read(tmp_path)
         assert study is not None and len(study.trials) == len(whole.outcome) - 2
         assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"
-        StudyStore(tmp_path, whole.space)
+        SearchLoop.open(tmp_path, whole.space)
         assert (tmp_path / JOURNAL).read_bytes().startswith(data) and first_fault(whole_lines((tmp_path / JOURNAL).read_bytes())) is None
     (tmp_path / JOURNAL).write_bytes(data.replace(b"\n", b"\r\n"))
     assert record.read(tmp_path) is not None, "an editor's line ends are JSON's white space"
@@ -253,7 +253,7 @@ def test_r8_any_damage_leaves_a_study_that_opens_and_goes_on(whole, tmp_path, da
     if lines == whole.lines:
         assert not found.changed
     checked(whole, found, tmp_path / "repaired")
-    StudyStore(tmp_path / "repaired", whole.space)
+    SearchLoop.open(tmp_path / "repaired", whole.space)
 
 
 @every
@@ -320,10 +320,10 @@ def test_r8_a_sweep_that_lost_an_end_is_driven_to_the_same_end(whole, tmp_path):
         lines = [*whole.lines[:at], *whole.lines[at + 1 :]]
         found = salvage(lines, None if first_fault(lines) else whole.result, whole.known)
         study_of(found.lines, folder)
-        study_store = drive(whole.space, folder)
-        states = [t[1] for t in outcome(study_store)[:-2]]
+        loop = drive(whole.space, folder)
+        states = [t[1] for t in outcome(loop)[:-2]]
         assert states == [t[1] for t in whole.outcome[:-2]]
-        assert outcome(study_store)[-1] == whole.outcome[-1], "and all are worth the same"
+        assert outcome(loop)[-1] == whole.outcome[-1], "and all are worth the same"
 
 
 def test_numbers_of_records_that_no_sweep_has_make_no_room(make_space):

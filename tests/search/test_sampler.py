@@ -6,8 +6,9 @@ import optuna
 from optuna.distributions import CategoricalDistribution
 
 from sweeps.core.trial import State
-from sweeps.search.samplers.cell_sampler import distribution_of, seed_of, suggest
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study.distributions import distribution_of, suggest
+from sweeps.study.trial_building import seed_of
 from tests.search.test_study import reports
 
 ALL_DOMAINS = """
@@ -46,13 +47,13 @@ def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     space = make_space(
         "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}", 80, scheduler="{name: none}"
     )
-    study_store = StudyStore(tmp_path, space)
+    loop = SearchLoop.open(tmp_path, space)
     late = {"StandardScaler": [], "MinMaxScaler": []}
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
-    while trial := study_store.next():
+    while trial := loop.ask():
         x = trial.params["x"]
-        study_store.record(trial.number, reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
-        study_store.finish(trial.number, State.COMPLETE)
+        loop.report(trial.number, reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
+        loop.tell(trial.number, State.COMPLETE)
         if trial.number >= 50:
             late[trial.chain].append(abs(x - best[trial.chain]))
     for chain, distances in late.items():

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from sweeps.core.errors import InputError
-from sweeps.core.trial import Decision, State
+from sweeps.core.trial import Action, State
 from sweeps.search import optional_packages
 from sweeps.search.samplers import gp, optuna_samplers, tpe
 from sweeps.search.samplers.history import FULL, History
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from tests.search.test_study import reports
 
 BODY = """
@@ -37,27 +37,27 @@ WITH_CMAES = pytest.param("cmaes", marks=pytest.mark.skipif(importlib.util.find_
 ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
 
 
-def run(study_store: StudyStore, n: int, value=lambda trial: trial.params["x"], at_once: int = 3) -> list:
+def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], at_once: int = 3) -> list:
     """Begin n trials, `at_once` side by side, that have their value at steps 1, 3 and 9."""
     going, asked = [], []
     for _ in range(n):
-        trial = study_store.next()
+        trial = loop.ask()
         asked.append(trial)
         going.append(trial)
         if len(going) == at_once:
-            end(study_store, going.pop(0), value)
+            end(loop, going.pop(0), value)
     for trial in going:
-        end(study_store, trial, value)
+        end(loop, trial, value)
     return asked
 
 
-def end(study_store: StudyStore, trial, value) -> None:
+def end(loop: SearchLoop, trial, value) -> None:
     for step in (1, 3, 9):
-        study_store.record(trial.number, reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0)
-        if step in study_store.scheduler.rungs and study_store.verdict(trial.number, step) is Decision.STOP:
-            study_store.finish(trial.number, State.PRUNED)
+        loop.report(trial.number, reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0)
+        if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
+            loop.tell(trial.number, State.PRUNED)
             return
-    study_store.finish(trial.number, State.COMPLETE)
+    loop.tell(trial.number, State.COMPLETE)
 
 
 @pytest.mark.timeout(60)
@@ -68,19 +68,19 @@ def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, a
     for again in (False, True):
         folder = tmp_path / str(again)
         folder.mkdir()
-        study_store = StudyStore(folder, space)
-        run(study_store, 17)
-        begun = study_store.next()  # runs while the driver dies
+        loop = SearchLoop.open(folder, space)
+        run(loop, 17)
+        begun = loop.ask()  # runs while the driver dies
         if again:
-            study_store = StudyStore(folder, space)
-        asked.append([begun, *(study_store.next() for _ in range(3))])
+            loop = SearchLoop.open(folder, space)
+        asked.append([begun, *(loop.ask() for _ in range(3))])
     assert asked[0] == asked[1]
     assert len({str(t.params) for t in asked[0]}) > 1, "and not the same one over and over"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, algorithm):
-    asked = run(StudyStore(tmp_path, make_space(BODY, 80, algorithm)), 24)
+    asked = run(SearchLoop.open(tmp_path, make_space(BODY, 80, algorithm)), 24)
     assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [12, 12]
     assert all(("drop" in t.params) == (t.params["kind"] == "b") for t in asked)
     assert {t.params["kind"] for t in asked} == {"a", "b"}
@@ -102,7 +102,7 @@ def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_swee
     space = make_space(NESTED, 60, algorithm, scheduler="{name: none}")
     if algorithm == "nsga2":
         space = dataclasses.replace(space, search=dataclasses.replace(space.search, options={"population_size": 6}))
-    asked = run(StudyStore(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2)
+    asked = run(SearchLoop.open(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2)
     assert all(t.params["kind"] == "a" or t.params["kind"].keys() == {"k", "sub"} for t in asked)
     assert all(("params.kind.choice.1.k" in t.labels) == (t.params["kind"] != "a") for t in asked)
     assert {d.name for d in space.always} == {"preprocessor.0", "params.x", "params.y", "params.kind"}
@@ -113,7 +113,7 @@ def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_swee
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler):
     space = make_space(NUMBERS, 60, algorithm, scheduler=scheduler)
-    asked = run(StudyStore(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
+    asked = run(SearchLoop.open(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
     late = sorted(math.hypot(t.params["x"] - 0.3, t.params["y"] - 0.8) for t in asked[20:40])
     assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
 
@@ -121,14 +121,14 @@ def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler
 def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
     params = "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, b]}}"
     body = "preprocessor: {grid: [StandardScaler, none]}\n" + params
-    first, second = run(StudyStore(tmp_path, make_space(body, 2, "gp")), 2, lambda t: 1.0)
+    first, second = run(SearchLoop.open(tmp_path, make_space(body, 2, "gp")), 2, lambda t: 1.0)
     assert (first.params["x"], first.params["lr"]) == (0.5, pytest.approx(1e-3)) and first.params["k"] in "ab"
     assert second.params["x"] != 0.5
 
 
 def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
     points = "[{params.x: 0.25}]"
-    first, second = run(StudyStore(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0)
+    first, second = run(SearchLoop.open(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0)
     assert first.params["x"] == 0.25 and second.params["x"] not in (0.25, 0.5)
 
 
@@ -142,7 +142,7 @@ def test_options_are_the_algorithms():
 
 def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
     body = "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
-    asked = run(StudyStore(tmp_path, make_space(body, 64, "qmc")), 32)
+    asked = run(SearchLoop.open(tmp_path, make_space(body, 64, "qmc")), 32)
     for chain in ("StandardScaler", "MinMaxScaler"):
         assert sorted(int(16 * t.params["x"]) for t in asked if t.chain == chain) == list(range(16)), "one in each sixteenth"
 
@@ -150,7 +150,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
     monkeypatch.setattr(optional_packages.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
-        StudyStore(tmp_path, make_space(NUMBERS, 20, "cmaes"))
+        SearchLoop.open(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 
 
 # ---- history

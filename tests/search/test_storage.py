@@ -15,11 +15,12 @@ import sqlalchemy.exc
 
 from sweeps import InputError
 from sweeps.core.secrets import without_password
-from sweeps.search import optuna_trials
-from sweeps.search.study_store import StudyStore
+from sweeps.search import optuna_asker
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
 from sweeps.study import record, storage
 from sweeps.study.journal import Journal
+from sweeps.study.study_store import StudyStore
 from tests.commands import command, space_of
 from tests.postgres import PASSWORD, server
 from tests.search.deaths import Killed
@@ -60,7 +61,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
     folder = folder_in(space, tmp_path / "kept", told)
-    for owner, name, nth in ((optuna_trials, "suggest", 5), (StudyStore, "finish", 2)):
+    for owner, name, nth in ((optuna_asker, "suggest", 5), (StudyStore, "finish", 2)):
         whole, count = getattr(owner, name), 0
 
         def dying(*args, whole=whole, nth=nth, **kwargs):
@@ -78,7 +79,7 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
     shown = record.read(folder)
     assert shown is not None and len(shown.trials) == 6
     other = folder_in(space, tmp_path / "other", told)
-    assert record.read(other) is None and StudyStore(other, space).to_run == 6, "a sweep has a study of its own"
+    assert record.read(other) is None and SearchLoop.open(other, space).to_run == 6, "a sweep has a study of its own"
 
 
 @pytest.mark.integration

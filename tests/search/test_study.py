@@ -13,7 +13,7 @@ from sweeps.core.errors import SweepLocked
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import cut_torn_tail
 
@@ -28,55 +28,55 @@ def reports(*values: float, start: int = 1) -> tuple[Report, ...]:
     return tuple(Report(start + i, {"loss": v, "other": 1.0}, time.time()) for i, v in enumerate(values))
 
 
-def fill(study_store: StudyStore, n: int) -> None:
+def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
-        trial = study_store.next()
+        trial = loop.ask()
         assert trial is not None
-        study_store.record(trial.number, reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
-        study_store.finish(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
+        loop.report(trial.number, reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
+        loop.tell(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
 def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp_path):
-    study_store = StudyStore(tmp_path, make_space(BODY))
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
     cells = []
     for _ in range(16):
-        trial = study_store.next()
+        trial = loop.ask()
         cells.append((trial.chain, trial.shape.workers))
         assert 1e-3 <= trial.params["eta"] <= 1.0 and trial.params["depth"] in range(1, 9) and trial.params["kind"] in ("a", "b")
         assert trial.labels["params.eta"] == trial.params["eta"]
-        study_store.finish(trial.number, State.FAIL, "x")
+        loop.tell(trial.number, State.FAIL, "x")
     assert {c: cells.count(c) for c in cells} == {(p, w): 4 for p in ("StandardScaler", "MinMaxScaler") for w in (1, 2)}
 
 
 def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
-    study_store = StudyStore(tmp_path, make_space(BODY, max_trials=5))
-    assert [t is None for t in (study_store.next() for _ in range(6))] == [False] * 5 + [True]
+    loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=5))
+    assert [t is None for t in (loop.ask() for _ in range(6))] == [False] * 5 + [True]
 
 
 def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_path):
     asked = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        study_store = StudyStore(tmp_path / name, make_space(BODY))
-        fill(study_store, 10)
+        loop = SearchLoop.open(tmp_path / name, make_space(BODY))
+        fill(loop, 10)
         if name == "b":  # a driver that starts anew from the journal goes on as if nothing had happened
-            study_store = StudyStore(tmp_path / name, make_space(BODY))
-        fill(study_store, 10)
-        asked.append([(t.params, t.user_attrs["begun"]) for t in study_store.study.trials])
+            loop = SearchLoop.open(tmp_path / name, make_space(BODY))
+        fill(loop, 10)
+        asked.append([(t.params, t.user_attrs["begun"]) for t in loop.store.study.trials])
     assert asked[0] == asked[1]
     (tmp_path / "c").mkdir()
-    other = StudyStore(tmp_path / "c", make_space(BODY, seed=4))
+    other = SearchLoop.open(tmp_path / "c", make_space(BODY, seed=4))
     fill(other, 3)
-    assert [t.params for t in other.study.trials] != [p for p, _ in asked[0][:3]]
+    assert [t.params for t in other.store.study.trials] != [p for p, _ in asked[0][:3]]
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
 def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
-    study_store = StudyStore(tmp_path, make_space(BODY))
-    trial = study_store.next()
-    study_store.record(trial.number, (Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
+    trial = loop.ask()
+    loop.report(trial.number, (Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
     final = {"valid-auc": 0.75, "train-auc": math.nan}
-    result = study_store.finish(trial.number, state, final=final)
+    result = loop.tell(trial.number, state, final=final)
     kept = record.read(tmp_path).trials[0]
     expected = final if state is State.COMPLETE else {}
     assert list(result.final) == list(kept.result.final) == list(expected)
@@ -86,10 +86,10 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_p
 
 def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
     space = make_space(BODY)
-    study_store = StudyStore(tmp_path, space)
-    trials = [study_store.next() for _ in range(4)]
-    again = StudyStore(tmp_path, space)
-    assert [again.trial(t.number) for t in trials] == trials
+    loop = SearchLoop.open(tmp_path, space)
+    trials = [loop.ask() for _ in range(4)]
+    again = SearchLoop.open(tmp_path, space)
+    assert [again.store.trial(t.number) for t in trials] == trials
 
 
 CONDITIONAL = """
@@ -106,37 +106,37 @@ params:
 @pytest.mark.parametrize("algorithm", ["tpe", "random"])
 def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
     space = make_space(CONDITIONAL, algorithm=algorithm)
-    study_store, trials = StudyStore(tmp_path, space), []
+    loop, trials = SearchLoop.open(tmp_path, space), []
     for _ in range(30):
-        trial = study_store.next()
+        trial = loop.ask()
         trials.append(trial)
-        study_store.record(trial.number, reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1)
-        study_store.finish(trial.number, State.COMPLETE)
+        loop.report(trial.number, reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1)
+        loop.tell(trial.number, State.COMPLETE)
         assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
         assert ("skip" in trial.params) == (trial.params.get("drop", 0) > 0.5)
         scaled = trial.labels["preprocessor.0"] == "StandardScaler"
         assert [step.name for step in trial.preprocessor] == (["StandardScaler"] if scaled else ["MaxAbsScaler"])
-        assert set(trial.labels) == set(study_store.study.trials[-1].params), "what is not asked for is not on record"
+        assert set(trial.labels) == set(loop.store.study.trials[-1].params), "what is not asked for is not on record"
     assert {"skip" in t.params for t in trials} == {True, False}
     assert sum("preprocessor.1" in t.labels for t in trials) == 15
-    again = StudyStore(tmp_path, space)
-    assert [again.trial(t.number) for t in trials] == trials
+    again = SearchLoop.open(tmp_path, space)
+    assert [again.store.trial(t.number) for t in trials] == trials
 
 
 def test_telling_twice_changes_nothing(make_space, tmp_path):
-    study_store = StudyStore(tmp_path, make_space(BODY))
-    trial = study_store.next()
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
+    trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
-        study_store.record(trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5)
-    assert study_store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, "the study has the rungs, nothing between them"
-    result = study_store.finish(trial.number, State.COMPLETE)
+        loop.report(trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5)
+    assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, "the study has the rungs, nothing between them"
+    result = loop.tell(trial.number, State.COMPLETE)
     assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
-    assert study_store.results()[0] == result
+    assert loop.store.results()[0] == result
 
 
 def test_states_are_told_as_they_are(make_space, tmp_path):
-    study_store = StudyStore(tmp_path, make_space(BODY))
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
     ends = [
         (State.COMPLETE, (0.3,)),
         (State.PRUNED, (0.1,)),
@@ -145,40 +145,40 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
         (State.COMPLETE, (float("nan"),)),
     ]
     for state, values in ends:
-        trial = study_store.next()
-        study_store.record(trial.number, reports(*values), None, None, 1, 0.1)
-        study_store.finish(trial.number, state, "broken" if state is State.FAIL else None)
-    assert [t.state.name for t in study_store.study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
-    results = study_store.results()
+        trial = loop.ask()
+        loop.report(trial.number, reports(*values), None, None, 1, 0.1)
+        loop.tell(trial.number, state, "broken" if state is State.FAIL else None)
+    assert [t.state.name for t in loop.store.study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
+    results = loop.store.results()
     assert results[2].error == "broken"
     assert "without reporting" in results[3].error and "NaN" in results[4].error
-    assert study_store.winner() == 0
+    assert loop.store.winner() == 0
 
 
 def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     space = make_space(BODY)
-    study_store = StudyStore(tmp_path, space)
-    trial = study_store.next()
-    study_store.record(trial.number, reports(0.9, 0.8), None, None, 1, 0.1)
-    study_store.finish(trial.number, State.RUNNING)
-    result = StudyStore(tmp_path, space).results()[0]
+    loop = SearchLoop.open(tmp_path, space)
+    trial = loop.ask()
+    loop.report(trial.number, reports(0.9, 0.8), None, None, 1, 0.1)
+    loop.tell(trial.number, State.RUNNING)
+    result = SearchLoop.open(tmp_path, space).store.results()[0]
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
 
 
 def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(make_space, tmp_path):
     space = make_space(BODY)
     (tmp_path / "whole").mkdir()
-    fill(StudyStore(tmp_path / "whole", space), 3)
+    fill(SearchLoop.open(tmp_path / "whole", space), 3)
     data = (tmp_path / "whole" / JOURNAL).read_bytes()
     cuts = sorted({len(data) - 1, len(data), 1, *random.Random(0).sample(range(len(data)), 60)})
     for i, cut in enumerate(cuts):
         folder = tmp_path / str(i)
         folder.mkdir()
         (folder / JOURNAL).write_bytes(data[:cut])
-        study_store = StudyStore(folder, space)
-        trial = study_store.next()
-        assert trial.number == len(study_store.study.trials) - 1
-        assert StudyStore(folder, space).trial(trial.number) == trial
+        loop = SearchLoop.open(folder, space)
+        trial = loop.ask()
+        assert trial.number == len(loop.store.study.trials) - 1
+        assert SearchLoop.open(folder, space).store.trial(trial.number) == trial
 
 
 def test_a_hole_of_zeros_at_the_end_is_cut_too(tmp_path):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeps.search.samplers.by_configuration import ByConfiguration, together
+from sweeps.search.samplers.configuration_view import ByConfiguration, together
 from sweeps.search.samplers.history import FULL, History
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import ORIGIN
 from tests.search.test_samplers import BODY, NUMBERS, end
@@ -18,12 +18,12 @@ from tests.search.test_samplers import BODY, NUMBERS, end
 REPEATED = "repeats: {count: 2}"
 
 
-def with_repeats(study_store: StudyStore, n: int, value, apart: float) -> list:
+def with_repeats(loop: SearchLoop, n: int, value, apart: float) -> list:
     """Begin n configurations one after the other, each with a repeat; the values of the two lie so far around that of the configuration."""
     asked = []
-    while (trial := study_store.next()) is not None and len(asked) < n:
+    while (trial := loop.ask()) is not None and len(asked) < n:
         asked += [trial] if trial.origin is None else []
-        end(study_store, trial, lambda t: value(t) + (apart if t.origin is None else -apart))
+        end(loop, trial, lambda t: value(t) + (apart if t.origin is None else -apart))
     return asked
 
 
@@ -41,9 +41,9 @@ def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path,
         folder = tmp_path / f"{repeats}{apart}"
         folder.mkdir()
         options = f"{algorithm}, options: {{population_size: 4}}" if algorithm == "nsga2" else algorithm
-        study_store = StudyStore(folder, make_space(BODY, 80, options, scheduler="{name: none}", extra=repeats))
-        asked.append([(t.params, t.chain) for t in with_repeats(study_store, 24, on_a_grid, apart)])
-        assert len(study_store.study.trials) >= 24 * (2 if repeats else 1) - 1
+        loop = SearchLoop.open(folder, make_space(BODY, 80, options, scheduler="{name: none}", extra=repeats))
+        asked.append([(t.params, t.chain) for t in with_repeats(loop, 24, on_a_grid, apart)])
+        assert len(loop.store.study.trials) >= 24 * (2 if repeats else 1) - 1
     assert asked[0] == asked[1] == asked[2]
 
 
@@ -53,12 +53,12 @@ def test_the_aggregate_is_what_counts(make_space, tmp_path):
     for aggregate in ("mean", "min", "max"):
         folder = tmp_path / aggregate
         folder.mkdir()
-        study_store = StudyStore(
+        loop = SearchLoop.open(
             folder, make_space(NUMBERS, 4, scheduler="{name: none}", extra=f"repeats: {{count: 2, aggregate: {aggregate}}}")
         )
-        with_repeats(study_store, 4, lambda t: 0.5, 0.25)
-        study_store.sampler.history.refresh(study_store.study)
-        found[aggregate] = {values for _, values, _ in study_store.sampler.history.levels[FULL][""]}
+        with_repeats(loop, 4, lambda t: 0.5, 0.25)
+        loop.sampler.history.refresh(loop.store.study)
+        found[aggregate] = {values for _, values, _ in loop.sampler.history.levels[FULL][""]}
     assert found == {"mean": {(0.5 + 1 / 9,)}, "min": {(0.25 + 1 / 9,)}, "max": {(0.75 + 1 / 9,)}}
 
 

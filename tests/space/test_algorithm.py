@@ -12,7 +12,7 @@ from sweeps import cli
 from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.plan import plan
-from sweeps.search.study_store import StudyStore
+from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.auto_algorithm import GP_TRIALS, choose
 from sweeps.space.saved_space import save_space, taken_up
@@ -29,8 +29,8 @@ USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
         ({"max_trials": GP_TRIALS + 1}, "tpe"),
         ({"conditional": 1}, "tpe"),
         ({"objectives": 2}, "tpe"),
-        ({"scheduler": "asha"}, "gp"),
-        ({"scheduler": "pbt"}, "tpe"),
+        ({"perturbs": False}, "gp"),
+        ({"perturbs": True}, "tpe"),
         ({"takes_options": True}, "gp"),
         ({"takes_options": False}, "tpe"),
         ({"sampled": 0}, "grid"),
@@ -103,7 +103,7 @@ def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    StudyStore(folder, space)
+    SearchLoop.open(folder, space)
     assert json.loads((folder / ORIGIN).read_text())["algorithm"] == "gp"
     again, _ = taken_up(folder, None, (), add_trials=1000)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 1009)

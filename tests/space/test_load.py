@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.space import DataSpec, Limits, Objective, Scheduler, Search, Split, TrainerSpec, load
+from sweeps.space import DataSpec, Limits, Objective, SchedulerSpec, Search, Split, TrainerSpec, load
 from sweeps.space.value_types import seconds
 from tests.space.conftest import HEAD
 
@@ -63,7 +63,7 @@ def test_everything_as_written(write) -> None:
     )
     assert space.objective == Objective("valid-auc", "maximize")
     assert space.search == Search("random", 7)
-    assert space.scheduler == Scheduler("asha", 200, 10, 4)
+    assert space.scheduler == SchedulerSpec("asha", {"max_t": 200, "grace_period": 10, "reduction_factor": 4})
     assert space.limits == Limits(64, 5400.0, None, 0)
     filled = space.fill(lambda dim: 0.01)
     assert filled == {
@@ -80,7 +80,7 @@ def test_defaults(write) -> None:
     assert space.name == "space"
     assert space.trainer == TrainerSpec("xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load")
     assert space.search == Search("grid", 0)
-    assert space.scheduler == Scheduler("none", None, 1, 3)
+    assert space.scheduler == SchedulerSpec("none", {"max_t": None})
     assert space.limits == Limits(1, None, None, 2)
     assert space.dimensions == () and space.cells == ({},)
     assert space.fill(pytest.fail) == {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}

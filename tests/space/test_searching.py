@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.space import Constraint, InitialPoint, Objective, Repeats, Scheduler, load
+from sweeps.core import registry
+from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.hyperband import Hyperband
+from sweeps.search.schedulers.median import Median
+from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.pbt import Pbt
+from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
 from sweeps.space.initial_points import Points
 from sweeps.space.problems import Problems
-from sweeps.space.search_sections import ALWAYS, DEFAULTS, NEEDED, OPTIONS, SCHEDULERS
+from sweeps.space.search_sections import ALWAYS, OPTIONS
 from sweeps.space.section_models import Checkpoints, Search
 from sweeps.space.yaml12 import parse
 
@@ -67,19 +74,17 @@ class TestWhatIsTaken:
     @pytest.mark.parametrize(
         ("yaml", "scheduler"),
         [
-            ("{name: hyperband, max_t: 81}", Scheduler("hyperband", 81, brackets=3)),
-            ("{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}", Scheduler("hyperband", 81, 1, 4, brackets=2)),
-            ("{name: median, grace_period: 3}", Scheduler("median", None, 3, min_trials=5)),
-            (
-                "{name: pbt, perturbation_interval: 4, population: 20}",
-                Scheduler("pbt", perturbation_interval=4, quantile_fraction=0.25, resample_probability=0.25, population=20),
-            ),
-            ("{name: asha, max_t: 9}", Scheduler("asha", 9)),
-            ("{name: none, max_t: 9}", Scheduler("none", 9)),
+            ("{name: hyperband, max_t: 81}", Hyperband(81)),
+            ("{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}", Hyperband(81, 1, 4, brackets=2)),
+            ("{name: median, grace_period: 3}", Median(None, 3, min_trials=5)),
+            ("{name: pbt, perturbation_interval: 4, population: 20}", Pbt(4, population=20)),
+            ("{name: asha, max_t: 9}", Asha(9)),
+            ("{name: none, max_t: 9}", NoScheduler(9)),
         ],
     )
     def test_schedulers(self, write, yaml, scheduler) -> None:
-        assert load(write(top(scheduler=yaml))).scheduler == scheduler
+        spec = load(write(top(scheduler=yaml))).scheduler
+        assert registry.built_in("scheduler", spec.name) is type(scheduler) and spec.options == asdict(scheduler)
 
     @pytest.mark.parametrize("algorithm", [name for name in OPTIONS if name != "auto"])
     def test_algorithms_and_their_options(self, write, algorithm) -> None:
@@ -112,7 +117,7 @@ class TestWhatIsTaken:
 BAD = [
     (
         {"scheduler": "{name: pbt, perturbation_interval: 4}", "checkpoints": "{top: 5}"},
-        "checkpoints: is not for pbt, whose trials go on from the checkpoints of others",
+        "checkpoints: is not for pbt, whose trials continue from the checkpoints of other trials",
     ),
     ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
     ({"objective": "[{metric: a, goal: min}]"}, "objective.0.goal: must be minimize or maximize, got min"),
@@ -151,12 +156,12 @@ BAD = [
         {"scheduler": "{name: none, grace_period: 3}"},
         "scheduler.grace_period: is a key of asha and hyperband and median, not of none, which takes max_t",
     ),
-    ({"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"}, "must be above 0 and at most 0.5, got 0.6"),
-    ({"scheduler": "{name: pbt, perturbation_interval: 3, resample_probability: 2}"}, "must be from 0 to 1, got 2"),
+    ({"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"}, "must be at most 0.5, got 0.6"),
+    ({"scheduler": "{name: pbt, perturbation_interval: 3, resample_probability: 2}"}, "must be at most 1, got 2"),
     ({"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"}, "scheduler.perturbation_interval: must be at most max_t, 2, got 3"),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
-        "scheduler.population: must be limits.max_trials, 20, as pbt trains its population and no other trials; got 30",
+        "scheduler.population: must be limits.max_trials, 20, because pbt trains only its population; got 30",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "limits": "{max_trials: 20, max_concurrent_trials: 4}"},
@@ -168,7 +173,7 @@ BAD = [
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "space": "{params: {eta: {grid: [0, 1]}}}"},
-        "scheduler.name: pbt changes what is sampled of `params`, and nothing there is",
+        "scheduler.name: pbt changes the sampled dimensions of `params`, and there are none",
     ),
     ({"search": "{options: {n_startup: 3}}"}, "search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?"),
     ({"search": "{options: {popsize: 3}}"}, "search.options.popsize: unknown option of auto; it is one of cmaes"),
@@ -237,11 +242,6 @@ def test_a_population_is_all_trials_that_there_are(write) -> None:
 
 
 def test_the_tables_name_what_there_is() -> None:
-    from dataclasses import fields
-
-    keys = {key for own in SCHEDULERS.values() for key in own}
-    assert keys == {field.name for field in fields(Scheduler)} - {"name"}
-    assert all(set(more) <= set(SCHEDULERS[name]) for table in (NEEDED, DEFAULTS) for name, more in table.items())
     assert set(OPTIONS) == set(get_args(get_type_hints(Search)["algorithm"]))
 
 

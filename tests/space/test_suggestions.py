@@ -8,10 +8,11 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from sweeps.core import references
+from sweeps.core import references, registry
 from sweeps.space import section_models
 from sweeps.space.domains import DOMAINS
 from sweeps.space.load import TOP
+from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS
 from sweeps.space.synonyms import MEANT, plain, suggest
@@ -22,11 +23,10 @@ MODELS = {
     "data": section_models.DataKeys,
     "objective": section_models.Objective,
     "search": section_models.Search,
-    "scheduler": section_models.Scheduler,
     "limits": section_models.Limits,
     "checkpoints": section_models.Checkpoints,
 }
-FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()}
+FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
 VALID = {
     **FIELDS,
     **{step: RAY_STEPS[step] for step in MEANT if step in RAY_STEPS},
@@ -39,7 +39,7 @@ VALID = {
     "SimpleImputer.strategy": RAY_STEPS["SimpleImputer"]["strategy"]["enum"],
     "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
     "search.algorithm": get_args(get_type_hints(section_models.Search)["algorithm"]),
-    "scheduler.name": get_args(get_type_hints(section_models.Scheduler)["name"]),
+    "scheduler.name": registry.names("scheduler"),
 }
 ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in MEANT.items() for name, word in words.items()]
 

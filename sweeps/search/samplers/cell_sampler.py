@@ -5,22 +5,21 @@ Each suggestion is a function of the study, the seed and the trial's number: aft
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 
-from sweeps.search.samplers.by_configuration import ByConfiguration
+from sweeps.search.samplers.configuration_view import ByConfiguration
 from sweeps.search.samplers.history import History
 from sweeps.search.samplers.optuna_samplers import Plain
 from sweeps.search.samplers.tpe import Tpe
-from sweeps.space import Dimension, Space
-from sweeps.space.domains import EDGES
+from sweeps.space import Space
+from sweeps.study.distributions import distribution_of
 from sweeps.study.record import origin_of
+from sweeps.study.trial_building import seed_of
 
 if TYPE_CHECKING:
     from sweeps.search.samplers.gp import Gp
@@ -95,42 +94,3 @@ class CellSampler(BaseSampler):
 
     def after_trial(self, study, trial, state, values) -> None:
         self.plain.base.after_trial(study, trial, state, values)
-
-
-def seed_of(seed: int, number: int, purpose: str) -> int:
-    """A seed for one purpose of one trial, from the sweep's seed; 0 <= seed < 2**32."""
-    digest = hashlib.sha256(f"{seed}/{number}/{purpose}".encode()).digest()
-    return int.from_bytes(digest[:4], "big")
-
-
-def distribution_of(dimension: Dimension) -> BaseDistribution:
-    """Optuna's distribution of a dimension's keys (see `Dimension.value` for the way from key to value).
-
-    A quantised logarithmic domain is sampled without its step, which Optuna does not allow there; a normal one by its quantile.
-    """
-    d: Any = dimension
-    if d.options:
-        return CategoricalDistribution([option.key for option in d.options])
-    match d.kind:
-        case "uniform":
-            return FloatDistribution(d.lower, d.upper)
-        case "quniform":
-            return FloatDistribution(d.lower, d.upper, step=d.q)
-        case "loguniform" | "qloguniform":
-            return FloatDistribution(d.lower, d.upper, log=True)
-        case "randint":
-            return IntDistribution(d.lower, d.upper - 1)
-        case "qrandint":
-            return IntDistribution(d.lower, d.highest, step=d.q)
-        case "lograndint":
-            return IntDistribution(d.lower, d.upper - 1, log=True)
-        case "qlograndint":
-            return IntDistribution(d.lower, d.highest, log=True)
-        case "randn" | "qrandn":
-            return FloatDistribution(*EDGES)
-    raise ValueError(f"{d.name}: no distribution for {d.kind}")
-
-
-def suggest(trial: optuna.Trial, dimension: Dimension) -> Any:
-    """Ask Optuna for the dimension's key."""
-    return trial._suggest(dimension.name, distribution_of(dimension))

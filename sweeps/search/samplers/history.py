@@ -18,7 +18,7 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.by_configuration import together
+from sweeps.search.samplers.configuration_view import together
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import origin_of
 

@@ -1,8 +1,6 @@
-"""Population Based Training (Jaderberg et al. 2017) as pure functions: who takes over from whom, and with which parameters.
+"""The decisions of Population Based Training: which member to exploit, and how to perturb its parameters. Pure functions.
 
-As in Ray Tune it is asynchronous: a member that comes to a milestone is compared with those that have come there, and waits for nobody.
-The members of a cell are a population of their own, as a checkpoint is of no use beside another preprocessor. What is drawn is drawn
-from the sweep's seed, the member's number and the milestone.
+All random numbers follow from the sweep's seed, the member's number and the perturbation step.
 """
 
 from __future__ import annotations
@@ -16,39 +14,40 @@ from typing import Any
 from sweeps.space import Dimension
 from sweeps.space.domains import EDGES, multiple, quantile
 
-# By one of these a number is multiplied.
+# Factors by which a number is perturbed.
 FACTORS = (0.8, 1.2)
 
 
 @dataclass(frozen=True)
 class Member:
-    """What of a member counts at a milestone.
+    """A member of the population at a perturbation step.
 
     Attributes:
-        number: the trial's.
-        value: what it reported there.
-        gives: it still trains, and its latest checkpoint is of this milestone or later.
+        number: Number of the trial.
+        value: Value that the trial reported at the step.
+        can_donate: Whether the trial still runs, and its latest checkpoint is of this step or a later one.
     """
 
     number: int
     value: float
-    gives: bool = True
+    can_donate: bool = True
 
 
-def chance(seed: int, number: int, step: int) -> random.Random:
-    """What a member draws from at a milestone."""
+def rng_of(seed: int, number: int, step: int) -> random.Random:
+    """Return the random generator of a member at a perturbation step."""
     return random.Random(f"{seed}/{number}/{step}/pbt")
 
 
-def donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, draw: random.Random) -> int | None:
-    """The number of the member that another takes over from; None if it goes on with what it has.
+def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random) -> int | None:
+    """Return the number of the member to exploit, or None to continue unchanged.
 
     Args:
-        own: the number of the one that has come to the milestone.
-        members: all of its population that have come there, itself too, in any order. NaN is the worst value; equal values rank by number.
-        minimize: whether smaller is better.
-        fraction: of these, so many, rounded up but no more than half, are the best, and as many the worst.
-        draw: see `chance`.
+        own: Number of the member that has reached the perturbation step.
+        members: All members that have reached the step, this one included, in any order. NaN is the worst value; equal values rank
+            by number.
+        minimize: Whether smaller values are better.
+        fraction: Part of the members that is exploited, and part that exploits; rounded up, but no more than half.
+        rng: See `rng_of`.
     """
 
     def badness(m: Member) -> float:
@@ -59,35 +58,35 @@ def donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, 
     mine = next((m for m in ranked[len(ranked) - size :] if m.number == own), None)
     if mine is None:
         return None
-    better = [m.number for m in ranked[:size] if m.gives and badness(m) < badness(mine)]
-    return draw.choice(better) if better else None
+    better = [m.number for m in ranked[:size] if m.can_donate and badness(m) < badness(mine)]
+    return rng.choice(better) if better else None
 
 
-def perturbed(dimension: Dimension) -> bool:
-    """Whether a dimension is one that perturbations change: of `params`, and sampled."""
+def is_perturbed(dimension: Dimension) -> bool:
+    """Return whether perturbations change a dimension: it is a sampled dimension of `params`."""
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
-def explored(dimension: Dimension, key: Any, resample: float, draw: random.Random) -> Any:
-    """The key with which a member goes on, near the donor's or drawn anew; see `Dimension.value` for the way from key to value.
+def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
+    """Return a new key of a dimension, near the donor's key or drawn anew. (`Dimension.value` turns keys into values.)
 
-    A number is multiplied by 0.8 or 1.2 and stays within its bounds; an integer, and a number with a step, moves by one step at
-    least, where its bounds allow. An option becomes the next or the one before it.
+    A number is multiplied by 0.8 or 1.2 and stays within its bounds. An integer, and a number with a step, moves by at least one
+    step where its bounds allow. An option becomes the next or the previous option.
 
     Args:
-        dimension: a sampled one.
-        key: the donor's; None if the dimension is not active there, and then it is drawn.
-        resample: the probability with which it is drawn anew.
-        draw: see `chance`.
+        dimension: A sampled dimension.
+        key: The donor's key, or None if the dimension is not active there; then a key is drawn.
+        resample: Probability of drawing the key anew.
+        rng: See `rng_of`.
     """
-    anew = draw.random() < resample
+    anew = rng.random() < resample
     if anew or (key is None and not any(option.key is None for option in dimension.options)):
-        return drawn(dimension, draw)
+        return draw_key(dimension, rng)
     if dimension.options:
         at = dimension.options.index(dimension.option(key))
         near = [i for i in (at - 1, at + 1) if 0 <= i < len(dimension.options)]
-        return dimension.options[draw.choice(near)].key if near else key
-    value, factor = dimension.value(key), draw.choice(FACTORS)
+        return dimension.options[rng.choice(near)].key if near else key
+    value, factor = dimension.value(key), rng.choice(FACTORS)
     new = value * factor
     if (step := 1 if dimension.is_integer and dimension.q is None else dimension.q) is not None:
         up = (factor > 1) == (value >= 0)
@@ -97,26 +96,26 @@ def explored(dimension: Dimension, key: Any, resample: float, draw: random.Rando
     return _key(dimension, new)
 
 
-def drawn(dimension: Dimension, draw: random.Random) -> Any:
-    """A key of a dimension, drawn as its domain says."""
+def draw_key(dimension: Dimension, rng: random.Random) -> Any:
+    """Draw a key of a dimension from its domain."""
     if dimension.options:
-        return draw.choice(dimension.options).key
+        return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
-        return draw.uniform(*EDGES)
+        return rng.uniform(*EDGES)
     low, high = dimension.lower, dimension.highest
     if dimension.is_log:
-        value: float = math.exp(draw.uniform(math.log(low), math.log(high)))
+        value: float = math.exp(rng.uniform(math.log(low), math.log(high)))
     elif dimension.is_integer and dimension.q is None:
-        value = draw.randint(int(low), int(high))
+        value = rng.randint(int(low), int(high))
     else:
-        value = draw.uniform(low, high)
+        value = rng.uniform(low, high)
     if dimension.is_integer or dimension.q is not None:
         value = multiple(value, 1 if dimension.q is None else dimension.q)
     return _key(dimension, value)
 
 
 def _key(dimension: Dimension, value: Any) -> Any:
-    """The key of a value, within the bounds."""
+    """Return the key of a value, clipped to the bounds."""
     if dimension.mean is not None:
         return quantile(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None

@@ -51,7 +51,8 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
-    params |= {f"scheduler.{key}": value for key, value in vars(space.scheduler).items() if value is not None}
+    scheduler = {"name": space.scheduler.name, **space.scheduler.options}
+    params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
     return {name: str(value) for name, value in params.items()}
 
 

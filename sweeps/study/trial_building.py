@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -12,10 +13,15 @@ from optuna.trial import FrozenTrial
 
 from sweeps.core.resources import shape_of
 from sweeps.core.trial import Report, Result, Trial, format_trial_id
-from sweeps.search.samplers.cell_sampler import seed_of
 from sweeps.space import Space
 from sweeps.study import record, storage
 from sweeps.study.objectives import Objectives
+
+
+def seed_of(seed: int, number: int, purpose: str) -> int:
+    """Return a seed for one purpose of one trial, from the sweep's seed; 0 <= seed < 2**32."""
+    digest = hashlib.sha256(f"{seed}/{number}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:

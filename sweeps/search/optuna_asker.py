@@ -1,0 +1,81 @@
+"""Create Optuna trials, and continue the creation of trials that a crash interrupted."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from sweeps.search.trial_queue import QueueItem
+from sweeps.space import Dimension
+from sweeps.study.distributions import suggest
+from sweeps.study.record import ORIGIN
+
+
+class _KeepingStorage:
+    """A storage that does not overwrite the recorded parameters of a trial that is sampled again."""
+
+    def __init__(self, storage: Any, recorded: set[str]):
+        self._storage, self._recorded = storage, recorded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def set_trial_param(self, trial_id: int, name: str, value: float, distribution: Any) -> None:
+        if name not in self._recorded:
+            self._storage.set_trial_param(trial_id, name, value, distribution)
+
+
+class OptunaAsker:
+    """Create the Optuna trials of a study.
+
+    Args:
+        study: The study of the sweep.
+    """
+
+    def __init__(self, study: optuna.Study):
+        self._study = study
+        self._interrupted: deque[FrozenTrial] = deque()
+        self._recorded: dict[str, Any] = {}  # parameters of the trial that is sampled again
+
+    def add_interrupted(self, t: FrozenTrial) -> bool:
+        """Register a trial that was created but never started. Return whether the trial is one of these."""
+        interrupted = t.state is TrialState.WAITING or (t.state is TrialState.RUNNING and "begun" not in t.user_attrs)
+        if interrupted:
+            self._interrupted.append(t)
+        return interrupted
+
+    def ask(self, item: QueueItem) -> optuna.Trial:
+        """Return the Optuna trial of a queue item. An interrupted one is sampled again, from the same study to the same values."""
+        interrupted, self._recorded = self._interrupted.popleft() if item.interrupted else None, {}
+        if interrupted is not None and interrupted.state is TrialState.RUNNING:
+            return self._sample_again(interrupted)
+        if interrupted is None and item.fixed is not None:  # The sampler chooses the other parameters.
+            self._study.enqueue_trial(dict(item.fixed), None if item.repeat_of is None else {ORIGIN: item.repeat_of})
+        if interrupted is not None or item.fixed is not None:
+            return self._study.ask()
+        # `Study.ask` would first search all trials for one that is enqueued.
+        self._study._thread_local.cached_all_trials = None
+        return optuna.Trial(self._study, self._study._storage.create_new_trial(self._study._study_id))
+
+    def _sample_again(self, interrupted: FrozenTrial) -> optuna.Trial:
+        asked = optuna.Trial(self._study, interrupted._trial_id)
+        frozen = asked._cached_frozen_trial
+        self._recorded = dict(frozen.params)
+        storage: Any = _KeepingStorage(asked.storage, set(self._recorded))
+        asked.storage = storage
+        frozen.params, frozen.distributions = {}, {}
+        return asked
+
+    def key(self, asked: optuna.Trial, dimension: Dimension) -> Any:
+        """Return the key of a dimension for the trial that `ask` returned last.
+
+        Every dimension is sampled, recorded ones too, so that a random sequence continues where it was. The recorded value wins,
+        because other trials may have ended since it was sampled.
+        """
+        key = suggest(asked, dimension)
+        if dimension.name in self._recorded:
+            key = asked._cached_frozen_trial.params[dimension.name] = self._recorded[dimension.name]
+        return key

@@ -1,0 +1,59 @@
+"""Asynchronous successive halving (ASHA), the variant that stops trials (Li et al., MLSys 2020; as in Ray Tune and Syne Tune)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from sweeps.search.schedulers.base import CONTINUE, STOP, Decision, Scheduler
+from sweeps.search.schedulers.view import StudyView
+from sweeps.space.section_models import AtLeast1, AtLeast2
+
+
+@dataclass(frozen=True)
+class Asha(Scheduler):
+    """Compare trials at rungs that grow geometrically, and stop those that are not among the best at the rung."""
+
+    stops: ClassVar[bool] = True
+
+    max_t: Annotated[AtLeast1, Field(description="the report at which a trial ends")]
+    grace_period: Annotated[AtLeast1, Field(description="the first rung; no trial is stopped before it")] = 1
+    reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
+
+    def option_problems(self) -> Iterator[tuple[str, str]]:
+        if self.grace_period > self.max_t:
+            yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
+
+    def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        rungs, step = [], self.grace_period
+        while step < self.max_t:
+            rungs.append(step)
+            step *= self.reduction_factor
+        return tuple(rungs)
+
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Continue if the value is among the best 1/reduction_factor of all values at this rung, itself included. NaN stops the trial."""
+        own = view.trials[trial]
+        value = own.values.get(rung, math.nan)
+        if math.isnan(value):
+            return STOP
+        worst = math.inf if view.minimize else -math.inf
+        values = [t.values[rung] for t in view.at_rung(rung, own.bracket) if t is not own]
+        values = [worst if math.isnan(v) else v for v in values]
+        better = sum(v < value if view.minimize else v > value for v in values)
+        passing = max(1, math.ceil((len(values) + 1) / self.reduction_factor))
+        return CONTINUE if better < passing else STOP
+
+    def min_complete(self, trials: int, seed: int = 0) -> int:
+        """Return 1 if there are rungs: the first trial at a rung always passes, and each later trial may be worse than all before."""
+        return min(trials, 1) if self.rungs() else trials
+
+    def late_trial_steps(self, repeats: int) -> float | None:
+        ends = (*self.rungs(), self.max_t)
+        steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
+        return steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs())

@@ -1,0 +1,55 @@
+"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets, each of which starts a rung later."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from sweeps.search.schedulers.asha import Asha
+from sweeps.space.section_models import AtLeast1
+
+
+@dataclass(frozen=True)
+class Hyperband(Asha):
+    """Draw a bracket for each trial, and apply ASHA within the bracket.
+
+    The probabilities are those at which all brackets would spend the same number of steps.
+    """
+
+    brackets: Annotated[AtLeast1, Field(description="number of brackets, at most one for each rung")] = 3
+
+    @property
+    def grace_periods(self) -> tuple[int, ...]:
+        """First rung of each bracket."""
+        return super().rungs()[: self.brackets] or (self.grace_period,)
+
+    @property
+    def bracket_count(self) -> int:
+        return len(self.grace_periods)
+
+    def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        return super().rungs()[bracket:]
+
+    def bracket(self, seed: int, trial: int) -> int:
+        n, factor = len(super().rungs()), self.reduction_factor
+        odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(self.bracket_count)]
+        return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
+
+    def min_complete(self, trials: int, seed: int = 0) -> int:
+        """Return the number of brackets that have a trial, because the first trial of each bracket passes all rungs."""
+        return len(self._sizes(trials, seed)) if self.rungs() else trials
+
+    def min_steps(self, trials: int, seed: int = 0) -> int:
+        if not self.rungs():
+            return trials * self.max_t
+        return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in self._sizes(trials, seed).items())
+
+    def late_trial_steps(self, repeats: int) -> float | None:
+        return None
+
+    def _sizes(self, trials: int, seed: int) -> Counter[int]:
+        return Counter(self.bracket(seed, number) for number in range(trials))

@@ -1,0 +1,52 @@
+"""The median stopping rule (Golovin et al., KDD 2017: Google Vizier)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from sweeps.search.schedulers.base import CONTINUE, STOP, Decision, Scheduler
+from sweeps.search.schedulers.view import StudyView
+from sweeps.space.section_models import AtLeast1
+
+
+@dataclass(frozen=True)
+class Median(Scheduler):
+    """Stop a trial whose best value so far is worse than the median of the other trials' means up to the same step."""
+
+    stops: ClassVar[bool] = True
+
+    max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
+    grace_period: Annotated[AtLeast1, Field(description="the first report at which trials are compared; every later one is")] = 1
+    min_trials: Annotated[AtLeast1, Field(description="number of other trials that must have reached the step")] = 5
+
+    def option_problems(self) -> Iterator[tuple[str, str]]:
+        if self.max_t is not None and self.grace_period > self.max_t:
+            yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
+
+    def rungs(self, bracket: int = 0) -> range:
+        return range(self.grace_period, self.max_t or sys.maxsize)
+
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Continue if the best value is no worse than the median. A mean of NaN is the worst; a trial with a NaN value is stopped."""
+        own = view.trials[trial]
+        others = [t for t in view.at_rung(rung) if t is not own]
+        if len(others) < self.min_trials:
+            return CONTINUE
+        best = own.best_until(rung, view.minimize) if rung in own.values else math.nan
+        if math.isnan(best):
+            return STOP
+        worst = math.inf if view.minimize else -math.inf
+        means = [t.mean_until(rung) for t in others]
+        median = statistics.median(worst if math.isnan(mean) else mean for mean in means)
+        return STOP if (best > median if view.minimize else best < median) else CONTINUE
+
+    def min_complete(self, trials: int, seed: int = 0) -> int:
+        """Return `min_trials`: these trials have nothing to be compared with."""
+        return min(trials, self.min_trials) if self.rungs() else trials

@@ -1,0 +1,25 @@
+"""No scheduler: every trial runs to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler
+from sweeps.search.schedulers.view import StudyView
+from sweeps.space.section_models import AtLeast1
+
+
+@dataclass(frozen=True)
+class NoScheduler(Scheduler):
+    """Let every trial run to its end, or to `max_t`."""
+
+    max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
+
+    def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        return ()
+
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        return CONTINUE

@@ -1,0 +1,63 @@
+"""Population Based Training (Jaderberg et al., 2017): the worst trials continue from the checkpoints of the best, with other parameters.
+
+It is asynchronous, as in Ray Tune: a member that reaches a perturbation step is compared with the members that have reached it already.
+Each grid cell has a population of its own, because a checkpoint is of no use with another preprocessor.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from sweeps.core.trial import Action
+from sweeps.search.schedulers import perturbation
+from sweeps.search.schedulers.base import CONTINUE, Decision, Explore, Scheduler
+from sweeps.search.schedulers.view import StudyView, TrialView
+from sweeps.space.section_models import AtLeast1, AtLeast2, Number
+
+
+@dataclass(frozen=True)
+class Pbt(Scheduler):
+    """At every perturbation step, let the worst members exploit the best and explore near their parameters."""
+
+    perturbs: ClassVar[bool] = True
+    needs_checkpoint: ClassVar[bool] = True
+
+    perturbation_interval: Annotated[AtLeast1, Field(description="the reports between two perturbations")]
+    max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
+    quantile_fraction: Annotated[Number, Field(gt=0, le=0.5, description="part of the population that exploits, and is exploited")] = 0.25
+    resample_probability: Annotated[Number, Field(ge=0, le=1, description="probability of drawing a parameter anew")] = 0.25
+    population: Annotated[AtLeast2 | None, Field(description="number of trials, the same as limits.max_trials")] = None
+
+    def option_problems(self) -> Iterator[tuple[str, str]]:
+        if self.max_t is not None and self.perturbation_interval > self.max_t:
+            yield "perturbation_interval", f"must be at most max_t, {self.max_t}, got {self.perturbation_interval}"
+
+    def rungs(self, bracket: int = 0) -> range:
+        return range(self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval)
+
+    def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        donor, _ = self._choose(view, trial, rung)
+        return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
+
+    def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
+        """Return the function that perturbs parameters. It continues the random sequence that chose the donor."""
+        _, rng = self._choose(view, trial, rung)
+        return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)
+
+    def _choose(self, view: StudyView, trial: int, rung: int) -> tuple[int | None, random.Random]:
+        rng = perturbation.rng_of(view.seed, trial, rung)
+        peers = [t for t in view.at_rung(rung) if t.population == view.trials[trial].population]
+        members = [perturbation.Member(t.number, t.values[rung], self._can_donate(t, rung)) for t in peers]
+        return perturbation.choose_donor(trial, members, view.minimize, self.quantile_fraction, rng), rng
+
+    def _can_donate(self, trial: TrialView, rung: int) -> bool:
+        """Return whether a running trial has a checkpoint of this rung or a later step, with steps left to train."""
+        step = trial.checkpoint_step
+        return trial.running and step is not None and step >= rung and (self.max_t is None or step < self.max_t)

@@ -1,0 +1,241 @@
+"""Choose trials and decide about them: the queue, the sampler and the scheduler of one sweep, with Optuna's verbs `ask` and `tell`.
+
+The study store records everything. All decisions are functions of the study, so a resumed loop decides as before.
+"""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trial import Action, Checkpoint, Report, Result, State, Trial
+from sweeps.search import exploit
+from sweeps.search.optuna_asker import OptunaAsker
+from sweeps.search.plugins import scheduler_of
+from sweeps.search.samplers.cell_sampler import CellSampler
+from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs
+from sweeps.search.schedulers.view import StudyView, TrialView
+from sweeps.search.trial_queue import TrialQueue
+from sweeps.space import Space
+from sweeps.study import record, trial_building
+from sweeps.study.budgets import BudgetState
+from sweeps.study.repeats import merged, settled
+from sweeps.study.study_store import StudyStore
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+
+class SearchLoop:
+    """The search of one sweep.
+
+    Args:
+        store: The study.
+        scheduler: The scheduler of the space.
+        sampler: The sampler of the space.
+
+    Attributes:
+        store, scheduler, sampler: The arguments.
+        space: The search space.
+        queue: The trials to start.
+        view: The study as the scheduler sees it.
+        budget: What the sweep has spent.
+        interrupted: Numbers of the trials that an earlier driver left running, to be continued.
+    """
+
+    def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
+        self.store, self.scheduler, self.sampler, self.space = store, scheduler, sampler, store.space
+        store.study.sampler = sampler
+        compares = bool(scheduler.rungs())
+        store.record_comparisons(compares)
+        self.queue = TrialQueue(self.space, scheduler_stops=compares)
+        self.view = StudyView(self.space.search.seed, store.minimize)
+        self.budget = BudgetState(store.objectives.goals)
+        self.interrupted: deque[int] = deque()
+        self._asker = OptunaAsker(store.study)
+        store.add_given_points()
+        self._replay()
+
+    @classmethod
+    def open(cls, folder: Path, space: Space) -> SearchLoop:
+        """Open the study of a sweep's folder and replay it.
+
+        Raises:
+            InputError: The algorithm needs a package that is not installed, or the database cannot be reached.
+            DamagedStudy: The study is damaged.
+        """
+        scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
+        return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
+
+    @property
+    def to_run(self) -> int:
+        """Largest number of trials that are still to run: interrupted and paused trials, and those in the queue, with their repeats."""
+        return (len(self.interrupted) + len(self.view.paused)) * self.space.repeats.count + self.queue.remaining
+
+    # Start
+
+    def ask(self) -> Trial | None:
+        """Start the next trial of the queue, or return None if there is none now (see `TrialQueue.may_grow`)."""
+        item = self.queue.next(lambda number: self.store.trials()[number].params)
+        if item is None:
+            return None
+        self.sampler.begin(item.cell, item.configurations_before, item.in_cell_before)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asked = self._asker.ask(item)
+            trial = trial_building.assembled(self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), item.repeat_of)
+        self.queue.record_start(asked.params, item.repeat_of, item.interrupted)
+        bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
+        self.store.record_start(asked, trial, bracket if self.scheduler.bracket_count > 1 else None)
+        if trial.origin is None:
+            self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
+        return trial
+
+    def next_paused(self) -> int | None:
+        """Return the number of the paused trial that continues now, and record that it does; None if none continues now."""
+        if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
+            return None
+        rung = self.view.paused[number]
+        self.store.record_passed(number, rung)
+        self.store.record_pause(number, None)
+        self.view.trials[number].paused_at = None
+        return number
+
+    # Decide
+
+    def report(
+        self,
+        number: int,
+        reports: tuple[Report, ...],
+        checkpoint: Checkpoint | None,
+        best: Checkpoint | None,
+        attempts: int,
+        seconds: float,
+    ) -> tuple[Report, ...]:
+        """Record what a trial reported. Repeated reports change nothing.
+
+        Returns:
+            The reports that the study did not have.
+        """
+        new = self.store.record_reports(number, reports, checkpoint, best, attempts, seconds)
+        if number in self.view.trials:
+            live, trial = self.store.live_trial(number), self.view.trials[number]
+            trial.values.update((report.step, live.curve[report.step]) for report in new)
+            trial.seconds = seconds
+        return new
+
+    def decide(self, number: int, rung: int) -> Decision:
+        """Decide what happens to a trial at a rung, and record the decision.
+
+        A trial that reaches a rung again, because it was lost beyond the rung, continues as before. Repeats always continue.
+        """
+        live = self.store.live_trial(number)
+        if live.trial.origin is not None:
+            return CONTINUE
+        if self.scheduler.perturbs:
+            return CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
+        if live.steps > rung or live.passed_rung >= rung:
+            return CONTINUE
+        rungs = self.scheduler.rungs(self.view.trials[number].bracket)
+        decision = self.scheduler.decide(self.view, number, rung) if rung in rungs else CONTINUE
+        if decision.action is Action.CONTINUE:
+            self.store.record_passed(number, rung)
+        elif decision.action is Action.PAUSE:
+            self.store.record_pause(number, rung)
+            self.view.trials[number].paused_at = rung
+        return decision
+
+    def _decide_perturbation(self, number: int, rung: int) -> Decision:
+        """Let a trial continue unchanged, or exploit another trial and explore. The live trial then has the new parameters."""
+        self._update_checkpoints()
+        decision = self.scheduler.decide(self.view, number, rung)
+        if decision.action is Action.EXPLOIT and decision.donor is not None:
+            live, donor = self.store.live_trial(number), self.store.live_trial(decision.donor)
+            explore = self.scheduler.explorer(self.view, number, rung)
+            trial = exploit.explored_trial(self.space, live, donor, explore)
+            if trial is not None:
+                self.store.record_perturbation(number, exploit.take_over(trial, live, donor, rung, SweepFolder(self.store.folder).trials))
+                return decision
+            decision = CONTINUE
+        if decision.action is Action.CONTINUE:
+            self.store.record_unperturbed(number, rung)
+        return decision
+
+    def _update_checkpoints(self) -> None:
+        for trial in self.view.trials.values():
+            if trial.running:
+                kept = self.store.live_trial(trial.number).checkpoint
+                trial.checkpoint_step = kept.step if kept is not None and Path(kept.path).is_dir() else None
+
+    # End
+
+    def tell(
+        self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
+    ) -> Result:
+        """Record how a trial ended. RUNNING records the latest progress and leaves the trial resumable."""
+        result = self.store.finish(number, state, error, reason, final)
+        if result.state is not State.RUNNING:
+            self._record_end(number, self.store.live_trial(number).trial.origin, result)
+        return result
+
+    def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
+        """Update queue, view and budget after the end of a trial, which may also be the end of its configuration."""
+        if number in self.view.trials:
+            self.view.trials[number].running = False
+            self.view.trials[number].paused_at = None
+        results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
+        self.budget.add_trial(result)
+        if settled(results, repeats):
+            self.budget.add_configuration(number if repeat_of is None else repeat_of, merged(results, repeats))
+
+    # Resume
+
+    def _replay(self) -> None:
+        """Rebuild the state of the loop from the study."""
+        ended: list[tuple[datetime.datetime, int, FrozenTrial]] = []
+        for t in self.store.trials():
+            if self._asker.add_interrupted(t):
+                self.queue.record_interrupted_start(record.origin_of(t))
+                continue
+            if record.is_given(t):
+                continue
+            self.queue.record_start(t.params, record.origin_of(t))
+            if record.origin_of(t) is None:
+                self.view.trials[t.number] = self._replayed_view(t)
+            if t.state.is_finished():
+                ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
+            elif record.paused_at(t) is None:
+                self.interrupted.append(t.number)
+        for _, number, t in sorted(ended, key=lambda e: e[:2]):
+            self._record_end(number, record.origin_of(t), record.result_of(t, self.store.objectives))
+
+    def _replayed_view(self, t: FrozenTrial) -> TrialView:
+        bracket = self.scheduler.bracket(self.space.search.seed, t.number)
+        running = not t.state.is_finished()
+        return TrialView(
+            t.number,
+            bracket,
+            record.reported_values(t),
+            running,
+            record.paused_at(t) if running else None,
+            record.so_far(t).get("seconds", 0.0),
+            population=self._population(self.store.trial(t.number)) if self.scheduler.perturbs else "",
+        )
+
+    def _population(self, trial: Trial) -> str:
+        """Return a text that is equal for trials that may exchange checkpoints: only `params` and the scaling may differ."""
+        if not self.scheduler.perturbs:
+            return ""
+        grids = [d.name for d in self.space.dimensions if d.is_grid and not d.name.startswith("scaling.")]
+        return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
+
+    def trial_at_start(self, number: int) -> Trial:
+        """Return a trial with the parameters that it started with, which perturbations may have changed."""
+        live = self.store.live_trial(number)
+        if not live.lineage:
+            return live.trial
+        return trial_building.as_begun(self.space, self.store.frozen(number))

@@ -1,0 +1,45 @@
+"""Optuna's distributions of the dimensions of a space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeps.space import Dimension
+from sweeps.space.domains import EDGES
+
+
+def distribution_of(dimension: Dimension) -> BaseDistribution:
+    """Return Optuna's distribution of a dimension's keys. (`Dimension.value` turns keys into values.)
+
+    A quantised logarithmic domain is sampled without its step, which Optuna does not allow there. A normal domain is sampled by its
+    quantile.
+    """
+    d: Any = dimension
+    if d.options:
+        return CategoricalDistribution([option.key for option in d.options])
+    match d.kind:
+        case "uniform":
+            return FloatDistribution(d.lower, d.upper)
+        case "quniform":
+            return FloatDistribution(d.lower, d.upper, step=d.q)
+        case "loguniform" | "qloguniform":
+            return FloatDistribution(d.lower, d.upper, log=True)
+        case "randint":
+            return IntDistribution(d.lower, d.upper - 1)
+        case "qrandint":
+            return IntDistribution(d.lower, d.highest, step=d.q)
+        case "lograndint":
+            return IntDistribution(d.lower, d.upper - 1, log=True)
+        case "qlograndint":
+            return IntDistribution(d.lower, d.highest, log=True)
+        case "randn" | "qrandn":
+            return FloatDistribution(*EDGES)
+    raise ValueError(f"{d.name}: no distribution for {d.kind}")
+
+
+def suggest(trial: optuna.Trial, dimension: Dimension) -> Any:
+    """Return the key that the trial's sampler chooses for a dimension."""
+    return trial._suggest(dimension.name, distribution_of(dimension))
