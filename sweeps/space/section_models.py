@@ -122,7 +122,12 @@ def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
 
 @dataclass(frozen=True)
 class Objective:
-    """The reported metric that the search optimises."""
+    """The metric that the search optimizes.
+
+    Attributes:
+        metric: The name of a metric that the loop reports; or a cost, which every trial has: `seconds`, `cpu_seconds`, `gpu_seconds`.
+        goal: Whether a smaller or a larger value is better.
+    """
 
     metric: Text
     goal: Literal["minimize", "maximize"]
@@ -175,10 +180,10 @@ class Search:
     """How configurations are sampled.
 
     Attributes:
-        algorithm: which sampler; "auto" only while loading, see `sweeps.space.auto_algorithm`.
-        seed: of everything that is drawn.
-        options: the algorithm's own, by name, those that are given; see `searching.OPTIONS`.
-        initial_points: tried before anything is sampled, in this order.
+        algorithm: The sampler. `auto` chooses by the space and the limits; `sweeps plan` says what it chose.
+        seed: The seed of the splits, the samples and the trials.
+        options: Options of the algorithm, as a mapping.
+        initial_points: Configurations to try before anything is sampled, in this order.
     """
 
     algorithm: Literal["auto", "tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "auto"
@@ -213,11 +218,11 @@ class SchedulerSpec:
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often a configuration is trained, with distinct seeds.
+    """How often each configuration is trained, with distinct seeds.
 
     Attributes:
-        count: trainings of each configuration.
-        aggregate: what of their values is the configuration's.
+        count: The number of trainings of each configuration. `repeats: 3` is short for this key.
+        aggregate: How the values of the trainings become the value of the configuration.
     """
 
     count: AtLeast1 = 1
@@ -226,20 +231,21 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a sweep may spend.
+    """What a sweep may spend, and what ends it.
 
     Attributes:
-        max_trials: over all cells. 0 only while loading: not given.
-        timeout: seconds; None for no limit.
-        max_concurrent_trials: None for as many as fit.
-        max_failures: retries of one trial.
-        retry_on: what a trial is tried again for: `lost` (a worker process was lost) and names of exception classes.
-        trial_timeout: seconds that one trial may train, over all attempts; None for no limit.
-        report_timeout: seconds between two reports of a rank, after which its trial fails; None for no limit.
-        max_gpu_hours: that all trials together may hold GPUs; None for no limit.
-        target: a value of the objective; when a trial reaches it, the sweep ends.
-        patience: trials that may end, one after the other, without one better than all before.
-        max_failures_in_a_row: so many trials that fail one after the other end the sweep.
+        max_trials: The number of trials over all cells, repeats not counted. The default is the number of cells if only grids are tuned, or
+            the population of `pbt`; otherwise the key is required.
+        timeout: The time of the whole sweep, start-up included. Running trials are then stopped, and become PRUNED.
+        max_concurrent_trials: How many trials run at once. `auto` means as many as the machine holds of the smallest shape.
+        max_failures: The number of retries of one trial.
+        retry_on: What a trial is retried for: `lost` (a worker process was lost), and names of exception classes of the loop.
+        trial_timeout: The time that one trial may train, over all its attempts. A trial that exceeds it fails.
+        report_timeout: The time that a rank may train without a report. Then its trial fails.
+        max_gpu_hours: The hours of GPUs that all trials together may hold. Running trials are then stopped, and become PRUNED.
+        target: A value of the objective. A completed trial that reaches it ends the sweep.
+        patience: Stop after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE one.
+        max_failures_in_a_row: Stop after this many consecutive failed trials.
     """
 
     max_trials: AtLeast1 = 0
@@ -257,12 +263,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Which checkpoints are kept of trials that have ended; see `sweeps.checkpoints.retention.Rule`.
+    """Which checkpoints are kept of trials that have ended; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: checkpoints of a trial: its best, and its `per_trial` - 1 latest.
-        top: so many trials keep any; None for all.
-        max_disk: bytes for all trials together; None for no bound.
+        per_trial: The number of checkpoints that a trial keeps: its best, and its latest ones.
+        top: The number of best trials that keep any checkpoint. The default is all.
+        max_disk: The disk space of all checkpoints together, such as `500MB` or `10GB`. Those of the worst trials go first.
     """
 
     per_trial: AtLeast1 = 2
@@ -277,7 +283,15 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class LoopKeys:
-    """`trainer:` as a mapping."""
+    """`trainer:` as a mapping.
+
+    Attributes:
+        loop: Your training loop, as `module:function`.
+        backend: The process group that the ranks of the loop need.
+        load: The function that loads a checkpoint's model, as `module:function`. Without it there is no bundle.
+        reuse: `auto` keeps workers for the next trial. `never` closes them after each trial, for a framework that cannot start twice in a
+            process.
+    """
 
     loop: Text
     backend: Backend = "none"
@@ -287,7 +301,18 @@ class LoopKeys:
 
 @dataclass(frozen=True)
 class DataKeys:
-    """`data:` as written; `valid` and `test` are read by their form."""
+    """`data:` as written; `valid` and `test` are read by their form.
+
+    Attributes:
+        train: The source of the rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for your loader.
+        valid: The rows that decide the search.
+        label: The column to predict. The built-in trainers need it.
+        test: The rows that score the winner once. The search never sees them.
+        task: What the label is. The default follows from its values: text, booleans and integers with up to 20 values are classes.
+        drop: Columns that are not features, such as an id.
+        rows: The share of the train rows to train on. `valid` and `test` are unchanged.
+        drop_missing_label: Leave out rows without a label. By default such rows are refused.
+    """
 
     train: Text
     valid: Any
