@@ -197,7 +197,7 @@ def trained(
         raise InputError(problems)
     here = cluster.at_driver()
     pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
-    actor = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, together=together)
+    actor = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, train_on_valid=together)
     try:
         facts, holds = facts_of(actor, space, fingerprint), data_actor.process_id(actor)
         pool.configure.remote(actor, Labels(facts.label, facts.task, facts.classes))

@@ -1,4 +1,4 @@
-"""Data of a sweep: looked at, read, split, prepared. Ray is imported only where rows are read or a preprocessor of Ray's is fitted."""
+"""Data of a sweep: check it, read it, split it, prepare it. Ray is imported only to read rows or to fit one of Ray's preprocessors."""
 
 from __future__ import annotations
 

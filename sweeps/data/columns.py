@@ -1,4 +1,4 @@
-"""Columns of a frame: what kind each is, the one form its values take before the first step, and how a step selects them."""
+"""Columns of a frame: their kinds, the form of their values before the first step, and how a step selects them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ PREPROCESSOR_KEY = "space.preprocessor"
 
 @dataclass(frozen=True)
 class InputColumn:
-    """An input column as it was in training.
+    """An input column, as it was in training.
 
     Attributes:
-        kind: "number" (booleans too), "text", "time" or "other".
-        dtype: of the prepared values: "float64" or "float32" for a number, "datetime64[us]" or with UTC for a time.
+        name: name of the column.
+        kind: "number" (includes booleans), "text", "time" or "other".
+        dtype: dtype of the values that the first step gets: "float64" or "float32" for a number; "datetime64[us]" or
+            "datetime64[us, UTC]" for a time.
     """
 
     name: str
@@ -33,7 +35,7 @@ class InputColumn:
 
 
 def input_column(field: pa.Field) -> InputColumn:
-    """The column that an Arrow field is."""
+    """Return the input column that an Arrow field describes."""
     kind = field.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
@@ -48,22 +50,25 @@ def input_column(field: pa.Field) -> InputColumn:
     return InputColumn(field.name, "other")
 
 
-def convert_column(column: InputColumn, values: pd.Series, whole: bool) -> pd.Series:
-    """A column's values in the one form that steps see, whatever form they arrive in.
+def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
+    """Convert a column to the form that steps see, whatever form its values arrive in.
 
-    Integers become floats, in training and prediction alike: a missing value among them would make them floats anyway, and
-    then a step that turns numbers into text, say, would see `1.0` in place of `1`.
+    Integers become floats in training and in prediction. A missing value would make them floats anyway, and a step that turns numbers
+    into text would then see `1.0` instead of `1`.
 
     Args:
-        column: as it was in training.
-        values: as they came.
-        whole: leave integers and booleans as they are (no step will look at them).
+        column: the column as it was in training.
+        values: the values as they arrived.
+        keep_integers: leave integers and booleans as they are, because no step sees them.
+
+    Returns:
+        The converted values, with the index of `values`.
 
     Raises:
-        InputError: text that is no number in a number's column, and the like.
+        InputError: a value does not fit the column, such as text in a column of numbers.
     """
     if column.kind == "number":
-        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub" and whole:
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub" and keep_integers:
             return values
         return pd.Series(_to_numbers(column, values), index=values.index, name=column.name)
     if column.kind == "text":
@@ -77,12 +82,12 @@ def convert_column(column: InputColumn, values: pd.Series, whole: bool) -> pd.Se
 
 
 def is_tensor(values: pd.Series) -> bool:
-    """Return whether a column holds tensors of Ray Data. Only the type's name is compared, since a bundle is loaded without Ray."""
+    """Return whether a column holds tensors of Ray Data. Compares the type's name only, because bundles are loaded without Ray."""
     return type(values.dtype).__name__ == "TensorDtype"
 
 
 def tensors_to_arrays(values: pd.Series) -> pd.Series:
-    """A column of Ray Data's tensors as a column of NumPy arrays, which needs no Ray; any other column as it is."""
+    """Convert a column of Ray Data's tensors to NumPy arrays, which need no Ray. Other columns are returned unchanged."""
     if not is_tensor(values):
         return values
     cells = np.empty(len(values), dtype=object)
@@ -99,13 +104,13 @@ def _to_numbers(column: InputColumn, values: pd.Series) -> np.ndarray:
     if values.dtype.kind in "Mm":
         _refuse_values(column, values, np.ones(len(values), dtype=bool), "number")
         return np.full(len(values), np.nan, dtype=column.dtype)
-    found = np.array([_parse_number(v) for v in values.astype(object)], dtype=np.float64)
-    _refuse_values(column, values, np.isinf(found) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
-    return found.astype(column.dtype)
+    numbers = np.array([_parse_number(v) for v in values.astype(object)], dtype=np.float64)
+    _refuse_values(column, values, np.isinf(numbers) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
+    return numbers.astype(column.dtype)
 
 
 def _parse_number(value: Any) -> float:
-    """A number from an object or from text; NaN for nothing; infinity for what is no number."""
+    """Convert an object or text to a number. NaN if the value is missing, infinity if it is not a number."""
     if isinstance(value, str):
         value = {"": np.nan, "true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
     try:
@@ -115,11 +120,15 @@ def _parse_number(value: Any) -> float:
 
 
 def _refuse_values(column: InputColumn, values: pd.Series, bad: np.ndarray, kind: str) -> None:
-    """Refuse values that are there but are not of the column's kind; a blank counts as missing."""
+    """Raise an error if some values are present but not of the column's kind. Blank text counts as missing.
+
+    Raises:
+        InputError: names the first such value.
+    """
     wrong = values[bad & values.notna().to_numpy()]
     wrong = wrong[[str(v).strip() != "" for v in wrong]]
     if len(wrong):
-        raise InputError(Problem(f"column `{column.name}`", f"{wrong.iloc[0]!r} is no {kind}, as this column held in training"))
+        raise InputError(Problem(f"column `{column.name}`", f"{wrong.iloc[0]!r} is not a {kind}, but this column held {kind}s in training"))
 
 
 def _to_strings(values: pd.Series) -> pd.Series:
@@ -131,7 +140,7 @@ def _to_strings(values: pd.Series) -> pd.Series:
 
 
 def _to_string(value: Any) -> Any:
-    """A value as text: a file of ZIP codes alone is read as numbers, but means the same."""
+    """Convert a value to text. A file with only digits in a text column, such as ZIP codes, is read as numbers but means the same."""
     if isinstance(value, str):
         return value
     if pd.isna(value):
@@ -140,12 +149,12 @@ def _to_string(value: Any) -> Any:
 
 
 def is_number(values: pd.Series) -> bool:
-    """Whether a column that reached a step holds numbers or booleans."""
+    """Return whether a column that reached a step holds numbers or booleans."""
     return pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype)
 
 
 def is_categorical(values: pd.Series) -> bool:
-    """Whether a column that reached a step holds text or categories; not lists and arrays."""
+    """Return whether a column that reached a step holds text or categories. Lists and arrays do not count."""
     if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return True
     if values.dtype != object:
@@ -155,33 +164,39 @@ def is_categorical(values: pd.Series) -> bool:
 
 
 def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
-    """Refuse what a chain leaves for a trainer that reads numbers and categories alone.
+    """Check that a chain leaves only numbers and categories, for a trainer that reads nothing else.
+
+    Args:
+        prepared: prepared rows.
+        label: the label column, which is not checked.
 
     Raises:
-        InputError: naming every column that is neither.
+        InputError: names every other column.
     """
     kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
-    if left := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
-        many = len(left) > 1
-        shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
-        way = "name it in `columns` of an encoder (whose default, `categorical`, leaves out dates), or leave it out with `data.drop`"
-        way = way.replace(" it ", " them ") if many else way
-        text = f"column{'s' * many} {shown} {'do' if many else 'does'} not come to numbers, which is all that the trainer reads; {way}"
+    if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
+        many = len(others) > 1
+        shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
+        them = "them" if many else "it"
+        text = (
+            f"column{'s' * many} {shown} {'are' if many else 'is'} not numeric after preprocessing, and the trainer reads only numbers; "
+            f"name {them} in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop {them} with `data.drop`"
+        )
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 
 def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: str | None) -> tuple[str, ...]:
-    """The columns of a frame that a step's selector means, in the order of the frame.
+    """Return the columns that a step selects, in the order of the frame.
 
     Args:
-        frame: what reaches the step, without the label.
-        columns: None, "numeric", "categorical", "all", a name or glob pattern, or several names and patterns.
-        default: what None means.
-        step: its name, for messages.
-        label: refused by name.
+        frame: the columns that reach the step, without the label.
+        columns: None, "numeric", "categorical", "all", a name, a glob pattern, or several names and patterns.
+        default: the selector that None stands for.
+        step: name of the step, for messages.
+        label: the label column, which cannot be selected.
 
     Raises:
-        InputError: a name or a pattern that no column has.
+        InputError: no column has one of the names or matches one of the patterns.
     """
     wanted: Sequence[str] = (columns,) if isinstance(columns, str) else tuple(columns) if columns is not None else (default,)
     names = [str(n) for n in frame.columns]
@@ -194,7 +209,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
             test = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}[want]
             chosen.update(n for n in names if test(frame[n]))
         elif want == label:
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which is never prepared"))
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         elif any(c in want for c in "*?["):
@@ -207,7 +222,7 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
 
 
 def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Names for new columns that XGBoost accepts (without `[`, `]`, `<`) and that nothing has yet."""
+    """Return unused names for new columns. XGBoost does not accept `[`, `]` and `<`, so they are replaced."""
     used = set(taken)
     names = []
     for want in wanted:

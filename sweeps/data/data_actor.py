@@ -1,7 +1,7 @@
-"""The data actor: one actor that owns a sweep's data, fits each chain of preprocessing once a variant and cuts shards for gangs.
+"""The data actor: one actor per sweep that holds the data, fits each chain once per data variant, and cuts shards for gangs.
 
-Everything lies in the object store, owned by the data actor, so that trials on one machine read it without a copy. The pool calls
-`prepare` only while it holds a CPU for it: Ray Data runs tasks, which would hang while gangs hold every CPU.
+The data lies in the object store and belongs to the actor, so trials on one machine read it without a copy. The pool calls `prepare` only
+while it reserves a CPU for the actor: Ray Data runs tasks, which would wait forever while gangs hold every CPU.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from sweeps.data.variants import DataVariants, variant_name
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Space, Step
 
-# Rows of `valid` whose predictions a trainer keeps beside its checkpoints and a bundle must reproduce.
+# Rows of valid whose predictions a trainer stores with its checkpoints. A bundle must reproduce these predictions.
 CHECK_ROWS = 32
-# What is said when the data actor's process is lost, and with it the data.
+# The message when the data actor's process, and with it the data, is lost.
 LOST_MESSAGE = "the process that holds the data was lost"
-DEATH_TIMEOUT = 10.0  # seconds, until Ray knows that it is dead
-_kills = 0  # for memory, before the data actor was started
+DEATH_TIMEOUT = 10.0  # seconds until Ray knows that the actor is dead
+_kills = 0  # processes that the kernel had killed for memory before the data actor started
 
 
 def _import_all(modules: Iterable[str]) -> None:
     for module in modules:
-        with contextlib.suppress(Exception):  # the fit will say what is wrong with it
+        with contextlib.suppress(Exception):  # the fit will report the error
             importlib.import_module(module)
 
 
 class _DataActor:
-    """See the module.
+    """Implementation of the data actor; see the module's docstring.
 
     Args:
         roots: folders of the user's modules.
-        folder: the sweep's.
+        folder: folder of the sweep.
         workers: every number of workers that a trial can have.
-        cpus: on which Ray Data may run its tasks, where Ray counts more than there are.
-        numbers: what a chain leaves must be numbers, as of nothing else the trainer makes a model.
-        together: `train` has the rows of valid too; they stay in `valid`, whose metrics then mean nothing.
-        modules: imported while the data is being read, which takes a second of scikit-learn's.
+        cpus: number of CPUs for Ray Data's tasks, if Ray counts more CPUs than the machine has.
+        numeric_only: refuse chains that leave other columns than numbers, because the trainer reads nothing else.
+        train_on_valid: add the rows of valid to train. They also stay in valid, whose metrics are then meaningless.
+        modules: modules to import while the data is read. Importing scikit-learn takes a second.
     """
 
     def __init__(
@@ -67,20 +67,21 @@ class _DataActor:
         folder: str,
         workers: tuple[int, ...],
         cpus: float | None = None,
-        numbers: bool = False,
-        together: bool = False,
+        numeric_only: bool = False,
+        train_on_valid: bool = False,
         modules: Sequence[str] = (),
     ):
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
-        self.store, self.workers, self.numbers, self.together = PreparedStore(Path(folder)), workers, numbers, together
+        self.store, self.workers = PreparedStore(Path(folder)), workers
+        self.numeric_only, self.train_on_valid = numeric_only, train_on_valid
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         if cpus is not None:
             context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
-        self.variants: DataVariants | None = None  # None too for a space that names no data
+        self.variants: DataVariants | None = None  # None until `load`, and for a space that names no data
         self.prepared: dict[str, dict[str, Any]] = {}
-        self.noted: set[str] = set()  # names of the variants whose facts are on the store
+        self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
     def load(
         self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = (), before: str | None = None
@@ -88,74 +89,79 @@ class _DataActor:
         """Read and split the data.
 
         Args:
-            spec, variants: see `sweeps.space.Space`.
-            seed: the sweep's.
-            tuned: the keys of `data` that are tuned.
-            before: the fingerprint of the data as it was when the sweep began; None if it is being begun.
+            spec: see `sweeps.space.Space.data`.
+            seed: seed of the sweep.
+            variants: see `sweeps.space.Space.variants`.
+            tuned: the tuned keys of `data`.
+            before: fingerprint of the data when the sweep began. None for a new sweep.
 
         Returns:
-            The facts of all variants together: the fingerprint is of all; the rest is the first one's.
+            The information about the data. The fingerprint is that of all variants; everything else describes the first variant.
 
         Raises:
-            InputError: see `Variants`; or the data is not the same as `before`. Then nothing is kept of it.
+            InputError: see `DataVariants`; or the data differs from `before`. The sweep's folder is then unchanged.
         """
         self.variants = DataVariants(spec, variants or (spec,), seed, tuned)
         now = self.variants.fingerprint
         if before is not None and now != before:
-            said = f"the data has changed since the sweep began (its fingerprint was {before[:12]}, now it is {now[:12]})"
-            raise InputError(Problem("data.train", said))
-        for i, s in enumerate(self.variants.sources.values()):
-            if s.test is not None:
-                self.store.save_table(f"test-{i}" if tuned else "test", s.test)
-        whole = next(iter(self.variants.sources.values()))
-        return self._save_info(whole, "test", now)
+            text = f"the data has changed since the sweep began: its fingerprint was {before[:12]} and is now {now[:12]}"
+            raise InputError(Problem("data.train", text))
+        for i, splits in enumerate(self.variants.sources.values()):
+            if splits.test is not None:
+                self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
+        first = next(iter(self.variants.sources.values()))
+        return self._save_info(first, "test", now)
 
     def without_data(self, fingerprint: str, notes: tuple[str, ...] = ()) -> DatasetInfo:
-        """Prepare nothing: the space names no data.
+        """Store the information of a space that names no data. Nothing is prepared.
 
         Args:
-            fingerprint: of the code.
-            notes: what the user should know of it.
+            fingerprint: fingerprint of the code.
+            notes: notes for the user.
+
+        Returns:
+            The information.
         """
         import pandas as pd
 
-        facts = DatasetInfo(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
-        self.store.save_info(facts, None)
-        return facts
+        info = DatasetInfo(None, None, None, (), fingerprint, {}, pd.DataFrame(), notes=notes)
+        self.store.save_info(info, None)
+        return info
 
-    def _save_info(self, s: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
-        """Put the facts of a variant of the data on the store."""
-        parts = {"train": s.train, "valid": s.valid, "test": s.test}
-        check = s.valid.slice(0, CHECK_ROWS).select(list(s.features))
-        facts = DatasetInfo(
-            label=s.label,
-            task=s.task,
-            classes=s.classes,
-            features=s.features,
+    def _save_info(self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+        """Store the information about a data variant."""
+        tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
+        parts = {name: table for name, table in tables.items() if table is not None}
+        check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
+        info = DatasetInfo(
+            label=splits.label,
+            task=splits.task,
+            classes=splits.classes,
+            features=splits.features,
             fingerprint=fingerprint,
-            rows={name: table.num_rows for name, table in parts.items() if table is not None},
+            rows={name: table.num_rows for name, table in parts.items()},
             check=check.to_pandas(),
             test=test,
-            notes=s.notes + missing_class_notes(s.label, s.classes, {name: table for name, table in parts.items() if table is not None}),
+            notes=splits.notes + missing_class_notes(splits.label, splits.classes, parts),
         )
-        self.store.save_info(facts, check, data)
-        return facts
+        self.store.save_info(info, check, data)
+        return info
 
     def runs_tasks(self, steps: tuple[Step, ...]) -> bool:
-        """Whether `prepare` runs tasks for a chain."""
+        """Return whether `prepare` runs Ray tasks to fit this chain."""
         return runs_tasks(steps)
 
     def prepare(self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A variant of the data passed through a chain fitted on its `train`, cut for every number of ranks.
+        """Fit a chain on the train split of a data variant, transform train and valid, and cut them for every number of workers.
 
         Args:
             steps: the chain.
-            data: what a trial has of the data; nothing where nothing is tuned.
+            data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
 
         Returns:
-            `key`; `bytes` of the prepared rows; `shards`: for a number of workers, references of materialized Ray Datasets, one a rank
-            (`train`) or one for all (`valid`); `check`: a reference of the prepared check rows, without the label. Without data there
-            are no shards, and `check` is None.
+            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: for each number of
+            workers, references of Ray Datasets, one per rank for `train` and one for all ranks for `valid`. `check`: reference of the
+            prepared check rows without the label. If the space names no data, there are no shards, and `check` is None.
         """
         data = data or {}
         if self.variants is None:
@@ -163,41 +169,41 @@ class _DataActor:
         key = data_key(self.variants.fingerprint_of(data), steps)
         if key not in self.prepared:
             splits = self.variants.splits(data)
-            if self.together:
+            if self.train_on_valid:
                 splits = add_valid_to_train(splits)
             self.prepared[key] = self._fit(key, steps, splits)
-        if data and variant_name(data) not in self.noted:
+        if data and variant_name(data) not in self.stored_variants:
             splits = self.variants.splits(data)
             self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
-            self.noted.add(variant_name(data))
+            self.stored_variants.add(variant_name(data))
         return self.prepared[key]
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> dict[str, Any]:
         import pyarrow as pa
 
         label = splits.label
-        kept = None
-        with contextlib.suppress(InputError):  # damaged, or not to be trusted: it is fitted anew
-            kept = self.store.find_chain(key)  # a sweep that is resumed has it
-        if kept is None:
+        stored = None
+        with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
+            stored = self.store.find_chain(key)  # exists in a resumed sweep
+        if stored is None:
             fitted, prepared = fit_transform(steps, splits.train, label)
         else:
-            fitted, prepared = kept, kept.transform(splits.train.to_pandas())
+            fitted, prepared = stored, stored.transform(splits.train.to_pandas())
         valid = fitted.transform(splits.valid.to_pandas())
-        if self.numbers:
+        if self.numeric_only:
             check_all_numeric(valid, label)
-        check = valid.head(CHECK_ROWS)  # as a bundle hands rows to the model: arrays where Ray Data has tensors
+        check = valid.head(CHECK_ROWS)  # as a bundle gives rows to the model: with arrays, not with Ray Data's tensors
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
         train = pa.Table.from_pandas(prepared, preserve_index=False)
-        # Of pandas, as a loop expects to get it back: from Arrow, `to_pandas` gives columns that NumPy takes for objects. By
-        # `from_pandas` a task would be run for each, to learn its schema.
-        whole = (ray.put(ray.data.from_blocks([valid])),)
+        # Blocks of pandas, because `to_pandas` of an Arrow block gives columns that NumPy reads as objects. `from_pandas` would run a task
+        # for each frame to learn its schema.
+        valid_shard = (ray.put(ray.data.from_blocks([valid])),)
         shards = {}
         for workers in self.workers:
             parts = [part.to_pandas() for part in split_equally(train, workers)]
-            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": whole}
-        if kept is None:
+            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
+        if stored is None:
             self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
         return {
@@ -208,11 +214,11 @@ class _DataActor:
         }
 
     def count(self) -> int:
-        """Distinct chains fitted so far, by earlier drivers of the sweep too."""
+        """Return the number of distinct fitted chains, including those that earlier drivers of the sweep fitted."""
         return self.store.count_chains()
 
     def pid(self) -> int:
-        """Of its process, by which one on the same machine sees whether it lives: it may be at a fit for long."""
+        """Return the process id, so that the driver can see whether the process lives while a long fit runs."""
         return os.getpid()
 
 
@@ -225,21 +231,41 @@ def start(
     workers: tuple[int, ...],
     cpus: float | None = None,
     where: Any = "DEFAULT",
-    numbers: bool = False,
-    together: bool = False,
+    numeric_only: bool = False,
+    train_on_valid: bool = False,
     modules: Sequence[str] = (),
 ) -> Any:
-    """Start the data actor's actor for a sweep's folder; `where` is Ray's scheduling strategy."""
+    """Start the data actor of a sweep.
+
+    Args:
+        roots: see `_DataActor`.
+        folder: folder of the sweep.
+        workers: see `_DataActor`.
+        cpus: see `_DataActor`.
+        where: Ray's scheduling strategy.
+        numeric_only: see `_DataActor`.
+        train_on_valid: see `_DataActor`.
+        modules: see `_DataActor`.
+
+    Returns:
+        The actor's handle.
+    """
     global _kills
     _kills = exit_causes.kills_for_memory()
-    return DataActor.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numbers, together, modules)
+    return DataActor.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numeric_only, train_on_valid, modules)
 
 
 def process_id(actor: Any) -> int | None:
-    """The data actor's process, to be asked for before it has anything else to do; None if it is not to be seen from here.
+    """Return the process id of the data actor. Call this before any other method of the actor.
+
+    Args:
+        actor: see `start`.
+
+    Returns:
+        The process id, or None if the process is not visible on this machine.
 
     Raises:
-        SweepsError: it was lost.
+        SweepsError: the process was lost.
     """
     try:
         pid = ray.get(actor.pid.remote())
@@ -249,16 +275,19 @@ def process_id(actor: Any) -> int | None:
 
 
 def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
-    """Have the data actor read the data of a space.
+    """Let the data actor read the data of a space.
 
     Args:
         actor: see `start`.
-        space: whose data it is.
-        before: see `_Keeper.load`.
+        space: the search space.
+        before: see `_DataActor.load`.
+
+    Returns:
+        See `_DataActor.load`.
 
     Raises:
-        InputError: as `_Keeper.load`, at its place in the space file.
-        SweepsError: its process was lost.
+        InputError: as `_DataActor.load`, with the position in the space file.
+        SweepsError: the actor's process was lost.
     """
     try:
         return ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
@@ -267,15 +296,18 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
             raise locate_problems(space, e.cause.problems) from None
         raise
     except ray.exceptions.RayActorError:
-        raise SweepsError(f"{describe_loss(actor)}, as it read {space.data.source}") from None
+        raise SweepsError(f"{describe_loss(actor)} while it read {space.data.source}") from None
 
 
 def describe_loss(actor: Any, pid: int | None = None) -> str:
-    """Say what the data actor's process died of.
+    """Say why the data actor's process died.
 
     Args:
         actor: see `start`.
-        pid: of its process, if it was seen on this machine.
+        pid: its process id, if it was visible on this machine.
+
+    Returns:
+        A message of one line.
     """
     error, log = None, ""
     try:
@@ -285,4 +317,4 @@ def describe_loss(actor: Any, pid: int | None = None) -> str:
     node = ray._private.worker._global_node
     if pid is not None and node is not None:
         log = "".join(exit_causes.last_attempt_log(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
-    return f"{LOST_MESSAGE}: {exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not answer'}"
+    return f"{LOST_MESSAGE}: {exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > _kills) or 'it does not respond'}"

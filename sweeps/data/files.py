@@ -1,4 +1,4 @@
-"""Files of a source: which there are. Needs neither Ray nor pandas."""
+"""Find the files of a data source. Needs neither Ray nor pandas."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """The files that a source names.
+    """The files of a data source.
 
     Attributes:
-        source: as written, for messages.
+        source: the source as written in the space file, for messages.
         place: the key of the space file, for messages.
         system: Arrow's file system.
-        paths: sorted, at least one.
-        folder: if the source is a folder.
-        base: what messages name files from.
+        paths: sorted paths, at least one.
+        folder: the folder, if the source is one.
+        base: folder that messages name files relative to.
     """
 
     source: str
@@ -43,25 +43,29 @@ class SourceFiles:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Columns that the folders' names give, as in `year=2020/`; only below a folder that was named."""
+        """Columns that the names of subfolders define, such as `year=2020/`. Only a source that is a folder has any."""
         if self.folder is None:
             return ()
         parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
         return tuple(dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part))
 
     def display_name(self, path: str) -> str:
-        """A file as messages name it."""
+        """Return the name of a file for messages."""
         return self.source if len(self.paths) == 1 else path.removeprefix(self.base)
 
 
 def raise_problem(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise a problem of a source, on one line: it may quote what a broken file holds."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masked while the URI is whole
+    """Raise a problem of a data source. The message becomes one line, because it may quote a damaged file.
+
+    Raises:
+        InputError: always.
+    """
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # secrets are masked while the URI is complete
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
 
 
 def is_reference(source: str) -> bool:
-    """Whether a source is `module:function`."""
+    """Return whether a source is `module:function`."""
     try:
         references.parse(source)
     except references.RefError:
@@ -70,23 +74,20 @@ def is_reference(source: str) -> bool:
 
 
 def first_line(e: BaseException) -> str:
-    """An error's message, without what follows its first line."""
+    """Return the first line of an error's message."""
     return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
-# ---- which files there are
-
-
 def find_files(source: str, base: Path, place: str) -> SourceFiles:
-    """The files of a path, folder, glob or URI.
+    """Find the files of a path, folder, glob or URI.
 
     Args:
-        source: as written.
-        base: relative paths are looked up here first, then in the working directory.
+        source: the source as written in the space file.
+        base: folder in which relative paths are looked up first, before the working directory.
         place: the key of the space file, for messages.
 
     Raises:
-        InputError: nothing is there, or it cannot be listed.
+        InputError: there are no files, or they cannot be listed.
     """
     if "://" in source:
         return _find_remote(source, place)
@@ -97,34 +98,34 @@ def find_files(source: str, base: Path, place: str) -> SourceFiles:
 
 
 def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
-    """The files that a path, folder or glob names, sorted; and the folder, if it is one."""
-    tried = [base / source, Path(source)]
+    """Return the sorted files of a path, folder or glob, and the folder if it is one."""
+    candidates = [base / source, Path(source)]
     try:
-        for path in tried:
+        for path in candidates:
             if path.is_file():
                 return [str(path.absolute())], None
             if path.is_dir():
-                found = [p for p in path.rglob("*") if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)]
-                files = sorted(str(p.absolute()) for p in found if data_suffix(p.name))
+                all_files = [p for p in path.rglob("*") if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)]
+                files = sorted(str(p.absolute()) for p in all_files if data_suffix(p.name))
                 if not files:
-                    raise_problem(place, f"folder `{source}` holds no data file; valid suffixes: {', '.join(SUFFIXES)}")
+                    raise_problem(place, f"folder `{source}` has no data file; valid suffixes: {', '.join(SUFFIXES)}")
                 return files, str(path.absolute())
-            if path.exists():  # a pipe or a device may never end
+            if path.exists():  # reading a pipe or a device may never end
                 raise_problem(place, f"`{source}` is not a regular file")
         if glob.has_magic(source):
-            for path in tried:
+            for path in candidates:
                 files = sorted(str(Path(p).absolute()) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
                 if files:
                     return files, None
             raise_problem(place, f"no file matches `{source}`")
-        for path in tried:
-            if os.path.lexists(path):  # a link that leads to nothing
-                raise_problem(place, f"`{source}` is a link that cannot be followed: {_link_error(path)}")
-        siblings = sorted(p.name for p in tried[0].parent.iterdir()) if tried[0].parent.is_dir() else []
-    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        for path in candidates:
+            if os.path.lexists(path):  # a broken link
+                raise_problem(place, f"`{source}` is a broken link: {_link_error(path)}")
+        siblings = sorted(p.name for p in candidates[0].parent.iterdir()) if candidates[0].parent.is_dir() else []
+    except (OSError, ValueError) as e:  # ValueError: the name contains NUL
         raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
     hint = did_you_mean(Path(source).name, siblings)
-    if not any(path.parent.is_dir() for path in tried):
+    if not any(path.parent.is_dir() for path in candidates):
         raise_problem(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
     raise_problem(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
 
@@ -138,7 +139,11 @@ def _link_error(link: Path) -> str:
 
 
 def check_scheme(source: str, place: str) -> str:
-    """The scheme of a URI, which must be one that can be read; nothing is connected to."""
+    """Return the scheme of a URI after checking that it can be read. Connects to nothing.
+
+    Raises:
+        InputError: Arrow cannot read this scheme.
+    """
     scheme = source.partition("://")[0]
     if scheme not in _SCHEMES:
         raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {did_you_mean(scheme, _SCHEMES)}")
@@ -146,7 +151,7 @@ def check_scheme(source: str, place: str) -> str:
 
 
 def _find_remote(source: str, place: str) -> SourceFiles:
-    """The files of a URI."""
+    """Find the files of a URI."""
     from pyarrow import fs
 
     check_scheme(source, place)
@@ -166,9 +171,7 @@ def _find_remote(source: str, place: str) -> SourceFiles:
         found = system.get_file_info(fs.FileSelector(path, recursive=True))
         files = sorted(i.path for i in found if i.is_file and data_suffix(i.base_name) and i.base_name[0] not in "._")
         return (
-            SourceFiles(source, place, system, tuple(files), path)
-            if files
-            else raise_problem(place, f"folder `{source}` holds no data file")
+            SourceFiles(source, place, system, tuple(files), path) if files else raise_problem(place, f"folder `{source}` has no data file")
         )
     except (OSError, pa.ArrowException, ValueError) as e:
         raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
@@ -182,5 +185,5 @@ def _before_pattern(parts: tuple[str, ...]) -> Iterator[str]:
 
 
 def data_suffix(name: str) -> str | None:
-    """The suffix of a data file; None for another."""
+    """Return the suffix of a data file, or None for other files."""
     return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)

@@ -1,4 +1,4 @@
-"""What a `data` section asks of its columns and of its label. Needs neither Ray nor pandas, so that it can be known early."""
+"""Checks of the columns and the label that a `data` section names. Needs neither Ray nor pandas, so that problems are found early."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sweeps.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
-# How to leave out the rows that `label_of` refuses
+# How a user drops the rows that `infer_task` refuses
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
-# An integer label with more distinct values than this is a number, not a class, unless `data.task` says otherwise
+# An integer label with more distinct values is a regression, unless `data.task` says otherwise
 _MAX_INTEGER_CLASSES = 20
 
 
 def split_columns(spec: DataSpec) -> set[str]:
-    """Columns whose values say which split a row is in."""
+    """Return the columns whose values assign rows to splits."""
     return {str(rule.column) for rule in (spec.valid, spec.test) if rule is not None and rule.kind == "column"}
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
-    """The tail of a message about an absent column: the nearest there is, or what there is, a dozen at most."""
+    """Return the end of a message about a missing column: the nearest name, or up to twelve existing names."""
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
@@ -36,47 +36,50 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Hold what a section names against the columns that there are.
+    """Check the columns that a section names.
 
     Args:
         spec: the section.
-        columns: the names in "train", and in "valid" and "test" where these are other sources.
+        columns: column names of "train", and of "valid" and "test" if these are other sources.
+
+    Returns:
+        The problems.
     """
     problems = []
-    have = columns["train"]
-    if spec.label is not None and spec.label not in have:
-        problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest_column(spec.label, have)}"))
-    problems += check_dropped(spec, have)
+    present = columns["train"]
+    if spec.label is not None and spec.label not in present:
+        problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest_column(spec.label, present)}"))
+    problems += check_dropped(spec, present)
     for key, rule in (("valid", spec.valid), ("test", spec.test)):
-        if rule is not None and rule.column is not None and rule.column not in have:
-            problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, have)}"))
+        if rule is not None and rule.column is not None and rule.column not in present:
+            problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, present)}"))
         if key in columns:
-            missing, extra = set(have) - set(columns[key]), set(columns[key]) - set(have)
+            missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
             texts = [f"{word} {_quoted_names(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
             if texts:
-                problems.append(Problem(f"data.{key}", f"its columns differ from data.train's: {'; '.join(texts)}"))
+                problems.append(Problem(f"data.{key}", f"its columns differ from those of data.train: {'; '.join(texts)}"))
     return problems
 
 
-def check_dropped(spec: DataSpec, have: Sequence[str]) -> list[Problem]:
-    """Hold `data.drop` against the columns that there are."""
+def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
+    """Check the columns that `data.drop` names."""
     problems = []
     for name in spec.drop:
         if name == spec.label:
             problems.append(Problem("data.drop", f"`{name}` is the label"))
-        elif name not in have:
-            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, have)}"))
+        elif name not in present:
+            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"))
     return problems
 
 
 def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
-    """Hold the labels of several sources against each other: one sweep has one task, or its trials could not be compared.
+    """Check that several sources present the same task and classes. Otherwise the trials of one sweep could not be compared.
 
     Args:
-        labels: of each source its name, its task and its classes, see `label_of`.
+        labels: name, task and classes of each source; see `infer_task`.
 
     Returns:
-        A problem for each that differs from the first.
+        A problem for each source that differs from the first.
     """
     problems = []
     for source, task, classes in labels[1:]:
@@ -98,7 +101,14 @@ def _quoted_names(names: Iterable[str]) -> str:
 
 
 def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The same columns in the same order and types everywhere, integers giving way to floats."""
+    """Give several tables the same columns in the same order with the same types. Integers become floats where needed.
+
+    Args:
+        parts: tables by source, "train" among them.
+
+    Raises:
+        InputError: names each column whose types cannot be unified.
+    """
     if len(parts) == 1:
         return dict(parts)
     names = parts["train"].column_names
@@ -126,50 +136,69 @@ def _describe_type(kind: pa.DataType | None) -> str:
 
 
 def drop_unlabelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """The rows that have a label, and how many have none, by source.
+    """Drop the rows without a label.
 
-    A column of integers is read as floats where a value is missing; here it becomes integers again, so that they can be classes.
+    A column of integers with a missing value is read as floats. It becomes integers again here, so that its values can be classes.
+
+    Args:
+        label: the label column.
+        parts: tables by source.
+
+    Returns:
+        The remaining rows, and the number of dropped rows, by source.
 
     Raises:
         InputError: no row of a source has a label.
     """
     missing = {key: part.column(label).null_count for key, part in parts.items()}
-    if gone := [key for key, part in parts.items() if missing[key] == part.num_rows]:
-        raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in gone])
-    kept = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
-    columns = {key: part.column(label) for key, part in kept.items()}
+    if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
+        raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty])
+    labelled = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
+    columns = {key: part.column(label) for key, part in labelled.items()}
     if any(missing.values()) and all(_holds_integers(column) for column in columns.values()):
-        at = {key: part.column_names.index(label) for key, part in kept.items()}
-        kept = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in kept.items()}
-    return kept, missing
+        at = {key: part.column_names.index(label) for key, part in labelled.items()}
+        labelled = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in labelled.items()}
+    return labelled, missing
 
 
 def _holds_integers(column: pa.ChunkedArray) -> bool:
-    """Return whether a column of floats holds only integers, and none too large for a float to be exact."""
+    """Return whether a column of floats holds only integers that a float represents exactly."""
     if not pa.types.is_floating(column.type):
         return False
     whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
     return bool(pc.all(whole).as_py())
 
 
-def infer_task(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
-    """The task and, for a classification, the sorted classes over all sources."""
+def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
+    """Infer the task and the classes of a label.
+
+    Args:
+        label: the label column.
+        requested: the task that the space file asks for, or None.
+        columns: the column's values by source, "train" among them.
+
+    Returns:
+        "binary", "multiclass" or "regression"; and the sorted classes of all sources, or None for a regression.
+
+    Raises:
+        InputError: values are missing, there are fewer than two classes, or the values do not fit the task.
+    """
     for key, column in columns.items():
         if column.null_count:
             missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
-            way = f"remove those rows, or leave them out with {DROP_MISSING_LABEL}"
-            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; {way}"))
+            hint = f"remove those rows, or drop them with {DROP_MISSING_LABEL}"
+            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}"))
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
     if not (integer or floating or discrete):
-        raise InputError(Problem("data.label", f"`{label}` has type {kind}; a label holds numbers, text or booleans"))
+        raise InputError(Problem("data.label", f"`{label}` has type {kind}; a label must be numbers, text or booleans"))
     values = pc.unique(pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind))
     count = len(values)
     if count < 2:
-        what = "value" if asked == "regression" else "class"
-        raise InputError(Problem("data.label", f"`{label}` has one {what}, {values[0].as_py()!r}; at least two are needed"))
-    task = asked
+        noun = "value" if requested == "regression" else "class"
+        raise InputError(Problem("data.label", f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"))
+    task = requested
     if task is None:
         zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
         if discrete or (integer and count <= _MAX_INTEGER_CLASSES) or zero_one:
@@ -178,7 +207,7 @@ def infer_task(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedAr
             task = "regression"
     if task == "regression":
         if pa.types.is_large_string(kind):
-            raise InputError(Problem("data.task", f"regression needs a number, but `{label}` holds text, such as {values[0].as_py()!r}"))
+            raise InputError(Problem("data.task", f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"))
         return task, None
     if task == "binary" and count != 2:
         raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
@@ -186,11 +215,14 @@ def infer_task(label: str, asked: str | None, columns: Mapping[str, pa.ChunkedAr
 
 
 def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
-    """Whether any row has the value that `{column: ..., value: ...}` asks for.
+    """Check that some row has the value that `{column: ..., value: ...}` asks for.
 
     Args:
         spec: the section.
-        train: has at least the columns of `markers`.
+        train: rows with at least the columns of `split_columns`.
+
+    Returns:
+        The problems.
     """
     problems = []
     for key, rule in (("valid", spec.valid), ("test", spec.test)):
@@ -204,17 +236,17 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
 
 
 def missing_class_notes(label: str | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
-    """A line for each split that has no row of some class: no metric of it can say anything of that class.
+    """Return a note for each split without any row of some class. No metric of that split says anything about the class.
 
     Args:
-        label: the column of the class codes.
-        classes: None for a regression.
+        label: the label column, with class codes.
+        classes: the classes, or None for a regression.
         parts: the splits by name.
     """
-    said = []
+    notes = []
     for name, table in parts.items() if label is not None and classes is not None else ():
-        there = set(table.column(label).unique().to_pylist())
-        if gone := [f"`{c}`" for code, c in enumerate(classes or ()) if code not in there]:
-            more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-            said.append(f"the {name} split has no row of class {', '.join(gone[:3])}{more} of `{label}`")
-    return tuple(said)
+        present = set(table.column(label).unique().to_pylist())
+        if absent := [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]:
+            more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+            notes.append(f"the {name} split has no row of class {', '.join(absent[:3])}{more} of `{label}`")
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""The three splits of a sweep's data, with the label encoded."""
+"""Load the three splits of a sweep's data, with the label encoded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ class Splits:
     """Raw rows, split.
 
     Attributes:
-        train, valid, test: rows as they were read, the label encoded: int64 codes of `classes`, or float64; `test` may be None.
-        label: the label's column; None for data without one.
-        task: "binary", "multiclass" or "regression"; None without a label.
-        classes: the label's original values by code, sorted; None for a regression.
-        features: every column but the label, and but a column whose values say which split a row is in.
-        fingerprint: SHA-256 over names, types, values and the split of every row.
-        notes: what the user should know of them.
+        train: rows to train on. The label is encoded: int64 codes of `classes`, or float64.
+        valid: rows to validate on, likewise.
+        test: rows to test on, likewise, or None.
+        label: name of the label column. None for data without a label.
+        task: "binary", "multiclass" or "regression". None without a label.
+        classes: sorted original values of the label, indexed by code. None for a regression.
+        features: every column except the label and the columns that assign rows to splits.
+        fingerprint: SHA-256 of names, types, values and the split of every row.
+        notes: notes for the user.
     """
 
     train: pa.Table
@@ -47,14 +49,17 @@ class Splits:
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     """Read the data of a space, split it and encode its label.
 
-    Files are read through Ray Data: Ray must run, or is started.
+    Ray Data reads the files. Ray is started if it does not run.
 
     Args:
-        spec: the section `data` of a space.
-        seed: decides splits by fraction and by group.
+        spec: the `data` section of a space.
+        seed: seed of splits by fraction and by group.
+
+    Returns:
+        The splits.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label will not do, or a split would be empty.
+        InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
     parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
     rules: dict[str, Split | None] = {"valid": spec.valid, "test": spec.test}
@@ -81,7 +86,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     train = parts["train"]
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
         only = classes[train.column(spec.label)[0].as_py()]
-        raise InputError(Problem("data.label", f"the train split has one class of `{spec.label}`, {only!r}; at least two are needed"))
+        raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
     return Splits(
         train=train,
         valid=parts["valid"],
@@ -98,26 +103,26 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
 
 
 def _unlabelled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
-    """A line that says how many rows have no label; none if all have one."""
+    """Return a note on the number of rows without a label, or nothing if every row has one."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
-    return (f"data.drop_missing_label left out {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
+    return (f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
-    """With the rows of `valid` behind those of `train` as well."""
+    """Return splits whose train split also has the rows of valid."""
     return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
 
 
 def subsample(train: pa.Table, label: str | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
-    """A random part of the train split: each class keeps its share, and at least a row; the same rows for the same seed.
+    """Return a random part of the train split. Each class keeps its share, and at least one row. The same seed gives the same rows.
 
     Args:
-        train: with its label encoded.
-        label: its column.
-        classes: None for a regression.
-        share: above 0 and at most 1.
-        seed: the sweep's.
+        train: rows with an encoded label.
+        label: the label column, or None.
+        classes: the classes, or None for a regression.
+        share: fraction of the rows to keep, above 0 and at most 1.
+        seed: seed of the sweep.
     """
     from sweeps.data import split as splitting
 
@@ -142,19 +147,19 @@ def _encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) 
 def _split_train(
     spec: DataSpec, parts: dict[str, pa.Table], rules: Mapping[str, Split | None], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
-    """Take from train what `valid` and `test` do not read elsewhere."""
+    """Take valid and test from train, unless they have sources of their own."""
     from sweeps.data import split as splitting
 
-    todo = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
-    if not todo:
+    rules_to_apply = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
+    if not rules_to_apply:
         return parts
     whole = parts["train"]
-    columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in todo.values() if r.column is not None}
+    columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in rules_to_apply.values() if r.column is not None}
     try:
         codes = splitting.assign_splits(
             whole.num_rows,
-            valid=todo.get("valid"),
-            test=todo.get("test"),
+            valid=rules_to_apply.get("valid"),
+            test=rules_to_apply.get("test"),
             columns=columns,
             strata=whole.column(spec.label).to_numpy() if classify else None,
             seed=seed,
@@ -162,5 +167,5 @@ def _split_train(
     except splitting.SplitError as e:
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
     order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
-    taken = {key: whole.take(pa.array(np.flatnonzero(codes == order[key]))) for key in ("train", *todo)}
+    taken = {key: whole.take(pa.array(np.flatnonzero(codes == order[key]))) for key in ("train", *rules_to_apply)}
     return parts | taken

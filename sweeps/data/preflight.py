@@ -1,14 +1,14 @@
-"""A look at the data before Ray starts: what can be known of it in a fraction of a second is refused then.
+"""Check the data before Ray starts. Problems that can be found in a fraction of a second are refused sources.
 
-Files are found, their heads read, and of small ones the label. A URI is not connected to and a `module:function` not called:
-what is wrong there, and with the rows of large files, the sweep finds out when it reads them.
+The checks find files, read their first rows and, if the files are small, their labels. They do not connect to URIs and do not call a user's
+`module:function`. The sweep finds the problems of those, and of rows in large files, when it reads them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
     from sweeps.space import DataSpec, Space
 
-# Of a source with more files the others are left to the sweep
+# Number of files of a source that are checked sources; the sweep checks the others
 MAX_FILES = 100
-# More than so many bytes are left to the sweep; see `heads.weight`. Arrow reads one column of CSV at 250 MB a second, and all else
-# that the command does before takes half a second
+# Number of bytes that are read sources; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s, and everything else
+# that the command does before takes half a second.
 MAX_BYTES = 64_000_000
 
-# What places a problem has before it is known where in a file that is
+# Places of problems that names no position in the file yet
 _KEY = re.compile(r"(space\.)?(data|preprocessor|scaling|params|objective)(\.|\Z)")
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What is known of a source.
+    """Known facts about a data source.
 
     Attributes:
-        names: of its columns, as the sweep will call them.
-        files: None for a set that scikit-learn ships.
+        names: column names as the sweep will use them.
+        files: the files. None for a data set that scikit-learn ships.
     """
 
     names: tuple[str, ...]
@@ -43,85 +43,88 @@ class SourceInfo:
 
 
 def check_data(space: Space) -> None:
-    """Refuse data that the sweep would refuse, as far as that can be known at once.
+    """Refuse data that the sweep would refuse, as far as this can be known quickly.
 
     Args:
-        space: every variant of its `data` and the columns that the steps of its `preprocessor` name are checked.
+        space: the search space. Every variant of its `data` is checked, and the columns that its preprocessing steps name.
 
     Raises:
-        InputError: with every problem, each at its place in the space file.
+        InputError: every problem, with its position in the space file.
     """
     if not space.data.given:
         return
-    problems: list[Problem] = []
-    seen: dict[tuple[str, str], SourceInfo | None] = {}
+    known: dict[tuple[str, str], SourceInfo | None] = {}
     labels: dict[str, _LabelInfo] = {}
-    left = MAX_BYTES
+    problems: list[Problem] = []
+    budget = MAX_BYTES
     for spec in space.variants:
-        found, here = _check_variant(space, spec, seen)
-        if not found and spec.source not in labels and all(part is not None for part in here.values()):
+        own_problems, sources = _check_variant(space, spec, known)
+        checked = {key: source for key, source in sources.items() if source is not None}
+        if not own_problems and spec.source not in labels and len(checked) == len(sources):
             try:
-                label, read = _check_values(spec, {key: part for key, part in here.items() if part is not None}, left)
-                left -= read
+                label, read = _check_values(spec, checked, budget)
+                budget -= read
                 if label is not None:
                     labels[spec.source] = (spec.train, *label)
             except InputError as e:
-                found += e.problems
-        problems += (_locate_option(space, spec, p) for p in found)
-    if not problems:
-        from sweeps.data.label_checks import check_same_task
-
-        problems = (
-            [Problem(_option_path(space, "train", p.text.split("`")[1]), p.text) for p in check_same_task(list(labels.values()))]
-            if labels
-            else []
-        )
+                own_problems += e.problems
+        problems += (_locate_option(space, spec, p) for p in own_problems)
     if not problems and labels:
-        from sweeps.data.metric_checks import check_metrics
-
-        problems = check_metrics(space, next(iter(labels.values()))[1])
+        problems = _check_labels(space, list(labels.values()))
     if problems:
         raise locate_problems(space, problems)
 
 
-_LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # a source's name, its task and its classes
+def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
+    """Check that all sources have one task, and that the trainer reports the space's metrics for it."""
+    from sweeps.data.label_checks import check_same_task
+    from sweeps.data.metric_checks import check_metrics
+
+    problems = [Problem(_option_path(space, "train", p.text.split("`")[1]), p.text) for p in check_same_task(labels)]
+    return problems or check_metrics(space, labels[0][1])
+
+
+_LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and classes of a source
 
 
 def _check_variant(
-    space: Space, spec: DataSpec, seen: dict[tuple[str, str], SourceInfo | None]
+    space: Space, spec: DataSpec, known: dict[tuple[str, str], SourceInfo | None]
 ) -> tuple[list[Problem], dict[str, SourceInfo | None]]:
-    """What is wrong with a variant, and what is known of its sources.
+    """Check a data variant.
 
     Args:
-        space: for the steps.
+        space: the search space.
         spec: the variant.
-        seen: what is known of sources already, by key and source; added to.
+        known: facts about sources, by key and source. This function adds to it.
+
+    Returns:
+        The problems, and the facts about the sources of the variant.
     """
     problems: list[Problem] = []
-    here: dict[str, SourceInfo | None] = {}
+    sources: dict[str, SourceInfo | None] = {}
     for key, source in _sources(spec).items():
-        if (key, source) not in seen:
+        if (key, source) not in known:
             try:
-                seen[key, source] = _probe_source(source, spec, f"data.{key}")
+                known[key, source] = _probe_source(source, spec, f"data.{key}")
             except InputError as e:
                 problems += e.problems
-                seen[key, source] = None
-        here[key] = seen[key, source]
-    known = {key: found for key, found in here.items() if found is not None}
-    if "train" in known:
+                known[key, source] = None
+        sources[key] = known[key, source]
+    probed = {key: info for key, info in sources.items() if info is not None}
+    if "train" in probed:
         from sweeps.data.column_checks import check_step_columns
         from sweeps.data.label_checks import check_columns, split_columns
 
-        have = known["train"].names
-        problems += check_columns(spec, {key: found.names for key, found in known.items()})
-        gone = {name for name in have if name == spec.label or name in spec.drop or name in split_columns(spec)}
-        features = [name for name in have if name not in gone]
-        problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, gone)
-    return problems, here
+        names = probed["train"].names
+        problems += check_columns(spec, {key: info.names for key, info in probed.items()})
+        removed = {name for name in names if name == spec.label or name in spec.drop or name in split_columns(spec)}
+        features = [name for name in names if name not in removed]
+        problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed)
+    return problems, sources
 
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
-    """A problem of a tuned key at the option that it is of."""
+    """Move a problem of a tuned key to the option that causes it."""
     if problem.place == "data.train":
         return Problem(_option_path(space, "train", spec.train), problem.text)
     if problem.place == "data.drop":
@@ -130,7 +133,7 @@ def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
-    """The path of the option of `data.KEY` that has a value; of the key itself where it is not tuned."""
+    """Return the path of the option of `data.KEY` with this value, or of the key itself if it is not tuned."""
     from sweeps.space import Dimension
 
     def walk(template: Any) -> str | None:
@@ -148,29 +151,39 @@ def _option_path(space: Space, key: str, value: Any) -> str:
 
 
 def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
-    """Problems of a key, such as `data.label`, at the place where the key stands in the file; others as they are."""
-    told = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
-    return InputError(sorted(told, key=_position_in_file))
+    """Return an error whose problems name positions in the space file. Problems without a key, such as `data.label`, stay as they are.
+
+    Args:
+        space: the search space.
+        problems: problems whose place is a key.
+    """
+    located = {Problem(space.place(p.place), f"{p.place}: {p.text}") if _KEY.match(p.place) else p: None for p in problems}
+    return InputError(sorted(located, key=_position_in_file))
 
 
 def check_root(root: Path) -> None:
-    """Refuse a root of sweeps in which no folder can be made. It is made only when a sweep is.
+    """Check that a folder for a new sweep can be made in a root. The root itself is created only with the first sweep.
+
+    Args:
+        root: the root of all sweeps.
 
     Raises:
-        InputError: it is no folder, or one that may not be written.
+        InputError: the root is not a folder, or is not writable.
     """
-    if (found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))) and len(found[1]) > 1 and not root.exists():
-        text = f"{root}: `{found[1]}:` is no folder; sweeps writes to a folder of this machine, or of storage that all nodes have mounted"
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
+    if scheme and len(scheme[1]) > 1 and not root.exists():
+        text = f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to storage that all nodes have mounted"
         raise InputError(Problem("--dir", text))
-    there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
-    if not there.is_dir():
-        raise InputError(Problem("--dir", f"{root}: " + ("is a file" if there == root else f"`{there}` is a file") + ", not a folder"))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(Problem("--dir", f"{root}: `{there}` may not be written"))
+    existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
+    if not existing.is_dir():
+        file = "is a file" if existing == root else f"`{existing}` is a file"
+        raise InputError(Problem("--dir", f"{root}: {file}, not a folder"))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(Problem("--dir", f"{root}: `{existing}` is not writable"))
 
 
 def _position_in_file(problem: Problem) -> tuple[Any, ...]:
-    """By place in the file; what an override says comes last."""
+    """Return a sort key by position in the file. Problems of overrides come last."""
     at = re.search(r":(\d+):(\d+)\Z", problem.place)
     return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
 
@@ -181,10 +194,10 @@ def _sources(spec: DataSpec) -> dict[str, str]:
 
 
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
-    """What is known of a source; None if it is not for this look.
+    """Return facts about a data source, or None if it is not checked before the sweep.
 
     Raises:
-        InputError: it is not there, or not what it says.
+        InputError: the source does not exist, or is not what its name says.
     """
     if source.startswith("sklearn:"):
         from sweeps.data.sklearn_datasets import feature_names
@@ -202,18 +215,18 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
 
 
 def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) -> tuple[tuple[str, tuple[Any, ...] | None] | None, int]:
-    """Check the values of the label and of a column that says which split a row is in, where they can be read at once.
+    """Check the values of the label and of columns that assign rows to splits, if they can be read quickly.
 
     Args:
-        spec: of the data.
-        known: its sources.
-        most: bytes that may be read.
+        spec: the data variant.
+        known: facts about its sources.
+        most: number of bytes that may be read.
 
     Returns:
-        The task and the classes, or None if that is left to the sweep; and about how many bytes were read.
+        The task and the classes, or None if the sweep checks them later; and roughly the number of bytes read.
 
     Raises:
-        InputError: they will not do.
+        InputError: the values cannot be used.
     """
     from sweeps.data import label_checks
     from sweeps.data.schema_probe import bytes_to_read, read_columns

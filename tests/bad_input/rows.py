@@ -22,7 +22,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "a folder without data",
             "{train: folder, label: y, valid: 0.25}",
-            "2:15: data.train: folder `folder` holds no data file; valid suffixes: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+            "2:15: data.train: folder `folder` has no data file; valid suffixes: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
         ),
         data(
             "a glob of other files",
@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step over a column that a variant drops",
             "{preprocessor: {OneHotEncoder: {columns: plan}}}",
-            "5:49: preprocessor.OneHotEncoder.columns: `plan` is no feature: data.drop or a split takes it",
+            "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature: data.drop or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
         ),
     ),
@@ -190,19 +190,19 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a label of one class",
             "bad.csv",
             ROWS.replace("yes", "no"),
-            "2:31: data.label: `y` has one class, 'no'; at least two are needed",
+            "2:31: data.label: `y` has only one class, 'no'; at least two are needed",
         ),
         file(
             "a label with missing values",
             "bad.csv",
             ROWS.replace("yes", ""),
             "2:31: data.label: `y` has 4 missing values in data.train; "
-            "remove those rows, or leave them out with `data.drop_missing_label: true`",
+            "remove those rows, or drop them with `data.drop_missing_label: true`",
         ),
         data(
             "a label of text for a regression",
             "{train: rows.csv, label: y, valid: 0.25, task: regression}",
-            "2:54: data.task: regression needs a number, but `y` holds text, such as 'no'",
+            "2:54: data.task: regression needs numbers, but `y` holds text, such as 'no'",
         ),
         data(
             "three classes for two",
@@ -228,7 +228,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "other columns in valid",
             "{train: rows.csv, label: y, valid: valid.csv}",
-            "2:42: data.valid: its columns differ from data.train's: missing `plan`; extra `paln`",
+            "2:42: data.valid: its columns differ from those of data.train: missing `plan`; extra `paln`",
             files={"valid.csv": ROWS.replace("plan", "paln")},
         ),
         data(
@@ -255,12 +255,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         steps(
             "a step of the label",
             "{preprocessor: {OneHotEncoder: {columns: [plan, y]}}}",
-            "5:56: preprocessor.OneHotEncoder.columns.1: `y` is the label, which is never prepared",
+            "5:56: preprocessor.OneHotEncoder.columns.1: `y` is the label, which no step may change",
         ),
         steps(
             "a step of a dropped column",
             "{preprocessor: {StandardScaler: {columns: age}}}",
-            "5:50: preprocessor.StandardScaler.columns: `age` is no feature: data.drop or a split takes it",
+            "5:50: preprocessor.StandardScaler.columns: `age` is not a feature: data.drop or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
         ),
         steps(

@@ -106,7 +106,7 @@ def test_columns_that_are_dropped_are_no_features(module, tmp_path):
         ([1, 2], {"label": "yy"}, "no column `yy`; did you mean `y`?"),
         ([1, 2, 3, 4], {"valid": rule("time", column="tt", fraction=0.5)}, "data.valid: `rows_module:load` has no column `tt`"),
         ([1, 2, 3, 4], {"valid": rule("column", column="x", value=9)}, "no row has 9 in column `x`, which holds"),
-        (["a", "a", "b", "b"], {"valid": rule("time", column="x", fraction=0.5)}, "the train split has one class of `y`, 'a'"),
+        (["a", "a", "b", "b"], {"valid": rule("time", column="x", fraction=0.5)}, "the train split has only one class of `y`, 'a'"),
         ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "nothing remains to train on"),
     ],
 )
@@ -137,7 +137,7 @@ def test_sources_that_are_not_there(tmp_path):
     assert "`sklearn:irsi` is no data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
     assert "data.train: `row.csv` does not exist; did you mean `rows.csv`?" in refused("row.csv", tmp_path)
     assert "no file matches `*.parquet`" in refused("*.parquet", tmp_path)
-    assert "folder `empty` holds no data file" in refused("empty", tmp_path)
+    assert "folder `empty` has no data file" in refused("empty", tmp_path)
     assert "unknown scheme `http`; valid: file, gs" in refused("http://host/a.csv")
     assert "no module `nowhere_at_all`" in refused("nowhere_at_all:load", tmp_path)
     assert "does not exist" in refused(f"file://{tmp_path}/none.csv")

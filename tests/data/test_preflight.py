@@ -72,7 +72,9 @@ def test_a_column_that_a_variant_drops_is_no_feature_there(space):
     dropped = space(
         "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}", space="{preprocessor: {OneHotEncoder: {columns: plan}}}"
     )
-    assert said(dropped) == ["space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is no feature: data.drop or a split takes it"]
+    assert said(dropped) == [
+        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature: data.drop or a split removes it"
+    ]
 
 
 def test_variants_agree_on_the_label(space, tmp_path):
@@ -134,8 +136,8 @@ def test_words_and_patterns_are_no_names():
 
 def test_what_is_no_feature_is_said_to_be_none():
     assert refused(Step("StandardScaler", ("y", "id"))) == [
-        "`y` is the label, which is never prepared",
-        "`id` is no feature: data.drop or a split takes it",
+        "`y` is the label, which no step may change",
+        "`id` is not a feature: data.drop or a split removes it",
     ]
     assert refused(Step("LabelEncoder", "plan")) == ["LabelEncoder: `plan` is not the label (`y`)"]
     assert refused(Step("LabelEncoder"), Step("LabelEncoder", "y"), Step("LabelEncoder", None, {"label_column": "y"})) == []

@@ -258,7 +258,7 @@ class TestEveryChain:
         [
             ([step("StandardScaler", "ff")], "StandardScaler: no column `ff`; did you mean `f`?"),
             ([step("StandardScaler", "zz*")], "no column matches `zz*`"),
-            ([step("StandardScaler", ("y",))], "`y` is the label, which is never prepared"),
+            ([step("StandardScaler", ("y",))], "`y` is the label, which no step may change"),
             ([step("StandardScaler", ("c",))], "StandardScaler: column `c` holds no numbers"),
             ([step("SimpleImputer", ("c",))], "SimpleImputer: strategy mean does not suit column `c`, of type str"),
             ([step("SimpleImputer", strategy="median")], "Strategy median is not supported"),
@@ -309,9 +309,9 @@ def test_rows_that_will_not_do():
     raw = table().to_pandas()
     with pytest.raises(InputError, match="missing columns `f`, `c`"):
         identity.transform(raw.drop(columns=["c", "f"]))
-    with pytest.raises(InputError, match="column `i`: 'many' is no number"):
+    with pytest.raises(InputError, match="column `i`: 'many' is not a number"):
         identity.transform(raw.astype({"i": object}).assign(i="many"))
-    with pytest.raises(InputError, match="column `t`: 'soon' is no time"):
+    with pytest.raises(InputError, match="column `t`: 'soon' is not a time"):
         identity.transform(raw.assign(t="soon"))
     assert identity.transform(raw.assign(i=" ", t=None))[["i", "t"]].isna().all().all()
 

@@ -55,7 +55,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
     todo = [step for step in chain if not _is_label_encoder(step, label)]
     target = train.column(label).to_numpy() if label is not None and label in train.column_names else None
     raw = train.select([c.name for c in inputs]).to_pandas()
-    frame = convert_inputs(inputs, raw, whole=False)
+    frame = convert_inputs(inputs, raw, keep_integers=False)
     done: list[fitted_steps.FittedStep] = []
     for step in todo:
         stage = _fit_step(step, frame, label, target)
@@ -65,7 +65,7 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
             done.append(stage)
     rows = train.to_pandas()
     if not done:
-        fitted = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], whole=True))
+        fitted = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
         return fitted, fitted.transform(rows)
     if not len(frame.columns):
         raise InputError(Problem(PREPROCESSOR_KEY, "the chain leaves no column to train on"))

@@ -72,7 +72,7 @@ class FittedChain(RenamedFields):
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
-        out = convert_inputs(self.inputs, df, whole=not self.fitted_steps)
+        out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps)
         if self.fitted_steps:
             out = self.transform_columns({n: portable_steps.column_array(out[n]) for n in out.columns}, len(df))
         return self.with_label(out, df)
@@ -106,10 +106,10 @@ class FittedChain(RenamedFields):
             raise InputError(Problem("rows", one_line(e))) from e
 
 
-def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, whole: bool) -> pd.DataFrame:
+def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool) -> pd.DataFrame:
     """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
     given = df[[c.name for c in inputs]].reset_index(drop=True)
-    return pd.DataFrame({c.name: convert_column(c, given[c.name], whole) for c in inputs}, index=given.index)
+    return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index)
 
 
 def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
