@@ -69,14 +69,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "- a",
             "- a\n",
             "1:1: a space file is a mapping with keys name, trainer, data, objective, constraints, search, scheduler, "
-            "repeats, limits, checkpoints, space, got [a]",
+            "repeats, limits, checkpoints, trackers, space, got [a]",
         ),
         whole(
             "words",
             "hello",
             "hello\n",
             "1:1: a space file is a mapping with keys name, trainer, data, objective, constraints, search, scheduler, "
-            "repeats, limits, checkpoints, space, got hello",
+            "repeats, limits, checkpoints, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
         whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB; a space file is small"),
