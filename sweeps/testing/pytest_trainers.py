@@ -1,0 +1,158 @@
+"""Conformance suite for trainers: subclass `TrainerTests` in a test file, and pytest runs its tests on your trainer.
+
+class TestMyTrainer(TrainerTests):
+    module = "my_trainer"
+    params = {"lr": 0.1}
+    task = "regression"
+
+The suite runs the training loop in the test's process, on a small numeric table. It starts no Ray.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from sweeps.core import references
+from sweeps.core.trial import CHECK_PREDICTIONS, Current
+from sweeps.space.trainer_definition import TrainerDefinition, definition_of
+from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
+
+
+class TrainerTests:
+    """What every trainer must do.
+
+    Attributes:
+        module: Dotted name of the trainer's module, which has a `TRAINER` literal.
+        params: Parameters with which the loop makes at least three reports.
+        task: Task of the table: "binary", "multiclass" or "regression".
+        metric: The objective's metric. None for the first metric that `TRAINER["metrics"]` lists for the task.
+        goal: Whether to "minimize" or "maximize" the metric.
+    """
+
+    module: ClassVar[str]
+    params: ClassVar[dict[str, Any]] = {}
+    task: ClassVar[str] = "binary"
+    metric: ClassVar[str | None] = None
+    goal: ClassVar[str] = "minimize"
+
+    @pytest.fixture
+    def definition(self) -> TrainerDefinition:
+        """The trainer's `TRAINER` literal."""
+        return definition_of(self.module)
+
+    @pytest.fixture
+    def implementation(self) -> ModuleType:
+        """The imported module of the trainer."""
+        return importlib.import_module(self.module)
+
+    def run(self, folder: Path, *, resume: Path | None = None, stop_at: int | None = None, **changed: Any) -> LoopRun:
+        """Run the loop in this process.
+
+        Args:
+            folder: An existing folder for checkpoints.
+            resume: The checkpoint to continue from.
+            stop_at: Stop the loop at this report.
+            **changed: Attributes of `Current` to change.
+        """
+        current, shards = self.table()
+        loop = references.resolve(f"{self.module}:{definition_of(self.module).loop}")
+        return run_loop(loop, dict(self.params), current(**changed), shards, folder, resume=resume, stop_at=stop_at)
+
+    def table(self) -> tuple[Any, dict[str, FakeShard]]:
+        """Return a function that makes a `Current`, and the shards; see `small_table`."""
+        make, shards = small_table(self.task)
+
+        def current(**changed: Any) -> Current:
+            metric = self.objective()
+            return make(**{"metric": metric, "asked": (metric,), "goal": self.goal, "checkpoint_interval": 0.0} | changed)
+
+        return current, shards
+
+    def objective(self) -> str:
+        """Return the metric of the objective."""
+        return self.metric or self.promised()[0]
+
+    def promised(self) -> list[str]:
+        """Return the metrics that `TRAINER["metrics"]` lists for the task, each with its split."""
+        metrics: dict[Any, tuple[str, ...]] = dict(definition_of(self.module).metrics)
+        names = metrics.get(self.task, ())
+        return [name if name.startswith(("valid-", "train-")) else f"valid-{name}" for name in names]
+
+    def test_the_literal_is_valid(self, definition: TrainerDefinition, implementation: ModuleType) -> None:
+        """`TRAINER` keeps its rules, and the functions that it names exist."""
+        assert not definition.constants, f"put {definition.constants} into one literal `TRAINER`"
+        assert callable(getattr(implementation, definition.loop))
+        assert definition.load is None or callable(getattr(implementation, definition.load))
+        unknown = set(self.params) - set(definition.parameters)
+        assert definition.additional_parameters or not unknown, f'`params` has names that TRAINER["parameters"] lacks: {unknown}'
+
+    def test_every_step_reports_the_objective(self, tmp_path: Path) -> None:
+        """Every report has a number for the objective's metric."""
+        run = self.run(tmp_path)
+        assert len(run.metrics) >= 3, "give `params` with which the loop makes at least three reports"
+        assert all(isinstance(metrics[self.objective()], (int, float)) for metrics in run.metrics)
+
+    def test_the_promised_metrics_are_reported(self, tmp_path: Path) -> None:
+        """The loop reports each metric that `TRAINER["metrics"]` lists for the task, if the space file asks for it."""
+        for number, name in enumerate(self.promised()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            run = self.run(folder, metric=name, asked=(name,), stop_at=1)
+            assert name in run.metrics[0], f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
+
+    def test_the_same_seed_repeats_the_numbers(self, tmp_path: Path) -> None:
+        """Two runs with one seed report the same numbers."""
+        (tmp_path / "first").mkdir()
+        (tmp_path / "second").mkdir()
+        assert self.run(tmp_path / "first").metrics == self.run(tmp_path / "second").metrics
+
+    def test_a_resumed_run_equals_an_uninterrupted_one(self, tmp_path: Path) -> None:
+        """After a resume from any checkpoint, the loop reports what an uninterrupted run reports from there on."""
+        (tmp_path / "whole").mkdir()
+        whole = self.run(tmp_path / "whole")
+        assert whole.checkpoints, "the loop reports no checkpoint, so a lost worker would cost the whole trial"
+        for step, checkpoint in whole.checkpoints.items():
+            folder = tmp_path / f"from-{step}"
+            folder.mkdir()
+            assert self.run(folder, resume=checkpoint).metrics == whole.metrics[step:]
+
+    def test_a_stop_ends_the_loop(self, tmp_path: Path) -> None:
+        """The loop does not catch the stop that `ray.train.report` raises."""
+        assert len(self.run(tmp_path, stop_at=2).metrics) == 2
+
+    def test_max_t_ends_the_loop(self, tmp_path: Path) -> None:
+        """A loop may train longer than `max_t`; sweeps stops it there. The step of `max_t` has a checkpoint."""
+        run = self.run(tmp_path, max_t=2, stop_at=2)
+        assert 2 in run.checkpoints
+
+    def test_load_predicts_rows(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+        """The loaded model predicts each row, in the documented shape, as the model in memory did."""
+        if definition.load is None:
+            pytest.skip("the trainer has no `load`")
+        current, shards = self.table()
+        run = self.run(tmp_path)
+        folder = run.checkpoints[max(run.checkpoints)]
+        model = references.resolve(f"{self.module}:{definition.load}")(str(folder))
+        rows = shards["valid"].frame.drop(columns=current().label)
+        predictions = np.asarray(model.predict(rows))
+        assert predictions.shape in ((len(rows),), (len(rows), len(current().classes or ())))
+        assert np.isfinite(predictions.astype(float)).all()
+        np.testing.assert_allclose(np.asarray(model.predict(rows.iloc[:5])), predictions[:5], rtol=1e-5)
+        if (noted := folder / CHECK_PREDICTIONS).exists():
+            np.testing.assert_array_equal(np.asarray(model.predict(current().check)), np.load(noted))
+
+    def test_resume_files_are_not_needed_to_predict(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+        """`load` works without the files that `TRAINER["resume_files"]` names, because a bundle leaves them out."""
+        if definition.load is None:
+            pytest.skip("the trainer has no `load`")
+        run = self.run(tmp_path)
+        folder = run.checkpoints[max(run.checkpoints)]
+        for name in definition.resume_files:
+            (folder / name).unlink(missing_ok=True)
+        references.resolve(f"{self.module}:{definition.load}")(str(folder))
