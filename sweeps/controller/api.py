@@ -195,7 +195,7 @@ def _tracking(uri: str | None, has_mlflow: bool = True) -> str | None:
         return None
     given = uri or os.environ.get("MLFLOW_TRACKING_URI")
     if given:
-        uris.check(given, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
+        uris.check_uri(given, "--tracking-uri" if uri else "MLFLOW_TRACKING_URI")
     return given or None
 
 

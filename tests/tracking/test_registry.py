@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking.mlflow.registry import Score, check_names, moves, register, score_of
+from sweeps.tracking.mlflow.registry import Score, check_names, register, score_of, should_move_alias
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 
@@ -21,16 +21,16 @@ numbers = st.floats(allow_nan=False)
 @given(numbers, numbers, st.sampled_from(["minimize", "maximize"]))
 def test_an_alias_moves_to_the_better_alone(old, new, goal):
     better = new < old if goal == "minimize" else new > old
-    assert moves(Score("loss", goal, old), Score("loss", goal, new), False)[0] == better
-    assert moves(Score("loss", goal, old), Score("loss", goal, new), True)[0]
+    assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), False)[0] == better
+    assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), True)[0]
     for other in (None, Score("auc", goal, old)):
-        assert not moves(other, Score("loss", goal, new), False)[0]
+        assert not should_move_alias(other, Score("loss", goal, new), False)[0]
 
 
 def test_nan_moves_nothing():
     made = {"metric": "loss", "goal": "minimize"}
     assert score_of(made | {"value": 0.5}) == Score("loss", "minimize", 0.5)
-    assert not moves(Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False)[0]
+    assert not should_move_alias(Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False)[0]
 
 
 @pytest.mark.integration
@@ -92,16 +92,16 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
 def test_what_breaks_a_constraint_takes_no_alias_from_what_keeps_it():
     made = {"metric": "loss", "goal": "minimize", "value": 0.1}
     kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"feasible": False})
-    assert moves(kept, broken, False) == (False, "the new one breaks a constraint") and moves(kept, broken, True)[0]
-    assert moves(broken, kept, False) == (True, "it keeps the constraints, the other did not")
-    assert moves(broken, dataclasses.replace(broken, value=0.05), False)[0]
+    assert should_move_alias(kept, broken, False) == (False, "the new one breaks a constraint") and should_move_alias(kept, broken, True)[0]
+    assert should_move_alias(broken, kept, False) == (True, "it meets the constraints, the other did not")
+    assert should_move_alias(broken, dataclasses.replace(broken, value=0.05), False)[0]
     assert score_of(made) == score_of(made | {"feasible": True}) == Score("loss", "minimize", 0.1)
 
 
 def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
     made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
-    with pytest.raises(InputError, match=r"there is no .*moved/mlflow\.db"):
+    with pytest.raises(InputError, match=r"moved/mlflow\.db, where the sweep was tracked, does not exist"):
         register(tmp_path, "0", made, gone, "p", "m", None, False)
     assert not (tmp_path / "moved").exists(), "MLflow would have made one"
 

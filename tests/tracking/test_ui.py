@@ -18,7 +18,7 @@ from sweeps.core.errors import InputError, SweepsError
 from sweeps.tracking import MlflowTracker, default_uri
 from sweeps.tracking.events import SweepEnded
 from sweeps.tracking.mlflow import ui
-from sweeps.tracking.mlflow.ui import Sweep, choose, free_port, links, serve_ui
+from sweeps.tracking.mlflow.ui import Sweep, choose_sweep, free_port, links, serve_ui
 from tests.tracking.made import START, sweep_result, sweep_started
 from tests.waiting import wait_until
 
@@ -33,15 +33,15 @@ def refused(**asked) -> str:
 
 
 def test_the_newest_sweep_is_shown_or_the_one_that_is_named():
-    assert choose([OLD, NEW], None) is NEW and choose([], None) is None
-    assert choose([OLD, NEW], "made-1") is OLD
-    assert choose([OLD, NEW], "sweeps-runs/made-1/") is OLD
+    assert choose_sweep([OLD, NEW], None) is NEW and choose_sweep([], None) is None
+    assert choose_sweep([OLD, NEW], "made-1") is OLD
+    assert choose_sweep([OLD, NEW], "sweeps-runs/made-1/") is OLD
     other = dataclasses.replace(OLD, name="other-1")
-    assert choose([OLD, NEW, other], "oth") is other and choose([OLD, NEW], "latest") is NEW
-    with pytest.raises(InputError, match="--sweep: several sweeps begin with `made`: made-2, made-1"):
-        choose([OLD, NEW, other], "made")
+    assert choose_sweep([OLD, NEW, other], "oth") is other and choose_sweep([OLD, NEW], "latest") is NEW
+    with pytest.raises(InputError, match="--sweep: the names of several sweeps start with `made`: made-2, made-1"):
+        choose_sweep([OLD, NEW, other], "made")
     with pytest.raises(InputError, match="no sweep `made-12`; did you mean `made-2`"):
-        choose([OLD, NEW], "made-12")
+        choose_sweep([OLD, NEW], "made-12")
 
 
 def test_links_lead_to_a_saved_view_or_say_it_all_themselves():
@@ -64,10 +64,13 @@ def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
     (tmp_path / "mlflow.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert refused(root=tmp_path, port=port) == f"--port: {port}: another process listens on it; take another, or 0 for any free one"
-    assert refused(root=tmp_path, port=70000) == "--port: 70000: must be from 0 to 65535"
-    assert refused(root=tmp_path, host="192.0.2.1") == "--host: `192.0.2.1`: no address of this machine"
-    assert refused(root=tmp_path, host="no host").startswith("--host: `no host`: no address of this machine")
+        assert (
+            refused(root=tmp_path, port=port)
+            == f"--port: {port}: another process listens on this port; choose another one, or 0 for any free port"
+        )
+    assert refused(root=tmp_path, port=70000) == "--port: 70000 is not a port; it must be from 0 to 65535"
+    assert refused(root=tmp_path, host="192.0.2.1") == "--host: `192.0.2.1` is not an address of this machine"
+    assert refused(root=tmp_path, host="no host").startswith("--host: `no host` is not an address of this machine")
     assert free_port("127.0.0.1", 0) > 1023
 
 
@@ -92,7 +95,7 @@ def test_a_server_that_refuses_does_answer():
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        ui._reach(f"http://127.0.0.1:{server.getsockname()[1]}")
+        ui._check_server(f"http://127.0.0.1:{server.getsockname()[1]}")
         thread.join(5)
         assert not thread.is_alive()
 

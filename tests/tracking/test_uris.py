@@ -6,24 +6,24 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import InputError, cli
-from sweeps.tracking.mlflow.uris import check
+from sweeps.tracking.mlflow.uris import check_uri
 from tests.commands import space_of
 
 
 @pytest.mark.parametrize(
-    "uri, said",
+    "uri, message",
     [
         ("nonsense://x", "no store for `nonsense`"),
         ("htp://host:5000", "did you mean `http`"),
         ("./mlruns", "sqlite:///"),
         ("file:///tmp/mlruns", "sqlite:///"),
-        ("http://", "names nothing"),
+        ("http://", "a host or a path must follow"),
         ("postgresqll://me:hidden@host/db", "did you mean `postgresql`"),
     ],
 )
-def test_what_is_refused(uri, said):
-    with pytest.raises(InputError, match=said) as e:
-        check(uri, "--tracking-uri")
+def test_a_uri_without_a_store_is_refused(uri, message):
+    with pytest.raises(InputError, match=message) as e:
+        check_uri(uri, "--tracking-uri")
     assert str(e.value).startswith("--tracking-uri: ") and "hidden" not in str(e.value)
 
 
@@ -38,11 +38,11 @@ def test_what_is_refused(uri, said):
         "databricks://profile",
     ],
 )
-def test_what_is_not(uri):
-    check(uri, "--tracking-uri")
+def test_a_uri_with_a_store_is_accepted(uri):
+    check_uri(uri, "--tracking-uri")
 
 
-def test_run_says_so_and_leaves_nothing(tmp_path):
+def test_run_refuses_the_uri_and_leaves_no_folder(tmp_path):
     file = space_of(tmp_path, "plain")
     done = CliRunner().invoke(cli.main, ["run", str(file), "--dir", str(tmp_path / "runs"), "--tracking-uri", "nonsense://x"])
     assert done.exit_code == 2 and "--tracking-uri: nonsense://x" in done.output and not (tmp_path / "runs").exists()

@@ -1,1 +1,1 @@
-"""The MLflow tracker, the model registry, and MLflow's UI."""
+"""MLflow: the tracker and what it writes, the views and the server of its UI, and the Model Registry."""

@@ -1,4 +1,4 @@
-"""MLflow's client, which is given no text that cannot be encoded."""
+"""MLflow's client, with texts that UTF-8 can encode."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sweeps.core import errors
 
 
 class Client:
-    """MLflow's client. Every text that it is given is made encodable first.
+    """`MlflowClient` whose arguments are made encodable first, see `encodable`.
 
     Args:
-        uri: tracking URI.
+        uri: Tracking URI.
     """
 
     def __init__(self, uri: str):
@@ -22,27 +22,30 @@ class Client:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(self._client, name)
-        if name == "log_artifact":  # the path of a file must stay as the disk has it
+        if name == "log_artifact":  # the disk has the file under the path as it is
             return call
         return lambda *args, **kwargs: call(*encodable(list(args)), **encodable(kwargs))
 
 
-def encodable(given: Any) -> Any:
-    """Return a text, or what holds texts, with a backslash escape for each character that UTF-8 cannot encode.
+def encodable(value: Any) -> Any:
+    """Return a value whose texts have a backslash escape for each character that UTF-8 cannot encode.
 
-    Such a character is a lone surrogate, as `os.fsdecode` makes of bytes that are not UTF-8. A database refuses the whole batch.
+    Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A database refuses a whole batch for one.
+
+    Args:
+        value: A text, a parameter, a tag, or a list or dict that may hold them. Other values are returned as they are.
 
     >>> encodable({"name": ["caf\\udce9", 1]})
     {'name': ['caf\\\\udce9', 1]}
     """
     from mlflow.entities import Param, RunTag
 
-    if isinstance(given, str):
-        return errors.make_encodable(given)
-    if isinstance(given, dict):
-        return {encodable(key): encodable(value) for key, value in given.items()}
-    if isinstance(given, list):
-        return [encodable(part) for part in given]
-    if isinstance(given, Param | RunTag):
-        return type(given)(encodable(given.key), encodable(given.value))
-    return given
+    if isinstance(value, str):
+        return errors.make_encodable(value)
+    if isinstance(value, dict):
+        return {encodable(key): encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [encodable(part) for part in value]
+    if isinstance(value, Param | RunTag):
+        return type(value)(encodable(value.key), encodable(value.value))
+    return value

@@ -1,4 +1,4 @@
-"""MLflow's Model Registry: a bundle becomes a version of a model, with the run of its trial; an alias moves to it if it is better."""
+"""Register bundles in MLflow's Model Registry, with the runs of their trials, and move an alias to a better version."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ DIGEST = "sweeps.manifest_sha256"
 
 @dataclass(frozen=True)
 class Score:
-    """What a version is compared by.
+    """The value by which two versions of a model are compared.
 
     Attributes:
-        metric, goal: the sweep's objective.
-        value: the model's.
-        feasible: it keeps the sweep's constraints, as far as there are any.
+        metric: Metric of the sweep's objective.
+        goal: `minimize` or `maximize`.
+        value: Value of the model's trial.
+        feasible: Whether the trial meets the sweep's constraints, if it has any.
     """
 
     metric: str
@@ -32,64 +33,64 @@ class Score:
     feasible: bool = True
 
 
-def moves(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
-    """Whether an alias moves from a version to a new one, and why.
+def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool, str]:
+    """Return whether an alias moves from a version to a new one, and why.
 
     Args:
-        old: of the version that has the alias; None for a version that no sweep registered.
-        new: of the new version.
-        force: whatever they are.
+        old: Score of the version that has the alias; None if no sweep registered it.
+        new: Score of the new version.
+        force: Whether the alias moves in any case.
     """
     if force:
         return True, "--force"
     if old is None:
-        return False, "it has no objective's value to compare with"
+        return False, "it has no objective value to compare with"
     if (old.metric, old.goal) != (new.metric, new.goal):
         return False, f"it was chosen by another objective, {old.metric} ({old.goal})"
     if new.feasible != old.feasible:
-        return new.feasible, "it keeps the constraints, the other did not" if new.feasible else "the new one breaks a constraint"
+        return new.feasible, "it meets the constraints, the other did not" if new.feasible else "the new one breaks a constraint"
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
     compared = f"{new.metric} {new.value:.6g}, before {old.value:.6g}"
     return better, compared if better else f"{compared}: no better"
 
 
 def check_names(name: str, alias: str | None) -> None:
-    """See that MLflow will take the names of a model and of an alias, before there is anything to name.
+    """Check the names of a model and of an alias by MLflow's rules.
 
     Raises:
-        InputError: it will not.
+        InputError: MLflow would refuse one of them.
     """
     if not name or set("/:") & set(name):
-        raise InputError(Problem("--register", f"a model's name must have a character, and neither / nor : among them; got {name!r}"))
+        raise InputError(Problem("--register", f"a model's name must not be empty and must not contain / or :; got {name!r}"))
     if alias is not None and (not re.fullmatch(r"[\w-]{1,255}", alias) or alias == "latest" or re.fullmatch(r"[vV]\d+", alias)):
-        rule = "an alias must be of letters, digits, _ and -, and neither `latest` nor like `v1`, which name versions"
+        rule = "an alias must have only letters, digits, _ and -, and must not be `latest` or a version such as `v1`"
         raise InputError(Problem("--alias", f"{rule}; got {alias!r}"))
 
 
 def register(
     bundle: Path, digest: str, made: dict[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
 ) -> list[str]:
-    """Make a bundle a version of a registered model, an artifact of its trial's run.
+    """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
     Args:
-        bundle: its folder.
-        digest: the SHA-256 of its manifest.
-        made: how it was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; `refit` and `feasible` where it has them.
-        uri: MLflow's.
-        parent: the sweep's run.
-        name: the registered model's; made if it is not there.
-        alias: moves to the new version as `moves` says; it is set where no version has it.
-        force: move it in any case.
+        bundle: The bundle's folder.
+        digest: SHA-256 of the bundle's manifest.
+        made: How the bundle was made, from its manifest: `sweep`, `trial`, `metric`, `goal`, `value`; perhaps `refit` and `feasible`.
+        uri: MLflow's tracking URI.
+        parent: ID of the sweep's run.
+        name: Name of the registered model, which is created if it does not exist.
+        alias: Set on the new version if no version has it; otherwise it moves if `should_move_alias` says so.
+        force: Move the alias in any case.
 
     Returns:
-        What was done, in lines.
+        What was done, one line each.
 
     Raises:
-        InputError: the sweep has no such run there, or MLflow refuses the name or the alias.
+        InputError: The sweep has no run of this trial there, or MLflow refuses the name or the alias.
         SweepsError: MLflow does not answer, or cannot store the bundle.
     """
     if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
-        raise InputError(Problem("--register", f"there is no {file}, in which the sweep was tracked"))  # MLflow would make an empty one
+        raise InputError(Problem("--register", f"{file}, where the sweep was tracked, does not exist"))  # MLflow would create an empty one
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.exceptions import MlflowException, RestException
@@ -102,12 +103,13 @@ def register(
         raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses it: {_line(e)}")) from e
     except SweepsError:
         raise
-    except Exception as e:  # its stores let through what their libraries raise
+    except Exception as e:  # MLflow's stores do not catch the errors of their libraries
         kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
         raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{_line(e)}") from e
 
 
 def _line(e: Exception) -> str:
+    """Return the first line of an error's message."""
     return (str(e).splitlines() or [type(e).__name__])[0]
 
 
@@ -116,38 +118,38 @@ def _register(
 ) -> list[str]:
     new = score_of(made)
     experiment = client.get_run(parent).info.experiment_id
-    mine = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
-    runs = client.search_runs([experiment], mine, max_results=1)
+    where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
+    runs = client.search_runs([experiment], where, max_results=1)
     if not runs:
         raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
     run = runs[0]
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)
     versions = client.search_model_versions(f"name = '{name}'")
-    there = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
-    if there:  # it was registered before, as by a command that is given again
-        version, said = there[0], [f"{name} version {there[0]} is this bundle already"]
+    same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
+    if same:  # an earlier command registered it
+        version, done = same[0], [f"{name} version {same[0]} is this bundle already"]
     else:
         version = _version(client, bundle, digest, made, run, name)
-        said = [f"registered {name} version {version}, of run {run.info.run_id}"]
+        done = [f"registered {name} version {version}, of run {run.info.run_id}"]
     if alias is None:
-        return said
-    held = client.get_registered_model(name).aliases.get(alias)
-    if held is not None and str(held) == str(version):
-        return [*said, f"alias {alias} is at version {version} already"]
-    if held is None:
+        return done
+    current = client.get_registered_model(name).aliases.get(alias)
+    if current is not None and str(current) == str(version):
+        return [*done, f"alias {alias} is at version {version} already"]
+    if current is None:
         client.set_registered_model_alias(name, alias, version)
-        return [*said, f"alias {alias} is set to version {version}"]
-    move, why = moves(_score(client.get_model_version(name, held).tags), new, force)
+        return [*done, f"alias {alias} is set to version {version}"]
+    move, why = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
     if move:
         client.set_registered_model_alias(name, alias, version)
-        return [*said, f"alias {alias} moves from version {held} to {version}: {why}"]
-    return [*said, f"alias {alias} stays at version {held}: {why}; --force moves it"]
+        return [*done, f"alias {alias} moves from version {current} to {version}: {why}"]
+    return [*done, f"alias {alias} stays at version {current}: {why}; --force moves it"]
 
 
 def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: Any, name: str) -> Any:
-    """A new version of a registered model; its number."""
-    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial has other files, and a version of its own that needs them
+    """Create a new version of a registered model; return its number."""
+    artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial is another version with its own files
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     tags = {f"sweeps.{key}": str(made[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
     tags |= {DIGEST: digest}
@@ -157,12 +159,13 @@ def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: 
 
 
 def score_of(made: dict[str, Any]) -> Score:
-    """What a bundle was chosen by, from its manifest; a value that is not finite is null there, and NaN here."""
+    """Return the score of a bundle from its manifest. A value that is not finite is null in the manifest and NaN here."""
     value = math.nan if made["value"] is None else float(made["value"])
     return Score(made["metric"], made["goal"], value, made.get("feasible") is not False)
 
 
 def _score(tags: dict[str, str]) -> Score | None:
+    """Return the score of a version from its tags; None if no sweep registered it."""
     try:
         value, feasible = float(tags["sweeps.value"]), tags.get("sweeps.feasible") != "false"
         return Score(tags["sweeps.metric"], tags["sweeps.goal"], value, feasible)

@@ -1,4 +1,7 @@
-"""MLflow's tables in a new SQLite file, all or none: MLflow makes them in some fifty steps, and cannot go on where it was cut off."""
+"""Create MLflow's tables in a new SQLite file, all or none.
+
+MLflow creates them in some fifty steps and cannot continue if it is killed in between.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from pathlib import Path
 
 
 def create(uri: str) -> None:
-    """Make the database of a `sqlite:` URI where its file is missing; another process may do the same at any time.
+    """Create the database of a `sqlite:` URI if its file is missing. Another process may do the same at the same time.
 
     Args:
-        uri: MLflow's tracking URI; one of another kind of store, or whose file is there, is left alone.
+        uri: MLflow's tracking URI. URIs of other stores, and files that exist, are left alone.
 
     Raises:
-        OSError: its folder cannot be written to, or the disk is full.
+        OSError: The folder cannot be written to, or the disk is full.
     """
     from mlflow.tracking import MlflowClient
     from sqlalchemy import make_url
@@ -27,12 +30,14 @@ def create(uri: str) -> None:
     if file.exists() or not file.parent.is_dir():
         return
     with tempfile.TemporaryDirectory(prefix="sweeps-mlflow-") as folder:
-        made = Path(folder) / "mlflow.db"
-        MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)  # which makes them
-        beside = file.with_name(f".{file.name}-{os.getpid()}")
+        complete = Path(folder) / "mlflow.db"
+        MlflowClient(f"sqlite:///{complete}").search_experiments(max_results=1)  # creates the tables
+        copy = file.with_name(f".{file.name}-{os.getpid()}")
         try:
-            shutil.copyfile(made, beside)
-            with contextlib.suppress(OSError):  # another process was first; or this file system has no links, and MLflow makes them there
-                os.link(beside, file)
+            shutil.copyfile(complete, copy)
+            with contextlib.suppress(
+                OSError
+            ):  # another process was first, or the file system has no links and MLflow creates the tables itself
+                os.link(copy, file)
         finally:
-            beside.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""MLflow's UI on the root of all sweeps: a server of our own while this lasts, and links that lead straight to a sweep's trials."""
+"""Serve MLflow's UI on the root of all sweeps, and print links to a sweep's trials."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.tracker import default_uri
 
+# Seconds to wait for a new server; for a server to end, which would wait for the connections of open browsers; and for any answer of a
+# server that runs elsewhere.
 START_SECONDS = 60.0
-# An open browser keeps connections alive, for which the server would wait.
 END_SECONDS = 3.0
-# In which a server that runs elsewhere says anything at all.
 ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as MLflow has it.
+    """A sweep in MLflow.
 
     Attributes:
-        name: of the sweep.
-        run, experiment: ids.
-        began: seconds since the epoch.
-        minimize: whether smaller is better.
-        viewed: whether views of its trials and of all sweeps were saved.
+        name: Name of the sweep.
+        run: ID of its run.
+        experiment: ID of its experiment.
+        started: When it started, in seconds since the epoch.
+        minimize: Whether smaller values are better.
+        has_views: Whether views of its trials and of all sweeps are saved.
     """
 
     name: str
     run: str
     experiment: str
-    began: float
+    started: float
     minimize: bool
-    viewed: bool
+    has_views: bool
 
 
 def _say(text: str) -> None:
@@ -74,62 +75,62 @@ def serve_ui(
     """Serve MLflow's UI until Ctrl-C, and print links to the newest sweep.
 
     Args:
-        root: of all sweeps.
-        host: address to listen on.
-        port: to listen on; 0 for any free one.
-        open_browser: open the sweep's trials in a browser.
-        sweep: the sweep to link to, in place of the newest; see `named`.
-        uri: MLflow's; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. A server that runs already gets no other one beside it:
-            the links lead to it.
-        say: prints.
+        root: Folder of all sweeps.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free port.
+        open_browser: Whether to open the sweep's trials in a browser.
+        sweep: The sweep to link to instead of the newest, see `index_of`.
+        uri: MLflow's tracking URI; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. If it names a running server, no other server
+            is started, and the links lead to that server.
+        say: Prints a text.
 
     Returns:
-        An exit code: 0 after Ctrl-C.
+        The exit code, which is 0 after Ctrl-C.
 
     Raises:
-        InputError: nothing to show, no such sweep, or host or port cannot be listened on.
+        InputError: There is nothing to show, there is no such sweep, or the host and port cannot be listened on.
         SweepsError: MLflow did not start, or does not answer.
     """
     logging_setup.set_environment()
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
     if uri.startswith(("http://", "https://")):
-        _reach(uri)
-        _show(uri, f"MLflow runs at {uri}", sweep, open_browser, say)
+        _check_server(uri)
+        _print_links(uri, f"MLflow runs at {uri}", sweep, open_browser, say)
         return 0
     if uri == default_uri(root):
         if not (root / "mlflow.db").is_file():
             raise InputError(Problem(str(root), "no sweeps here yet: it holds no mlflow.db"))
-        if sweep is not None:  # known before the server is up
-            named([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
+        if sweep is not None:  # a wrong name is refused before the server starts
+            index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
     port = free_port(host, port)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     server = f"http://{shown}:{port}"
-    with _ending_as_interrupt(), tempfile.TemporaryFile() as log:
-        process = _start(uri, root, host, port, log)
+    with _signals_as_interrupt(), tempfile.TemporaryFile() as log:
+        process = _start_server(uri, root, host, port, log)
         try:
             say(f"starting MLflow's UI on {root}, which takes some seconds")
-            _await(process, server, log)
-            _show(server, f"MLflow's UI is at {server}; Ctrl-C ends it", sweep, open_browser, say)
+            _wait_for_server(process, server, log)
+            _print_links(server, f"MLflow's UI is at {server}; Ctrl-C ends it", sweep, open_browser, say)
             process.wait()
             raise SweepsError(f"MLflow's server ended: {_last_line(log)}")
         except KeyboardInterrupt:
             return 0
         finally:
-            _end(process)
+            _stop_server(process)
 
 
 def free_port(host: str, port: int) -> int:
-    """The port, or a free one for 0.
+    """Return the port, or a free port for 0.
 
     Raises:
-        InputError: it cannot be listened on.
+        InputError: The host and port cannot be listened on.
     """
     if not 0 <= port <= 65535:
-        raise InputError(Problem("--port", f"{port}: must be from 0 to 65535"))
+        raise InputError(Problem("--port", f"{port} is not a port; it must be from 0 to 65535"))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError) as e:
-        raise InputError(Problem("--host", f"`{host}`: no address of this machine: {e}")) from e
+        raise InputError(Problem("--host", f"`{host}` is not an address of this machine: {e}")) from e
     with socket.socket(family, kind, protocol) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -137,48 +138,50 @@ def free_port(host: str, port: int) -> int:
             return int(s.getsockname()[1])
         except OSError as e:
             if e.errno == errno.EADDRINUSE:
-                raise InputError(Problem("--port", f"{port}: another process listens on it; take another, or 0 for any free one")) from e
+                raise InputError(
+                    Problem("--port", f"{port}: another process listens on this port; choose another one, or 0 for any free port")
+                ) from e
             if e.errno == errno.EACCES:
-                raise InputError(Problem("--port", f"{port}: only the superuser may listen on it; take one above 1023")) from e
-            raise InputError(Problem("--host", f"`{host}`: no address of this machine")) from e
+                raise InputError(Problem("--port", f"{port}: only root may listen on this port; choose one above 1023")) from e
+            raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
 
 
-def choose(found: Sequence[Sweep], name: str | None) -> Sweep | None:
-    """The sweep of that name, else the newest; None where there is none.
+def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
+    """Return the sweep that a name stands for, or the newest without a name; None if there are no sweeps and no name.
 
     Raises:
-        InputError: no sweep has the name.
+        InputError: The name stands for no sweep, or for several.
     """
     if name is None:
-        return max(found, key=lambda s: s.began, default=None)
-    known = sorted(found, key=lambda s: -s.began)
-    return known[named([s.name for s in known], name)]
+        return max(sweeps, key=lambda s: s.started, default=None)
+    known = sorted(sweeps, key=lambda s: -s.started)
+    return known[index_of([s.name for s in known], name)]
 
 
-def named(known: Sequence[str], name: str) -> int:
-    """Which sweep a user means by its name, by the beginning of that, by its folder, or by `latest`.
+def index_of(known: Sequence[str], name: str) -> int:
+    """Return the index of the sweep that a user means.
 
     Args:
-        known: names, the newest first.
-        name: as the user has it.
+        known: Names of sweeps, the newest first.
+        name: A sweep's name, the start of its name, its folder, or `latest`.
 
     Raises:
-        InputError: none of them, or several.
+        InputError: It stands for no sweep, or for several.
     """
-    asked = Path(name).name
-    if asked == "latest" and known:
+    wanted = Path(name).name
+    if wanted == "latest" and known:
         return 0
-    matching = [n for n in known if n == asked] or [n for n in known if n.startswith(asked)]
+    matching = [n for n in known if n == wanted] or [n for n in known if n.startswith(wanted)]
     if len(matching) > 1:
-        raise InputError(Problem("--sweep", f"several sweeps begin with `{asked}`: {', '.join(matching[:5])}"))
+        raise InputError(Problem("--sweep", f"the names of several sweeps start with `{wanted}`: {', '.join(matching[:5])}"))
     if not matching:
-        raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there is none'}"))
+        raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there are no sweeps'}"))
     return known.index(matching[0])
 
 
 def links(server: str, sweep: Sweep) -> dict[str, str]:
-    """Where to look, the trials first."""
-    if not sweep.viewed:  # by an earlier version
+    """Return links to a sweep, by title; the trials come first."""
+    if not sweep.has_views:  # an earlier version of sweeps wrote it
         trials = {"trials, best first": views.plain_link(server, sweep.experiment, sweep.name, sweep.minimize)}
         return {**trials, "the sweep": views.run_link(server, sweep.experiment, sweep.run)}
     return {
@@ -189,42 +192,42 @@ def links(server: str, sweep: Sweep) -> dict[str, str]:
     }
 
 
-def _show(server: str, head: str, name: str | None, open_browser: bool, say: Callable[[str], None]) -> None:
-    sweep = choose(_sweeps(server), name)
+def _print_links(server: str, head: str, name: str | None, open_browser: bool, say: Callable[[str], None]) -> None:
+    sweep = choose_sweep(_find_sweeps(server), name)
     say(head)
     if sweep is None:
         return
-    told = links(server, sweep)
-    say("\n".join([sweep.name, *(f"  {what:<19} {link}" for what, link in told.items())]))
+    shown = links(server, sweep)
+    say("\n".join([sweep.name, *(f"  {title:<19} {link}" for title, link in shown.items())]))
     if open_browser:
-        webbrowser.open(next(iter(told.values())))
+        webbrowser.open(next(iter(shown.values())))
 
 
-def _reach(uri: str) -> None:
-    """Say soon that nobody answers; MLflow's client would try for minutes.
+def _check_server(uri: str) -> None:
+    """Check that a server answers within seconds. MLflow's client would try for minutes.
 
     Raises:
-        SweepsError: nobody does.
+        SweepsError: The server does not answer.
     """
     address = urllib.parse.urlsplit(uri)
     server = address._replace(netloc=address.netloc.rpartition("@")[2], query="", fragment="").geturl()
     try:
         urllib.request.urlopen(server, timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
-        pass  # it answers, if only to say that it wants a password
+        pass  # the server answers, even if it asks for a password
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
-        if not isinstance(why, ssl.SSLError):  # MLflow's client knows how far to trust it
+        if not isinstance(why, ssl.SSLError):  # MLflow's client has its own settings for certificates
             raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {why}") from e
 
 
-def _sweeps(server: str) -> list[Sweep]:
-    """All that a server knows, of every experiment."""
+def _find_sweeps(server: str) -> list[Sweep]:
+    """Return the sweeps in all experiments of a server."""
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(server)
-    found: list[Sweep] = []
+    sweeps: list[Sweep] = []
     try:
         experiments: dict[str, Any] = {e.experiment_id: e.tags for e in client.search_experiments()}
         runs = client.search_runs(list(experiments), "tags.`sweeps.kind` = 'sweep'", max_results=1000) if experiments else []
@@ -233,24 +236,24 @@ def _sweeps(server: str) -> list[Sweep]:
     for run in runs:
         name, experiment = run.data.tags["sweeps.sweep"], run.info.experiment_id
         minimize = run.data.params.get("objective.goal") != "maximize"
-        viewed = views.VIEW_TAG + name in experiments[experiment]
-        found.append(Sweep(name, run.info.run_id, experiment, run.info.start_time / 1000, minimize, viewed))
-    return found
+        has_views = views.VIEW_TAG + name in experiments[experiment]
+        sweeps.append(Sweep(name, run.info.run_id, experiment, run.info.start_time / 1000, minimize, has_views))
+    return sweeps
 
 
-# ---- the server
+# The server
 
 
-def _start(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """MLflow's server, the leader of a process group, so that it and its workers can be ended together."""
+def _start_server(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start MLflow's server as the leader of a process group, so that it can be stopped together with its workers."""
     env = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")}
-    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # workers for language models
+    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # these are workers for language models
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", host, "--port", str(port), "--workers", "1"]
-    # in the root, where artifacts are: it makes a folder for them where it is started
+    # in the root, because MLflow creates a folder for artifacts in its working directory
     return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
-def _await(process: subprocess.Popen[bytes], server: str, log: IO[bytes]) -> None:
+def _wait_for_server(process: subprocess.Popen[bytes], server: str, log: IO[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(f"{server}/health", timeout=2) as answer:
@@ -260,8 +263,8 @@ def _await(process: subprocess.Popen[bytes], server: str, log: IO[bytes]) -> Non
     raise SweepsError(f"MLflow's server did not start: {_last_line(log)}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the whole group."""
+def _stop_server(process: subprocess.Popen[bytes]) -> None:
+    """Stop the server and its workers."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -270,8 +273,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _ending_as_interrupt() -> Iterator[None]:
-    """While this lasts, being asked to end is what Ctrl-C is; only a main thread can hear of it."""
+def _signals_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on signals that ask the process to end. Signals reach the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -290,4 +293,4 @@ def _ending_as_interrupt() -> Iterator[None]:
 def _last_line(log: IO[bytes]) -> str:
     log.seek(0)
     lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "it printed nothing"

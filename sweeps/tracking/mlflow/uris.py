@@ -1,4 +1,4 @@
-"""Which tracking URIs MLflow can do something with: said before a sweep starts, as the tracker works where nobody looks."""
+"""Check a tracking URI before a sweep starts, because the tracker's process cannot ask the user."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databrick
 FILES = ("", "file")
 
 
-def check(uri: str, place: str) -> None:
-    """See that there is a store for a URI.
+def check_uri(uri: str, place: str) -> None:
+    """Check that MLflow has a store for a tracking URI.
 
     Args:
-        uri: MLflow's tracking URI.
-        place: where it was said.
+        uri: The tracking URI.
+        place: Name of the option or the environment variable that holds it, for messages.
 
     Raises:
-        InputError: there is none, or it is the one that MLflow has given up.
+        InputError: MLflow has no store for it, or it is a folder, to which MLflow no longer writes.
     """
-    scheme, there, rest = uri.partition("://")
-    scheme = scheme.partition("+")[0].lower() if there else "databricks" if uri.split(":")[0] == "databricks" else ""
+    scheme, separator, rest = uri.partition("://")
+    scheme = scheme.partition("+")[0].lower() if separator else "databricks" if uri.split(":")[0] == "databricks" else ""
     shown = without_password(uri)
     if scheme in FILES:
-        raise InputError(Problem(place, f"{shown}: MLflow writes to folders no more; a file is sqlite:///{rest.strip('/') or 'mlflow'}.db"))
-    known = {*SCHEMES, *(found.name for found in entry_points(group="mlflow.tracking_store"))}
+        raise InputError(Problem(place, f"{shown}: MLflow no longer writes to folders; write sqlite:///{rest.strip('/') or 'mlflow'}.db"))
+    known = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in known:
         raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(known))}"))
-    if there and not rest.strip("/"):
-        raise InputError(Problem(place, f"{shown}: names nothing behind `{scheme}://`"))
+    if separator and not rest.strip("/"):
+        raise InputError(Problem(place, f"{shown}: a host or a path must follow `{scheme}://`"))

@@ -1,7 +1,7 @@
-"""What MLflow's UI shows of a sweep when it is opened by our link: which runs, in which order, with which columns and charts. Pure.
+"""Saved views of MLflow's UI: which runs it shows, in which order, and with which columns and charts. Pure.
 
-MLflow 3.17 keeps a view of an experiment's runs, the one its "Save view" button makes, as a tag of the experiment; a link names the tag,
-and the page's list of saved views offers it. So the tracker saves one view a sweep, and one of all sweeps. `tests/browser` watches it.
+MLflow 3.17 stores the view that its "Save view" button creates as a tag of the experiment. A link can name the tag, and the page's list of
+saved views offers the view. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` tests them.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from sweeps.space import Dimension, Space
 VIEW_TAG = "mlflow.sharedViewState."
 ALL_SWEEPS = "all-sweeps"
 OBJECTIVE = "objective"
-# Without it the UI shows what it has for language models.
+# Without this parameter, the UI shows its pages for language models.
 MODE = "workflowType=machine_learning"
-# A plot with more axes than this cannot be read.
+# A plot with more axes is unreadable.
 MAX_AXES = 12
-# In pixels: of a character, of what is around the text, of a column.
+# Widths in pixels: of a character, of the space around a text, and the bounds of a column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
-NAME_LENGTH = 250  # of a metric or a parameter, by MLflow's own limit
-# What MLflow takes no metric's or parameter's name with: other characters, and what makes a name another path than it says.
+NAME_LENGTH = 250  # MLflow's limit for the name of a metric or a parameter
+# Parts of a name that MLflow refuses for metrics and parameters: other characters, and what a normalized path would lack.
 ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
 def legal_name(name: str) -> str:
-    """Return a name that MLflow takes: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name loses its end."""
+    """Return a name that MLflow accepts: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name loses its end."""
     return ILLEGAL.sub(lambda found: "_" * len(found[0]), name[:NAME_LENGTH]) or "_"
 
 
 def column(kind: str, name: str) -> str:
-    """MLflow's name of a column: params.`eta`."""
+    """Return MLflow's name of a column, such as params.`eta`."""
     return f"{kind}.`{name}`"
 
 
 def trials_of(sweep: str) -> str:
-    """The filter for a sweep's trials."""
+    """Return the filter that selects a sweep's trials."""
     return f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'trial'"
 
 
 def trials_view(sweep: str, space: Space) -> dict[str, Any]:
-    """The trials of a sweep, the best first: its dimensions as columns and as axes; the curves of the objective."""
+    """Return the view of a sweep's trials, the best first, with a column and an axis for each dimension, and the objective's curves."""
     columns = {
-        column("metrics", OBJECTIVE): 110,  # with the arrow of its order
+        column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
         **{column("metrics", legal_name(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
         column("tags", "sweeps.state"): _width("sweeps.state"),
         **({column("tags", "sweeps.feasible"): _width("sweeps.feasible")} if space.constraints else {}),
@@ -56,7 +56,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
-    # MLflow's plot leaves out a run that lacks an axis; the last axis gives the lines their colour
+    # MLflow's plot leaves out runs that lack an axis. The last axis colours the lines.
     axes = [legal_name(dimension.name) for dimension in space.always][:MAX_AXES]
     metric = legal_name(space.objective.metric)
     charts = [
@@ -67,7 +67,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
 
 
 def sweeps_view(space: Space) -> dict[str, Any]:
-    """All sweeps of an experiment with what each came to, the best first."""
+    """Return the view of all sweeps of an experiment with their results, the best first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
         **{column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d) for d in space.dimensions},
@@ -77,21 +77,21 @@ def sweeps_view(space: Space) -> dict[str, Any]:
 
 
 def _width(name: str, dimension: Dimension | None = None) -> int:
-    """For a column's name and for the options that stand in it."""
+    """Return the width of a column that shows its name and the options of its dimension."""
     longest = max(map(len, [name, *(str(option.key) for option in (dimension.options if dimension else ()))]))
     return int(min(max(CHARACTER * longest + PADDING, NARROWEST), WIDEST))
 
 
-def _chart(sweep: str, name: str, kind: str, **own: Any) -> dict[str, Any]:
+def _chart(sweep: str, name: str, kind: str, **options: Any) -> dict[str, Any]:
     fixed = {"runsCountToCompare": 100, "metricSectionId": "sweep", "deleted": False, "isGenerated": False}
-    return {"uuid": f"{sweep}-{name}", "type": kind, **fixed, **own}
+    return {"uuid": f"{sweep}-{name}", "type": kind, **fixed, **options}
 
 
-def _state(where: str, by: str, ascending: bool, columns: dict[str, int], charts: list[dict[str, Any]]) -> dict[str, Any]:
+def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, int], charts: list[dict[str, Any]]) -> dict[str, Any]:
     names = {"attributes.`Run Name`": 110 if charts else 280, "runDateAndNestInfo": 135}
     state: dict[str, Any] = {
-        "searchFilter": where,
-        "orderByKey": by,
+        "searchFilter": run_filter,
+        "orderByKey": order_by,
         "orderByAsc": ascending,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
@@ -104,37 +104,37 @@ def _state(where: str, by: str, ascending: bool, columns: dict[str, int], charts
     }
     if charts:
         section = {"uuid": "sweep", "name": "Sweep", "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
-        section |= {"columns": 1, "cardHeight": 400}  # a plot with many axes wants the whole width
+        section |= {"columns": 1, "cardHeight": 400}  # a plot with many axes needs the whole width
         state |= {"compareRunCharts": charts, "compareRunSections": [section], "isAccordionReordered": True}
     return state
 
 
-def saved_view(name: str, at: float, state: dict[str, Any]) -> str:
-    """The value of a saved view's tag.
+def saved_view(name: str, time: float, state: dict[str, Any]) -> str:
+    """Return the value of a saved view's tag.
 
     Args:
-        name: what the list of saved views shows.
-        at: seconds since the epoch; the list is in this order, latest first.
-        state: see `trials_view`.
+        name: Name in the list of saved views.
+        time: Seconds since the epoch. The list shows the latest view first.
+        state: The view, see `trials_view`.
     """
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    return json.dumps({"name": name, "createdAt": int(at * 1000), "state": packed})
+    return json.dumps({"name": name, "createdAt": int(time * 1000), "state": packed})
 
 
 def runs_link(server: str, experiment: str, view: str, chart: bool = False) -> str:
-    """The link to a saved view of an experiment's runs, as a table or as charts. A server of "" makes a link within MLflow."""
+    """Return the link to a saved view of an experiment's runs, as a table or as charts. The server "" gives a link within MLflow."""
     mode = "&compareRunsMode=CHART" if chart else ""
     return f"{_pages(server)}/experiments/{experiment}/runs?viewStateShareKey={quote(view, safe='')}&{MODE}{mode}"
 
 
 def plain_link(server: str, experiment: str, sweep: str, minimize: bool) -> str:
-    """The link to a sweep's trials in order, where no view was saved."""
-    asked = {"searchFilter": trials_of(sweep), "orderByKey": column("metrics", OBJECTIVE), "orderByAsc": str(minimize).lower()}
-    return f"{_pages(server)}/experiments/{experiment}/runs?{urlencode(asked)}&{MODE}"
+    """Return the link to a sweep's trials in order, for a sweep without a saved view."""
+    query = {"searchFilter": trials_of(sweep), "orderByKey": column("metrics", OBJECTIVE), "orderByAsc": str(minimize).lower()}
+    return f"{_pages(server)}/experiments/{experiment}/runs?{urlencode(query)}&{MODE}"
 
 
 def run_link(server: str, experiment: str, run: str, artifact: str | None = None) -> str:
-    """The link to a run's page, or to a file of the run."""
+    """Return the link to a run's page, or to an artifact of the run."""
     return f"{_pages(server)}/experiments/{experiment}/runs/{run}{f'/artifacts/{artifact}' if artifact else ''}?{MODE}"
 
 
