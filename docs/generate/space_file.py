@@ -29,6 +29,7 @@ REFS = {
     "chain": "[a chain of steps](#preprocessors)",
     "when": "[a condition](../how-to/conditions.md)",
 }
+SPLITS = (("data", "valid"), ("data", "test"))
 PAGES = {
     "trainer": ("Own training loop", "../how-to/own-loop.md"),
     "data": ("Own data", "../how-to/own-data.md"),
@@ -120,7 +121,8 @@ def key_rows(section: str, mapping: Mapping[str, Any], skip: tuple[str, ...] = (
     for key, fragment in mapping["properties"].items():
         if key not in skip:
             default = "required" if key in mapping.get("required", ()) else shown_default(defaults.get(key), fragment)
-            yield f"`{section}.{key}`", default, takes(fragment), meanings.get(key) or fragment.get("description", "")
+            accepted = "[one of these forms](#splits)" if (section, key) in SPLITS else takes(fragment)
+            yield f"`{section}.{key}`", default, accepted, meanings.get(key) or fragment.get("description", "")
 
 
 def meanings_of(section: str) -> dict[str, str]:
@@ -143,7 +145,7 @@ def shown_default(value: Any, fragment: Mapping[str, Any]) -> str:
     if value is None or value == ():
         return "`auto`" if "auto" in takes(fragment) else "none"
     if value == 0 and fragment.get("minimum", 0) > 0:  # 0 stands for "not given"
-        return "see below"
+        return "derived"
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`".replace('"', "")
 
 
