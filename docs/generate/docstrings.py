@@ -1,26 +1,5 @@
-"""Read Google-style docstrings without importing what they describe."""
+"""Read Google-style docstrings."""
 
-from __future__ import annotations
+from sweeps.core.docstrings import section, summary
 
-import inspect
-import re
-
-
-def summary(text: str | None) -> str:
-    """Return the first paragraph of a docstring as one line."""
-    return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
-
-
-def section(text: str | None, title: str) -> dict[str, str]:
-    """Return the entries of a section such as `Attributes`, by name, each as one line."""
-    found = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
-    entries: dict[str, str] = {}
-    names: list[str] = []
-    for line in found[1].splitlines() if found else ():
-        if entry := re.match(r" {4}(\w[\w, ]*): (.*)", line):
-            names = [name.strip() for name in entry[1].split(",")]
-            entries.update(dict.fromkeys(names, entry[2].strip()))
-        elif line.strip():
-            for name in names:
-                entries[name] += " " + line.strip()
-    return entries
+__all__ = ["section", "summary"]

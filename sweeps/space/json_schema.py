@@ -1,6 +1,6 @@
-"""The space file as a JSON Schema, for editors: what stands where, what each key takes, and every domain.
+"""JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of our trainers and steps.
 
-It says less than `load` does: what one key means for another (a reversed bound, a name that is not there) no schema says.
+The schema accepts some files that `load` refuses, because a schema cannot compare keys (a reversed bound, an absent dimension).
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_args, get_origin, get_type_hints
 
-from sweeps.core import registry
+from sweeps.core import docstrings, registry
+from sweeps.core.parameter_schema import allows
 from sweeps.space import section_models
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
+from sweeps.space.parameter_checks import json_schema
 from sweeps.space.search_sections import OPTIONS
 from sweeps.space.space_sections import SCALING
 from sweeps.space.step_names import RAY_STEPS
+from sweeps.space.trainer_definition import TrainerDefinition, definition_of
+from sweeps.space.trainer_section import PACKAGE, trainer_names
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -23,7 +27,7 @@ REFERENCE = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _FRACTION: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_TIME: Schema = {"type": ["string", "number"], "description": "90s, 30m, 1h30m, 2d or a number of seconds"}
+_TIME: Schema = {"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
 # Keys whose rule is in a function.
 _BY_HAND: dict[tuple[str, str], Schema] = {
@@ -41,8 +45,13 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
 }
 
 
+# Sections whose keys are described by the class that holds their values.
+_DESCRIBED_BY: dict[type, type] = {section_models.LoopKeys: section_models.TrainerSpec, section_models.DataKeys: section_models.DataSpec}
+
+
 def schema() -> Schema:
-    """The schema, as plain data; 2020-12."""
+    """Return the JSON Schema (2020-12) of the space file, as plain data."""
+    trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     sections = {
         "objective": _section("objective", section_models.Objective),
         "search": _section("search", section_models.Search),
@@ -51,7 +60,7 @@ def schema() -> Schema:
     }
     properties: Schema = {
         "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
-        "trainer": {"anyOf": [_TEXT, _section("trainer", section_models.LoopKeys)]},
+        "trainer": {"anyOf": [_TEXT | {"examples": list(trainers)}, _section("trainer", section_models.LoopKeys)]},
         "data": _data(),
         "objective": {"anyOf": [sections["objective"], {"type": "array", "items": sections["objective"], "minItems": 1}]},
         "constraints": {"type": "object", "additionalProperties": _COMPARISON},
@@ -73,24 +82,72 @@ def schema() -> Schema:
         # a loop of the user's own may read its own data
         "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
         "additionalProperties": False,
-        "$defs": _definitions(),
+        "allOf": [_parameters_apply(name) for name in trainers],
+        "$defs": _definitions() | {f"params.{name}": _parameters(name, definition) for name, definition in trainers.items()},
     }
 
 
-def _section(section: str, model: type) -> Schema:
-    """A section that is a dataclass, from its annotations."""
-    hints = get_type_hints(model, include_extras=True)
-    fields = dataclasses.fields(model)
+def _parameters_apply(trainer: str) -> Schema:
+    """Return the rule that `space.params` takes the parameters of a trainer if the file names this trainer."""
+    params = {"properties": {"params": {"anyOf": [_ref(f"params.{trainer}"), _ref("branch"), {"type": "null"}]}}}
+    return {"if": {"properties": {"trainer": {"const": trainer}}}, "then": {"properties": {"space": params}}}
+
+
+def _parameters(trainer: str, definition: TrainerDefinition) -> Schema:
+    """Return the schema of the parameters of a trainer, from its `TRAINER` literal."""
     return {
         "type": "object",
-        "properties": {f.name: _BY_HAND.get((section, f.name)) or _typed(hints[f.name]) for f in fields},
+        "description": f"Parameters of the trainer {trainer}.",
+        "properties": {name: json_schema(fragment, _ref("domain"), _ref("branch")) for name, fragment in definition.parameters.items()},
+        "additionalProperties": definition.additional_parameters,
+    }
+
+
+def _steps() -> Schema:
+    """Return the schema of a step: its name, or a mapping of its name to parameters."""
+    any_parameters: Schema = {"type": ["object", "null"]}
+    named: dict[str, Schema] = {}
+    for step, parameters in RAY_STEPS.items():
+        columns = {"description": "Columns: numeric, categorical, all, a name, a pattern, or a list of these."}
+        properties = {name: json_schema(fragment, _ref("domain"), _ref("branch")) for name, fragment in parameters.items()}
+        own = {"type": "object", "properties": {"columns": columns, **properties}, "additionalProperties": False}
+        named[step] = {"anyOf": [own, _ref("branch"), {"type": "null"}]}
+    mapping = {
+        "type": "object",
+        "properties": {**named, **{kind: {} for kind in BRANCHING}, "when": _ref("when")},
+        "patternProperties": {REFERENCE: any_parameters},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 2,
+    }
+    return {"anyOf": [{"type": "string", "description": "A step of Ray Data, or module:attr.", "examples": sorted(RAY_STEPS)}, mapping]}
+
+
+def _section(section: str, model: type) -> Schema:
+    """Return the schema of a dataclass: types and bounds from its annotations, descriptions from `Attributes` of its docstring."""
+    hints = get_type_hints(model, include_extras=True)
+    fields = dataclasses.fields(model)
+    descriptions = docstrings.section(_DESCRIBED_BY.get(model, model).__doc__, "Attributes") | docstrings.section(
+        model.__doc__, "Attributes"
+    )
+    properties = {}
+    for f in fields:
+        fragment = dict(_BY_HAND.get((section, f.name)) or _typed(hints[f.name]))
+        if text := descriptions.get(f.name):
+            fragment["description"] = text[0].upper() + text[1:]
+        if isinstance(f.default, (bool, int, float, str)) and allows(fragment, f.default):
+            fragment["default"] = f.default
+        properties[f.name] = fragment
+    return {
+        "type": "object",
+        "properties": properties,
         "required": [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING],
         "additionalProperties": False,
     }
 
 
 def _typed(hint: Any) -> Schema:
-    """A type of a section's field."""
+    """Return the schema of the annotation of a field."""
     arguments, origin = get_args(hint), get_origin(hint)
     if hasattr(hint, "__metadata__"):
         inner = _typed(hint.__origin__)
@@ -107,7 +164,7 @@ def _typed(hint: Any) -> Schema:
 
 
 def _bounds(rule: Any) -> Schema:
-    """What pydantic's `Field` and `Strict` say of a value."""
+    """Return what pydantic's `Field` and `Strict` say about a value."""
     names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
     names["description"] = "description"
     parts = [rule, *getattr(rule, "metadata", ())]
@@ -154,7 +211,11 @@ def _data() -> Schema:
     split = {"anyOf": [_FRACTION, source, *forms]}
     columns = {"type": "array", "items": {"anyOf": [_TEXT, _ref("branch")]}}
     tuned = {"train": _or_branch(source), "drop": _or_branch(columns), "rows": {"anyOf": [_SHARE, _ref("domain")]}}
-    return made | {"properties": made["properties"] | {"valid": split, "test": split} | tuned}
+    properties = made["properties"]
+    for key, form in {"valid": split, "test": split, **tuned}.items():
+        described = {name: properties[key][name] for name in ("description", "default") if name in properties[key]}
+        properties[key] = form | described
+    return made
 
 
 def _space() -> Schema:
@@ -183,7 +244,7 @@ def _or_branch(inner: Schema) -> Schema:
 
 
 def _definitions() -> dict[str, Schema]:
-    """The domains, conditions, chains and steps."""
+    """Return the schemas of domains, conditions and chains, which other schemas refer to."""
     numbers = {
         kind: {
             "type": ["array", "null"] if not rule.needed else "array",
@@ -204,12 +265,7 @@ def _definitions() -> dict[str, Schema]:
         return {"anyOf": forms}
 
     scalar = {"type": ["string", "number", "boolean", "null"]}
-    step = {
-        "anyOf": [
-            {"type": "string", "description": "a step of Ray Data, or module:attr", "examples": sorted(RAY_STEPS)},
-            {"type": "object", "minProperties": 1, "maxProperties": 2},
-        ]
-    }
+    step = _steps()
     return {
         "domain": one_of({**options, **numbers}),
         "branch": one_of(options),
@@ -217,7 +273,7 @@ def _definitions() -> dict[str, Schema]:
             "type": "object",
             "minProperties": 1,
             "additionalProperties": {"anyOf": [scalar, {"type": "array", "items": scalar, "minItems": 1}]},
-            "description": "dimensions that stand before this one, and what they must be: a value, a list of values, or a comparison: > 3",
+            "description": "Earlier dimensions, and the values that they must have: a value, a list, or a comparison such as > 3.",
         },
         "chain": {"anyOf": [step, {"type": "array", "items": {"anyOf": [step, {"type": "null"}]}}]},
     }

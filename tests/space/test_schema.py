@@ -46,6 +46,11 @@ TAKEN = [
     {"scheduler": {"name": "hyperband", "max_t": 9, "brackets": 2}},
     {"data": {"train": {"grid": ["a.csv", {"my:load": {"n": 3}}]}, "valid": {"time": "t", "last": 0.2}, "rows": {"uniform": [0.1, 1]}}},
     {"data": {"train": "a.csv", "valid": "b.csv", "drop": {"choice": [[], ["a"]], "when": {"data.rows": "> 0.5"}}}},
+    {"space": {"params": {"eta": {"loguniform": [0.1, 1]}, "booster": {"choice": ["dart", None]}, "max_depth": None}}},
+    {"space": {"params": {"choice": [{"eta": 0.1}, {"eta": 0.2}]}}},
+    {"space": {"preprocessor": {"grid": ["StandardScaler", [{"SimpleImputer": {"strategy": {"choice": ["mean"]}}}, None]]}}},
+    {"space": {"preprocessor": {"my:Clip": {"quantile": {"uniform": [0, 1]}}}}},
+    {"trainer": {"loop": "my:train"}, "space": {"params": {"widht": 8}}},
     {"space": {"scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}}, "params": {"a": {"randn": None}}}},
 ]
 REFUSED = [
@@ -72,6 +77,11 @@ REFUSED = [
     {"data": {"train": "d.csv", "valid": 0.5, "rows": 2}},
     {"data": {"train": {"uniform": [0, 1]}, "valid": 0.5, "drop": "a"}},
     {"space": {"parms": {}}},
+    {"space": {"params": {"eta": "fast"}}},
+    {"space": {"params": {"max_depth": 2.5}}},
+    {"trainer": "torch_tabular", "space": {"params": {"widht": 8}}},
+    {"space": {"preprocessor": {"StandardScalr": None}}},
+    {"space": {"preprocessor": [{"SimpleImputer": {"strategy": "median"}}]}},
     {"space": {"scaling": {"workers": 2}}},
     {"space": {"scaling": {"num_workers": {"grid": []}}}},
     {"space": {"scaling": {"num_workers": {"grid": [1], "when": 3}}}},
@@ -94,6 +104,17 @@ def test_every_key_and_every_domain_is_in_it():
     kinds = [kind for form in made["$defs"]["domain"]["anyOf"] for kind in form["required"]]
     assert sorted(kinds) == sorted(DOMAINS)
     assert json.loads(json.dumps(made)) == made
+
+
+def test_every_key_of_a_section_has_a_description():
+    made = schema()
+    sections = {name: found for name, found in made["properties"].items() if name not in ("name", "constraints", "space", "trackers")}
+    for name, section in sections.items():
+        for form in [section, *section.get("anyOf", ())]:
+            for key, fragment in form.get("properties", {}).items():
+                if name != "scheduler" and "const" not in fragment:
+                    assert fragment.get("description"), f"{name}.{key}"
+    assert made["$defs"]["params.torch_tabular"]["properties"]["lr"]["description"] == "Learning rate."
 
 
 def test_it_is_light():
