@@ -8,6 +8,7 @@ import json
 import posixpath
 import re
 import shlex
+import tomllib
 from typing import Any
 
 import click
@@ -353,6 +354,17 @@ def test_the_tests_that_the_threat_model_names_exist():
 def test_the_paths_that_a_page_names_exist(path):
     for name in re.findall(r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose):
         assert "NAME" in name or (ROOT / name).exists() or name in DOCUMENTS, name
+
+
+def test_every_marker_of_the_tests_and_every_habit_is_in_the_contributing_guide():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    guide = DOCUMENTS["CONTRIBUTING.md"]
+    for marker in project["tool"]["pytest"]["ini_options"]["markers"]:
+        name = marker.partition(":")[0]
+        assert name == "filterwarnings" or row_of(guide, name)
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for target in targets - {"clean", "screenshots", "bench-serving"}:
+        assert row_of(guide, f"make {target}")
 
 
 # ---- the diagram

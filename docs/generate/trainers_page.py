@@ -7,6 +7,7 @@ import ast
 from docs.generate.docstrings import section, summary
 from docs.generate.markdown import table
 from docs.generate.paths import ROOT
+from docs.generate.space_file import takes
 
 
 def page() -> str:
@@ -30,8 +31,9 @@ def parameters(tree: ast.Module, name: str) -> str:
         rows = []
         for parameter, fragment in declared.items():
             inside = fragment if isinstance(fragment, dict) else {}
-            takes = ", ".join(f"{key}: {value}" for key, value in inside.items() if key not in ("default", "description"))
-            rows.append((f"`{parameter}`", f"`{inside['default']}`" if "default" in inside else "", takes, inside.get("description", "")))
+            accepted = takes({key: value for key, value in inside.items() if key not in ("default", "description")})
+            default = f"`{inside['default']}`" if "default" in inside else ""
+            rows.append((f"`{parameter}`", default, accepted, inside.get("description", "")))
         return table(("parameter", "default", "takes", "meaning"), rows)
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Params":
