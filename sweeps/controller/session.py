@@ -110,7 +110,7 @@ class SweepSession:
                 reason = spent
             before, note = SweepResult.from_json(relocate(said, self.folder)), _nothing_left(reason)
             if not before.mlflow.get("missed"):
-                return before.noting(note)
+                return before.with_note(note)
             self.over = before, note
         self.front_before = {int(trial["trial"]) for trial in (said or {}).get("front") or ()}
         if ended:
@@ -199,11 +199,11 @@ class SweepSession:
             notes = self.trackers.close(min(patience, STOP_WITHIN) if self.interrupt.asked else patience)
         assert result is not None
         for note in notes:
-            result = result.noting(note)
+            result = result.with_note(note)
         if self.trackers.mlflow is not None:
             result = mlflow_summary.add_mlflow(self.trackers.mlflow, self.trackers.mlflow_complete, result, ended)
         else:
-            result = result.noting("MLflow has no runs of this sweep: `trackers` does not list mlflow")
+            result = result.with_note("MLflow has no runs of this sweep: `trackers` does not list mlflow")
             write_text(SweepFolder(self.folder).result, result.as_text())
         if error is not None:
             error.result = result
@@ -216,7 +216,7 @@ class SweepSession:
         best = self.search.store.trial(int(before.best["trial"])) if before.best else None
         others = self.search.store.results() if before.front else ()  # an earlier driver may have had them in the front
         fingerprint = self.search.store.data or ""
-        return mlflow_summary.send_again(self.trackers.mlflow, self.folder, self.space, fingerprint, before, best, others).noting(note)
+        return mlflow_summary.send_again(self.trackers.mlflow, self.folder, self.space, fingerprint, before, best, others).with_note(note)
 
     def _trackers(self) -> TrackerHub:
         from sweeps import tracking

@@ -21,7 +21,7 @@ from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, format_trial_id
-from sweeps.core.trust import Unreadable
+from sweeps.core.trust import UnreadableFile
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
 from sweeps.study import record
@@ -117,7 +117,7 @@ def export_trial(
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
         return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, store)
-    except Unreadable as e:
+    except UnreadableFile as e:
         return replace(done, error=e)
     except Exception as e:
         if disk_error(e) is not None:

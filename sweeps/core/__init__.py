@@ -1,1 +1,1 @@
-"""What every other folder builds on: errors, trials, resources, references, and the files of a sweep's folder."""
+"""Types and helpers that every other folder uses: errors, trials, resources, references, and the files of a sweep's folder."""

@@ -1,4 +1,4 @@
-"""The checkpoints of one trial on disk: which are its newest, how large they are, and how one is deleted."""
+"""List, measure and delete the checkpoints of one trial on disk."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-# Behind the name of a checkpoint that is being deleted.
+# Suffix of a checkpoint that is being deleted.
 GONE = ".gone"
 
 
 def step_of(name: str) -> int:
-    """Return the step in a checkpoint's name, `checkpoint_000012`; 0 if the name has none."""
+    """Return the step in the name of a checkpoint, such as `checkpoint_000012`; 0 if the name has none."""
     found = re.search(r"\d+", name)
     return int(found[0]) if found else 0
 
 
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
-    """Return the newest whole checkpoints of a trial, the newest first.
+    """Return the newest complete checkpoints of a trial, the newest first.
 
-    A rank that reports step n has written its checkpoints of all earlier steps. So every checkpoint up to `latest` is whole.
+    Every checkpoint up to `latest` is complete, because a rank reports step n only after it has written all earlier checkpoints.
 
     Args:
-        names: names in the trial's folder.
-        latest: the newest checkpoint that every rank has written; None if there is none.
-        count: return at most this many.
+        names: Names in the trial's folder.
+        latest: The newest checkpoint that all ranks have written; None if there is none.
+        count: The largest number of checkpoints to return.
     """
     if latest is None or count < 1:
         return []
@@ -35,7 +35,7 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
 
 
 def checkpoint_sizes(folder: Path) -> dict[str, int]:
-    """The bytes of each checkpoint in a trial's folder, by name; others may be writing and deleting there."""
+    """Return the size in bytes of each checkpoint in a trial's folder, by name. Other processes may write and delete there meanwhile."""
     found = {}
     for path in sorted(folder.glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -52,7 +52,7 @@ def _size(file: Path) -> int:
 
 
 def delete_checkpoint(path: Path) -> bool:
-    """Delete a checkpoint; False if it cannot be. Under its name it is there whole or not at all, also for who looks meanwhile."""
+    """Delete a checkpoint, and return whether that succeeded. It is renamed first, so no reader finds half a checkpoint under its name."""
     gone = path.with_name(f"{path.name}{GONE}")
     if gone.exists():  # an earlier deletion was cut short
         shutil.rmtree(gone, ignore_errors=True)

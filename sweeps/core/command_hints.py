@@ -1,4 +1,4 @@
-"""Commands as a user of this environment types them."""
+"""Commands and paths in messages, as the user can type them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
-# The root of all sweeps where none is named, in the working directory.
+# The default folder of all sweeps, in the working directory.
 DEFAULT_ROOT = "sweeps-runs"
 
 
 def shell_command(name: str) -> str:
-    """Return how a command of this environment is typed: by its name where the shell finds it, else by its path, else as a module."""
+    """Return how to type a command of this environment: its name if the shell finds it, else its path, else `python -m NAME`."""
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
@@ -21,50 +21,50 @@ def shell_command(name: str) -> str:
 
 
 def _python() -> str:
-    """How this interpreter is typed."""
+    """Return how to type the command of this interpreter."""
     here = Path(sys.executable)
     return here.name if shutil.which(here.name) == str(here) else shell_quoted(here)
 
 
 def shell_quoted(path: Path) -> str:
-    """A path as it is typed in a shell."""
+    """Return a path quoted for a shell."""
     return shlex.quote(relative_path(path))
 
 
 def relative_path(path: Path) -> str:
-    """Relative to the working directory where that is shorter."""
+    """Return a path relative to the working directory if it lies there."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
 
-# Escape sequences that only set a colour, which a loop's own log may hold.
+# Escape sequences that only set a colour, as the log of a loop may contain.
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
-_ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str, colours: bool = False) -> str:
-    r"""Return a text without what a terminal acts on: names and values of a sweep's folder may be anyone's.
+    r"""Escape the characters of a text that control the terminal, because a sweep's folder may come from a stranger.
 
-    Control characters, marks that turn the direction of writing, and lone surrogates become escapes; line feeds and tabs stay.
+    Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs stay.
 
     Args:
-        text: to be printed.
-        colours: keep sequences that set a colour.
+        text: The text to print.
+        colours: Keep sequences that set a colour.
 
     >>> printable("\x1b]0;title\x07")
     '\\x1b]0;title\\x07'
     """
     parts = _COLOUR.split(text) if colours else [text]
-    return "".join(part if i % 2 else _ACTS.sub(lambda found: ascii(found[0])[1:-1], part) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else _CONTROL.sub(lambda match: ascii(match[0])[1:-1], part) for i, part in enumerate(parts))
 
 
 def repair_command(folder: Path) -> str:
-    """What rebuilds a sweep's study from what can be read of it."""
+    """Return the command that repairs a sweep's study."""
     return f"{shell_command('sweeps')} repair {shell_quoted(folder)}"
 
 
 def resume_command(folder: Path) -> str:
-    """What takes a sweep up again."""
+    """Return the command that resumes a sweep."""
     return f"{shell_command('sweeps')} resume {shell_quoted(folder)}"

@@ -1,12 +1,14 @@
-"""Every error that sweeps raises on purpose, and the exit code each one means.
+"""The errors that sweeps raises on purpose, with their exit codes.
 
-SweepsError                 anything below; `sweeps` prints it without a traceback
-├── InputError              what the user wrote or passed is wrong (exit 2); lists every problem at once
-│   └── DamagedStudy        the record of a sweep is damaged, or holds less than the sweep's result says
-├── SweepFailed             the sweep ran, and there is no winner to show (exit 1)
-├── SweepLocked             another process drives this sweep's folder (exit 1)
-├── BundleError             a bundle cannot be written, or does not answer as it did in training (exit 1)
-└── Interrupted             Ctrl-C (exit 130)
+SweepsError                 base class; `sweeps` prints these errors without a traceback
+├── InputError              a file, an option or an argument is wrong; lists all problems (exit 2)
+│   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the sweep's result says
+│   └── UnreadableFile      a file in a sweep's folder is damaged (`core/trust.py`)
+│       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
+├── SweepFailed             the sweep ran, and no trial has a value (exit 1)
+├── SweepLocked             another process is running this sweep (exit 1)
+├── BundleError             a bundle cannot be written or read, or predicts differently than in training (exit 1)
+└── Interrupted             the user pressed Ctrl-C (exit 130)
 """
 
 from __future__ import annotations
@@ -18,37 +20,37 @@ from typing import Any
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
 
-# The longest text of an error that is kept, in characters.
+# Longer error texts are shortened to this many characters.
 ERROR_LENGTH = 20_000
 
 
 class SweepsError(Exception):
-    """Base of every error that sweeps raises on purpose."""
+    """Base class of the errors that sweeps raises on purpose."""
 
     exit_code = 1
-    # What a sweep that fails at its end came to all the same: a `SweepResult`.
+    # The `SweepResult` of a sweep that failed only at its end.
     result: Any = None
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing wrong with the input: where, and which value breaks which rule.
+    """One problem with the user's input.
 
     Attributes:
-        place: `file:line:column` for a space file, else the name of the argument or the file.
-        text: the dotted key, the offending value and the rule, in one line.
+        place: `file:line:column` in a space file, or the name of an argument or a file.
+        text: The key, its value and the rule that it breaks, in one line.
     """
 
     place: str
     text: str
 
     def __str__(self) -> str:
-        """Return the problem in one line, without the secrets of the URIs in it."""
+        """Return the problem in one line. Secrets in URIs are masked."""
         return masked(f"{self.place}: {self.text}")
 
 
 class InputError(SweepsError):
-    """What the user wrote is wrong. Carries every problem that was found, one line each."""
+    """The user's input is wrong. The message has one line for each problem."""
 
     exit_code = 2
 
@@ -56,24 +58,24 @@ class InputError(SweepsError):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
-    def __reduce__(self):  # the message alone cannot rebuild it on the other side of a process
+    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Problem, ...]]]:  # so that another process can unpickle it
         return type(self), (self.problems,)
 
 
 class DamagedStudy(InputError):
-    """The study of a sweep is damaged, or holds less than the sweep's result says."""
+    """A sweep's study is damaged, or has fewer trials than the sweep's result says."""
 
 
 class SweepFailed(SweepsError):
-    """The sweep ran but has nothing to show; the message holds the first trial's error."""
+    """The sweep ran, and no trial has a value. The message has the error of the first trial."""
 
 
 class SweepLocked(SweepsError):
-    """The sweep's folder is driven by another living process."""
+    """Another living process is running this sweep."""
 
 
 class BundleError(SweepsError):
-    """A bundle cannot be written or read, or answers differently from the model in training."""
+    """A bundle cannot be written or read, or predicts differently than the model did in training."""
 
 
 class Interrupted(SweepsError):
@@ -83,7 +85,7 @@ class Interrupted(SweepsError):
 
 
 def make_encodable(text: str) -> str:
-    r"""Return a text that UTF-8 can encode. A lone surrogate, as `os.fsdecode` makes of odd bytes, becomes an escape.
+    r"""Return a text that UTF-8 can encode. Lone surrogates, which `os.fsdecode` makes of invalid bytes, become escapes.
 
     >>> make_encodable("caf\udce9")
     'caf\\udce9'
@@ -92,7 +94,7 @@ def make_encodable(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return an error's text, encodable, with its middle left out where it has more than `ERROR_LENGTH` characters."""
+    """Return an error's text in encodable form. If it is longer than `ERROR_LENGTH`, leave out its middle."""
     text = make_encodable(text)
     if len(text) <= ERROR_LENGTH:
         return text
@@ -102,12 +104,12 @@ def shorten(text: str) -> str:
 
 
 def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
-    """A trial was named that there is not.
+    """Return the error for the id of a trial that does not exist.
 
     Args:
-        place: the argument.
-        asked: what was written.
-        known: the ids that there are.
+        place: The argument with the id.
+        asked: The id.
+        known: The ids of all trials.
     """
     hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"there are {min(known)} to {max(known)}"
-    return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'none was begun'}"))
+    return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}"))

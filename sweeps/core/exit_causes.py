@@ -1,4 +1,4 @@
-"""What a process of ours died of. Ray tells neither exit code nor signal, so this looks for the traces that each leaves."""
+"""Find out why a worker process died. Ray reports neither exit codes nor signals, so this module reads the traces in the logs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What a loop's own `os._exit` leaves in the log.
+# Written to the log when a loop calls `os._exit`.
 EXITED = "the loop ended its process by os._exit({})"
 _EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
-# What `faulthandler` writes at a fatal signal, and the signal's name.
+# Written by `faulthandler` at a fatal signal.
 _FATAL = re.compile(
     r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point exception|Floating point exception|Illegal instruction)",
     re.MULTILINE,
 )
 _SIGNALS = {"Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS", "Illegal instruction": "SIGILL"}
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
-TAIL = 1 << 16  # bytes of a log that are looked at
+TAIL = 1 << 16  # bytes at the end of a log that are read
 MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
 def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
-    """Say what a process died of; None if it did not die but raised.
+    """Return why a process died; None if it is alive and only raised an error.
 
     Args:
-        error: what Ray raised.
-        log: the end of what the process has printed.
-        killed_for_memory: whether the kernel has killed a process for memory meanwhile.
+        error: The error that Ray raised.
+        log: The end of the process's log.
+        killed_for_memory: Whether the kernel has killed a process for lack of memory since the trial started.
 
     >>> exit_cause(None, log="--- the loop ended its process by os._exit(3)")
     'the process exited with code 3'
@@ -50,7 +50,7 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
 
 
 def last_attempt_log(log: Path) -> str:
-    """Return the end of a rank's log, from where its latest attempt begins; "" if there is none."""
+    """Return the end of a rank's log, from the start of its latest attempt; "" without a log."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -62,7 +62,7 @@ def last_attempt_log(log: Path) -> str:
 
 
 def kills_for_memory() -> int:
-    """Return how many processes of this container or machine the kernel has killed for memory; 0 where it does not tell."""
+    """Return how many processes of this container the kernel has killed for lack of memory; 0 if unknown."""
     try:
         return int(re.findall(r"^oom_kill (\d+)", MEMORY_EVENTS.read_text(), re.MULTILINE)[0])
     except (OSError, IndexError, ValueError):
@@ -70,13 +70,13 @@ def kills_for_memory() -> int:
 
 
 def log_os_exit() -> None:
-    """From now on, whoever ends this process by `os._exit` leaves a line in its log. Of a forked process it is no news."""
-    mine, plain = os.getpid(), os._exit
+    """Patch `os._exit` in this process so that it writes a line to the log first. Forked processes do not write the line."""
+    pid, original = os.getpid(), os._exit
 
-    def noted(status: int) -> Any:
-        if os.getpid() == mine:
+    def logged(status: int) -> Any:
+        if os.getpid() == pid:
             sys.stdout.flush()
             os.write(2, f"\n--- {EXITED.format(status)}\n".encode())
-        plain(status)
+        original(status)
 
-    os._exit = noted
+    os._exit = logged

@@ -1,4 +1,4 @@
-"""What a machine has: said by the user, or counted as Ray would count it."""
+"""Resources of a machine: parsed from `--resources`, or counted as Ray counts them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PLACE = "--resources"
 
 
 def parse_resources(text: str) -> dict[str, float]:
-    """The resources of a machine, from `CPU=8,GPU=2`. What is not named is not there.
+    """Parse `--resources`, such as `CPU=8,GPU=2`. The machine has none of the resources that are not named.
 
     Raises:
-        InputError: every entry that is not NAME=AMOUNT, stands there twice, or has an amount that no machine has.
+        InputError: An entry is not NAME=AMOUNT, a name is repeated, or an amount is not a whole number of at least 0.
     """
     found: dict[str, float] = {}
     problems = []
@@ -49,22 +49,19 @@ def _whole(text: str) -> float | None:
 
 
 def detect() -> dict[str, float]:
-    """The CPUs and GPUs of this machine, as a Ray that is started here would count them. Ray is not imported.
-
-    Of GPUs NVIDIA's alone are counted.
-    """
-    said: dict[str, float] = {}
+    """Return the CPUs and NVIDIA GPUs of this machine, as Ray would count them. Ray is not imported."""
+    overrides: dict[str, float] = {}
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        said = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
-    counted = {"CPU": float(cpus(Path("/sys/fs/cgroup"))), "GPU": float(gpus(Path("/dev")))} | said
+        overrides = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
+    counted = {"CPU": float(cpus(Path("/sys/fs/cgroup"))), "GPU": float(gpus(Path("/dev")))} | overrides
     return {name: amount for name, amount in counted.items() if amount or name == "CPU"}
 
 
 def cpus(cgroup: Path) -> int:
-    """What Ray's `get_num_cpus` answers: the container's limit where it has one, else all CPUs. A test compares the two.
+    """Return the number of CPUs as Ray's `get_num_cpus` does: the container's limit, or all CPUs. A test compares the two.
 
     Args:
-        cgroup: where the kernel shows the limits.
+        cgroup: Folder of the control group's limits.
     """
     everything = os.cpu_count() or 1
     if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
@@ -77,7 +74,7 @@ def cpus(cgroup: Path) -> int:
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes of memory: the container's limit where it has one, else the machine's."""
+    """Return the memory in bytes: the container's limit, or all memory of the machine."""
     limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
     for name in ("memory/memory.limit_in_bytes", "memory.max"):
         with contextlib.suppress(OSError, ValueError):  # `max` is no limit
@@ -86,7 +83,7 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """CPUs that a container's quota comes to; None without one."""
+    """Return the CPUs of the container's quota; None without a quota."""
     quota, period = cgroup / "cpu" / "cpu.cfs_quota_us", cgroup / "cpu" / "cpu.cfs_period_us"
     if quota.exists() and period.exists():
         amount = float(quota.read_text()) / float(period.read_text())
@@ -99,7 +96,7 @@ def _quota(cgroup: Path) -> float | None:
 
 
 def _pinned(cgroup: Path) -> int | None:
-    """CPUs that a container is pinned to, as the first version of cgroups tells; Ray does not ask the second."""
+    """Return the number of CPUs that the container is pinned to, by cgroups version 1. Ray does not read version 2."""
     file = cgroup / "cpuset" / "cpuset.cpus"
     if not file.exists():
         return None
@@ -108,21 +105,21 @@ def _pinned(cgroup: Path) -> int | None:
 
 
 def gpus(devices: Path) -> int:
-    """NVIDIA's GPUs that this process may see.
+    """Return the number of NVIDIA GPUs that this process may use.
 
     Args:
-        devices: where the kernel shows them.
+        devices: Folder of the device files.
     """
     count = sum(file.name.removeprefix("nvidia").isdigit() for file in devices.glob("nvidia*"))
-    if not count and (devices / "dxg").exists():  # Linux inside Windows shows no file for each
-        count = _asked_of_the_driver()
+    if not count and (devices / "dxg").exists():  # WSL has no device files
+        count = _gpus_of_driver()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return count
     return 0 if visible in ("", "NoDevFiles") else min(count, len(visible.split(",")))
 
 
-def _asked_of_the_driver() -> int:
+def _gpus_of_driver() -> int:
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Ray's, MLflow's and Optuna's chatter goes to the sweep's log, not to the terminal."""
+"""Send the log messages of Ray, MLflow and Optuna to the sweep's log file instead of the terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-# What speaks while a sweep runs. Ray and its libraries put handlers of their own on these loggers.
+# Log levels other than WARNING.
 LEVELS = {
     "sweeps": logging.INFO,
-    # Tune looks for progress files of its own at the end and warns that there are none
+    # Tune warns at the end that its own progress files are missing.
     "ray.tune.analysis.experiment_analysis": logging.ERROR,
 }
+# The loggers to redirect. Ray and its libraries add handlers of their own to them.
 LOGGERS = (*LEVELS, "ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "py.warnings")
 
 ENVIRONMENT = {
@@ -25,7 +26,7 @@ ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    # Tune's own experiment state is not relied on: the study is the record
+    # Tune's own experiment state is not used, because the study is the only record.
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "MLFLOW_CONFIGURE_LOGGING": "false",
@@ -36,20 +37,20 @@ ENVIRONMENT = {
 
 
 def set_environment() -> None:
-    """Before Ray, Tune and MLflow are imported: what makes them quiet. What the user has set stays."""
+    """Set the environment variables that silence Ray, Tune and MLflow. Call this before they are imported. Variables that are set stay."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 class _Log(io.TextIOBase):
-    """Appends text to a file. What it cannot write, as on a full disk, is lost: a log must not end what it tells of.
+    """Text file to append to. Text that cannot be written, as on a full disk, is dropped, so that logging never ends a sweep.
 
     Args:
-        path: the file.
+        path: The file.
     """
 
     def __init__(self, path: Path):
-        self._file = io.FileIO(path, "ab")  # with a buffer, what was not written would be tried again
+        self._file = io.FileIO(path, "ab")  # without a buffer, which would try to write dropped text again
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -66,9 +67,12 @@ class _Log(io.TextIOBase):
 
 @contextlib.contextmanager
 def redirect_to_file(path: Path) -> Iterator[None]:
-    """While this lasts, the loggers of the libraries write to the file and nowhere else; so does what they print.
+    """Redirect the loggers of the libraries, warnings and stdout to a file while the context is active.
 
-    Ray prints what its raylet has to say of dead workers on stdout, where `--json` promises one object and nothing else.
+    stdout is redirected because Ray prints messages about dead workers there, where `--json` must print one object only.
+
+    Args:
+        path: The log file; text is appended.
     """
     file = _Log(path)
     handler = logging.StreamHandler(file)

@@ -1,4 +1,4 @@
-"""Where a sweep's code and data came from and what it ran on: git commit and what differs from it, versions of packages, seed."""
+"""Record what a sweep ran with: git commit and uncommitted changes, package versions, platform, seed, and the hash of the data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import PROVENANCE
 
 PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
-# A diff is cut here, in bytes: it is to tell what was edited, not to carry data.
+# Diffs are cut at this many bytes, so that they show edits and do not carry data.
 MOST_DIFF = 2**20
 MOST_NAMES = 200
 
 
 def git(folder: Path) -> dict[str, str]:
-    """The commit that a folder stands at and whether it has changes since; empty outside a repository."""
-
+    """Return the commit of a folder, and whether there are uncommitted changes; empty outside of a repository."""
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
@@ -39,7 +38,7 @@ def _ask(folder: Path, *args: str) -> str | None:
 
 
 def diff(folder: Path) -> str:
-    """What differs from the commit that a folder stands at, and the names of files that git does not know; empty if nothing does."""
+    """Return the uncommitted changes of a folder and the names of its untracked files; empty without changes."""
     changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
     unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[:MOST_NAMES]
@@ -47,14 +46,17 @@ def diff(folder: Path) -> str:
 
 
 def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
-    """Write into a sweep's folder what a driver runs on; the files, by name.
+    """Add an entry for this start or resume to `provenance.json` in a sweep's folder.
 
     Args:
-        sweep: its folder.
-        base: the folder of the space file.
-        seed: the sweep's.
-        fingerprint: of its data.
-        now: seconds since the epoch.
+        sweep: The sweep's folder.
+        base: The folder of the space file.
+        seed: The sweep's seed.
+        fingerprint: Hash of the data.
+        now: The time in seconds since the epoch.
+
+    Returns:
+        The text of each file that was written, by its name.
     """
     before = read_entries(sweep)
     made, files = git(base), {}
@@ -71,20 +73,20 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
 
 
 def last_git_state(sweep: Path) -> dict[str, str]:
-    """What `git` said when a sweep's last driver began; empty if that is not known."""
+    """Return the result of `git` when the sweep was last started or resumed; empty if unknown."""
     found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
     return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:
-    """What is kept of a sweep's drivers, the first first; none if that cannot be read."""
+    """Return the entries of `provenance.json`, the oldest first; empty if the file cannot be read."""
     found = read_json(sweep / PROVENANCE)
     return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
 
 
 def versions() -> dict[str, str]:
-    """Python's version and those of the packages that decide a result, where installed."""
+    """Return the versions of Python, of sweeps, and of the installed packages that influence results."""
     found = {"python": platform.python_version(), "sweeps": __version__}
     for name in PACKAGES:
         try:

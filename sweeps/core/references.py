@@ -1,7 +1,6 @@
-"""`module:attr` references: the one registry of sweeps is Python's own import system.
+"""References of the form `module:attr`, which users write to name their own code.
 
-`parse` and `describe` only read names and source, so that a space file is validated without running any code;
-`resolve` imports, and is called where the code is meant to run.
+Only `resolve` imports the module. The other functions read its source, so that a space file is validated without running user code.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from sweeps.core.suggestions import did_you_mean
 
 
 class RefError(Exception):
-    """A reference that cannot be followed; the message says which half failed."""
+    """A reference that cannot be resolved. The message says whether the module or the attribute is missing."""
 
 
 def parse(ref: str) -> tuple[str, str]:
-    """Split `module:attr`; the attribute may be dotted.
+    """Split a reference into module and attribute. Both may be dotted.
 
     Raises:
-        RefError: the text is not two dotted names joined by one colon.
+        RefError: The text is not of the form `module:attr`.
     """
     module, colon, attr = ref.partition(":")
     dotted = all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
@@ -38,10 +37,10 @@ def parse(ref: str) -> tuple[str, str]:
 
 
 def resolve(ref: str) -> Any:
-    """Import the module and return the attribute. Runs the module's code.
+    """Import the module of a reference and return the attribute. This runs the module's code.
 
     Raises:
-        RefError: no such module, or no such attribute in it, with the names it does define.
+        RefError: The module does not exist, or it has no such attribute. The message lists the names that it defines.
     """
     module_name, attr = parse(ref)
     try:
@@ -60,26 +59,25 @@ def resolve(ref: str) -> Any:
 
 
 def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
-    """The file a module would be imported from, found without importing it or its parents.
+    """Find the file of a module without importing the module or its parents.
 
     Args:
-        module: a dotted name.
-        roots: folders searched before `sys.path`.
+        module: The dotted name of the module.
+        roots: Folders to search before `sys.path`.
 
     Returns:
-        The path of the source file; None where there is no such module. A module without Python source (built in,
-        or compiled) answers its file, or the interpreter's own for a built-in.
+        The source file, or the library of a compiled module, or the interpreter for a built-in module. None if the module does not exist.
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)
     parts = module.split(".")
     ours = __name__.partition(".")[0]
-    # A folder of the user's may be called `sweeps` as well; our own modules are always those of this installation.
+    # The user may have a folder called `sweeps`. Modules of sweeps always come from this installation.
     folders = [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
     for root in folders:
         if (found := _below(Path(root or "."), parts)) is not None:
             return found
-    try:  # editable installs and zipped packages answer only through their finders
+    try:  # editable installs and zipped packages are found only by their own finders
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
         return None
@@ -94,7 +92,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
 
 
 def _below(root: Path, parts: list[str]) -> Path | None:
-    """The file of a module below a folder; None if it is not there."""
+    """Return the file of a module below a folder; None if there is none."""
     base = root.joinpath(*parts)
     for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
         if candidate.is_file():
@@ -104,26 +102,26 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
-    """Say that there is no such module, which folders were searched, and how to add a `src` folder that holds it."""
+    """Return the message for a missing module: which folders were searched, and how to add a `src` folder that has the module."""
     folders = list(dict.fromkeys(root.absolute() for root in roots))
-    searched = f" in {', '.join(map(_shown, folders))} or among the installed packages" if folders else ""
+    searched = f" in {', '.join(map(_as_typed, folders))} or among the installed packages" if folders else ""
     text = f"no module `{module}`{searched}"
     for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
         if _below(folder, module.split(".")) is not None:
             more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
-            return f"{text}; it is in {_shown(folder)}, which is searched after `export PYTHONPATH={folder}{more}`"
+            return f"{text}; it is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to search that folder"
     return text
 
 
-def _shown(folder: Path) -> str:
-    """A folder as a user would type it from the working directory."""
+def _as_typed(folder: Path) -> str:
+    """Return a folder's path as a user would type it in the working directory."""
     here = Path.cwd()
     return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
 
 
 @functools.lru_cache(maxsize=64)
-def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
-    """The top-level names a source file binds, and the literals among them; None where that cannot be known."""
+def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
+    """Return the names that a source file defines at its top level, and the values of its literals; None if unknown."""
     if path.suffix != ".py":
         return None
     try:
@@ -132,7 +130,7 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
         return None
     names: set[str] = set()
     literals: dict[str, Any] = {}
-    for node in _at_the_top(tree):
+    for node in _top_level_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -152,8 +150,8 @@ def _names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
     return frozenset(names), literals
 
 
-def _at_the_top(tree: ast.Module) -> Iterator[ast.AST]:
-    """What is not inside a function or a class; and, wherever they stand, the statements that make a name the module's."""
+def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes outside of functions and classes, and all `global` statements."""
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, inside = todo.pop()
@@ -164,9 +162,13 @@ def _at_the_top(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
-    """What is wrong with a reference, as far as reading source can tell; None if nothing is.
+    """Return what is wrong with a reference, without importing anything; None if nothing is.
 
-    Nothing is imported. A module that builds its names at run time is believed.
+    If a module defines names at run time, any name in it is accepted.
+
+    Args:
+        ref: The reference.
+        roots: Folders to search before `sys.path`.
     """
     try:
         module, attr = parse(ref)
@@ -176,7 +178,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     path = source_of(module, roots)
     if path is None:
         return f"`{ref}`: {_absent(module, roots)}"
-    known = _names(path)
+    known = _defined_names(path)
     first = attr.split(".")[0]
     if known is not None and first not in known[0]:
         public = sorted(n for n in known[0] if not n.startswith("_"))
@@ -185,7 +187,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
 
 
 def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
-    """The value of a top-level literal of a module, read from its source; None where there is none."""
+    """Return the value of a constant of a module, read from its source; None if it is missing or not a literal."""
     path = source_of(module, roots)
-    known = _names(path) if path else None
+    known = _defined_names(path) if path else None
     return known[1].get(name) if known else None

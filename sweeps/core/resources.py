@@ -1,4 +1,4 @@
-"""Shapes and what fits: pure arithmetic on resources."""
+"""Shapes of trials, and arithmetic with resources."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Ray rounds resources to 1/10000; a sum of fractions must not be refused for its last bit.
+# Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Idle gangs stay, with their processes, while others work: as many CPUs of them as there are, within these bounds.
+# Idle gangs stay alive while others work. They may hold as many CPUs as the machine has, within these bounds.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a trial needs to run.
+    """Number of workers of a trial, their resources and their backend.
 
     Attributes:
-        workers: processes, at least 1.
-        per_worker: resource name and amount for each of them, such as (("CPU", 1.0), ("GPU", 0.5)); sorted.
-        backend: the process group between them: "torch", "xgboost", "lightgbm" or "none".
+        workers: Number of worker processes, at least 1.
+        per_worker: Name and amount of each resource of one worker, sorted by name: (("CPU", 1.0), ("GPU", 0.5)).
+        backend: Which process group connects the workers: "torch", "xgboost", "lightgbm" or "none".
     """
 
     workers: int
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def total(self) -> dict[str, float]:
-        """The resources of all workers together."""
+        """Resources of all workers together."""
         return {name: amount * self.workers for name, amount in self.per_worker}
 
     def __str__(self) -> str:
@@ -38,9 +38,9 @@ class Shape:
 
 
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
-    """The shape that a filled-in `scaling` section asks for.
+    """Return the shape that a sampled `scaling` section describes.
 
-    A worker gets 1 CPU unless `resources_per_worker` says otherwise, and 1 GPU with `use_gpu: true`, as in Ray Train.
+    As in Ray Train, a worker gets 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` says otherwise.
     """
     per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
     if scaling.get("use_gpu"):
@@ -50,12 +50,12 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     return Shape(int(scaling.get("num_workers", 1)), kept, backend)
 
 
-# What a trial costs, by the names under which every trial has it as a metric.
+# Metrics that every trial has: its cost.
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
 def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict[str, float]:
-    """What a trial has cost: seconds on its workers, and these times the CPUs and the GPUs that it held.
+    """Return the cost of a trial: seconds, CPU seconds and GPU seconds.
 
     >>> costs(10.0, 2, {"CPU": 1.0, "GPU": 0.5})
     {'seconds': 10.0, 'cpu_seconds': 20.0, 'gpu_seconds': 10.0}
@@ -65,12 +65,12 @@ def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict
 
 
 def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:
-    """Whether `have` holds `need`."""
+    """Return whether the resources `have` are enough for `need`."""
     return all(amount <= have.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
 
 
 def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """What is left of `have` after everything in `taken`."""
+    """Subtract all resources in `taken` from `have`."""
     left = dict(have)
     for need in taken:
         for name, amount in need.items():
@@ -79,21 +79,26 @@ def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> di
 
 
 def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """How many gangs of one shape the cluster holds side by side; 0 if it never fits."""
+    """Return how many gangs of one shape fit on the cluster at once; 0 if none does."""
     if not fits(shape.total, cluster):
         return 0
     counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
     part = dict(shape.per_worker).get("GPU", 0.0)
-    if 0 < part < 1:  # a worker's part lies on one GPU: of 0.6 two GPUs hold two, not three
+    if 0 < part < 1:  # a worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three
         counts.append(int(cluster["GPU"] + EPSILON) * int((1 + EPSILON) // part) // shape.workers)
     return min(counts) if counts else 1_000_000
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
-    """`max_concurrent_trials: auto`: as many as fit of the smallest shape, no more than there are trials."""
+    """Return `max_concurrent_trials: auto`: how many trials of the smallest shape fit, and `max_trials` at most."""
     return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """How many CPUs idle gangs may hold beyond those there are, on a machine with so much memory, in bytes."""
+    """Return how many CPUs idle gangs may hold in addition to the machine's.
+
+    Args:
+        cpus: CPUs of the machine.
+        memory: Memory of the machine in bytes.
+    """
     return max(0, int(min(cpus, MOST_PARKED, memory // MEMORY_A_PARKED_CPU - cpus)))

@@ -1,4 +1,4 @@
-"""What a sweep came to."""
+"""The result of a sweep, and checks of a `result.json` that may come from a stranger."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.json_files import is_deep, is_number, is_text, read_json_object
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
-# How it counts trials that have ended.
+# Keys of `trials` that count ended trials.
 ENDED = ("completed", "pruned", "failed")
 
 
 def to_json_value(value: Any) -> Any:
-    """The same as JSON can say it, which knows neither NaN nor infinity: None in their place."""
+    """Return a value for JSON, with None in place of NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -29,30 +29,32 @@ def to_json_value(value: Any) -> Any:
 
 
 def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What `SweepResult.to_json` gave, as it is now in a folder that may have been moved since, and its bundle or checkpoint deleted."""
+    """Update the paths in a saved result. Its folder may have been moved since, and its bundle or checkpoint deleted."""
     there = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
     return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in there.items()}}
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to.
+    """The result of a sweep.
 
     Attributes:
-        sweep, dir: its name and folder.
-        trials: `completed`, `pruned`, `failed`, and `interrupted` where there are any.
-        best: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` where it is tuned; None if no trial has a value.
-        front: with several objectives, in place of `best`: the trials that no other dominates, each like `best`, with `values` by metric.
-        bundle: the exported folder; None if the trainer has no `load` or the sweep no winner.
-        checkpoint: the winner's checkpoint, exported where there is no `load`.
-        mlflow: empty if MLflow did not record the sweep, else `tracking_uri`, `experiment`, `parent_run`; `missed`: True if the server
-            did not get everything, and then `ended`, when the search did, in seconds since the epoch.
-        fits: distinct preprocessing chains fitted.
-        seconds: wall time.
-        reason: why the sweep ended before its last trial; None if it did not.
-        notes: what the user should know besides, a line each.
-        freed: where checkpoints are bounded, what this driver of the sweep has deleted: `checkpoints`, of how many `trials`, `bytes`; and
-            the bytes that are `left`.
+        sweep: Name of the sweep.
+        dir: Folder of the sweep.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` if there are any.
+        best: The best trial: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` if the space samples it. None if
+            no trial has a value.
+        front: With several objectives, in place of `best`: the trials of the Pareto front. Each is like `best`, with `values` by metric.
+        bundle: Folder of the winner's bundle; None without a winner, or if the trainer has no `load`.
+        checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`.
+        mlflow: `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server did not get
+            everything: also `missed` (True) and `ended`, the time at which the search ended, in seconds since the epoch.
+        fits: Number of distinct preprocessing chains that were fitted.
+        seconds: Wall time.
+        reason: Why the sweep ended before its last trial; None if it did not.
+        notes: Further messages for the user, one line each.
+        freed: If the number of checkpoints is bounded, what this run of the sweep has deleted: the number of `checkpoints`, of `trials`
+            and of `bytes`; and the bytes that are `left`.
     """
 
     sweep: str
@@ -69,12 +71,12 @@ class SweepResult:
     front: tuple[dict[str, Any], ...] = ()
     freed: dict[str, int] | None = None
 
-    def noting(self, note: str) -> SweepResult:
-        """With one more note."""
+    def with_note(self, note: str) -> SweepResult:
+        """Return the result with one more note."""
         return dataclasses.replace(self, notes=(*self.notes, note))
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--json` prints; null for a number that JSON has not."""
+        """Return the object that `--json` prints, with null for NaN and infinity."""
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
         for key in ("bundle", "checkpoint"):
@@ -86,36 +88,36 @@ class SweepResult:
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
-        """What `to_json` gave."""
+        """Return the result that `to_json` has written."""
         paths = {key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")}
-        told = {field.name: shown[field.name] for field in dataclasses.fields(cls) if field.name in shown}
-        return cls(**{**told, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
+        values = {field.name: shown[field.name] for field in dataclasses.fields(cls) if field.name in shown}
+        return cls(**{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
 
     def as_text(self) -> str:
-        """`to_json` as a file's text."""
+        """Return the text of `result.json`."""
         return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """What an earlier driver left in `result.json`; None if there is none, or none that can be read."""
+    """Read `result.json` of a sweep's folder; None if it is missing or invalid."""
     shown = read_json_object(SweepFolder(folder).result)
     return shown if shown is not None and result_error(shown) is None else None
 
 
 def refuse_invalid_result(folder: Path) -> None:
-    """See that what lies in a sweep's folder as its result is one. What is no JSON, as after a crash, counts as not there.
+    """Refuse a sweep's folder whose `result.json` is invalid. A file that is not JSON, as after a crash, counts as missing.
 
     Raises:
-        InputError: it is another object.
+        InputError: The file is JSON, but not a result.
     """
     if (why := result_file_error(folder / RESULT)) is not None:
-        raise InputError(Problem(str(folder / RESULT), f"{why}; `{repair_command(folder)}` puts the file aside"))
+        raise InputError(Problem(str(folder / RESULT), f"{why}; `{repair_command(folder)}` moves the file out of the way"))
 
 
 def result_file_error(file: Path) -> str | None:
-    """What keeps a file from being read as a result or as no result at all; None if nothing does."""
+    """Return what is wrong with a `result.json`; None if it is valid, missing or not JSON."""
     if not file.is_file():
-        return "is no file" if os.path.lexists(file) else None
+        return "is not a regular file" if os.path.lexists(file) else None
     try:
         shown = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
@@ -125,35 +127,35 @@ def result_file_error(file: Path) -> str | None:
     except RecursionError:
         return "is nested too deeply"
     if not isinstance(shown, dict):
-        return "holds no JSON object"
+        return "is not a JSON object"
     return "is nested too deeply" if is_deep(shown) else result_error(shown)
 
 
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
-    """Say how a study contradicts the sweep's result: it lacks trials that ended by that. None if it does not.
+    """Return how a study contradicts the sweep's result, because trials are missing in it; None if it does not.
 
-    It never does by itself. A result is written when all that it counts is on record, nothing is ever taken from a study, and a sweep that
-    goes on deletes its result. A study with more trials is one of a sweep that goes on and has not come to deleting it.
+    Only damage causes this. A result is written after all its trials are in the study, nothing is ever removed from a study, and a
+    resumed sweep deletes its result. A study with more trials than the result belongs to a sweep that is just being resumed.
 
     Args:
-        ended: the ids of the trials of the study that are complete, pruned or failed.
-        given: the ids of its initial points with known results, which no result counts.
-        shown: the result, see `fault`.
+        ended: Ids of the complete, pruned and failed trials of the study.
+        given: Ids of the initial points with given values, which results do not count.
+        shown: A valid result (see `result_error`).
     """
-    told = sum(shown["trials"].get(word, 0) for word in ENDED)
-    if len(ended) < told:
-        return f"the study holds {len(ended)} trial{'s' * (len(ended) != 1)} that ended, but {RESULT} says {told} ended"
+    expected = sum(shown["trials"].get(word, 0) for word in ENDED)
+    if len(ended) < expected:
+        return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} ended"
     absent = [best["trial"] for best in best_trials(shown) if best["trial"] not in ended and best["trial"] not in given]
-    return f"the study holds no end of trial {absent[0]}, which {RESULT} names as one of the best" if absent else None
+    return f"trial {absent[0]} has not ended in the study, but {RESULT} names it as one of the best" if absent else None
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The trials that a result tells of: the best, or the front."""
+    """Return the best trial of a result, or the trials of its Pareto front."""
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 
 def result_error(shown: Mapping[str, Any]) -> str | None:
-    """What keeps an object from being what `SweepResult.to_json` gives: the key and the rule; None if nothing does."""
+    """Return which key of a result breaks which rule; None if the result is valid."""
     for key, (holds, rule) in _RULES.items():
         if key not in shown and key in _NEEDED:
             return f"`{key}` is missing"
@@ -162,79 +164,84 @@ def result_error(shown: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _is_best(told: Any) -> bool:
-    """Whether this is a trial as `winner.described` gives it."""
-    if not isinstance(told, dict) or not _is_id(told.get("trial")):
+def _is_best(value: Any) -> bool:
+    """Return whether a value describes a trial, as in `best` and `front`."""
+    if not isinstance(value, dict) or not _is_id(value.get("trial")):
         return False
-    numbers = (told.get("value"), told.get("test"), *_values(told.get("metrics", {})), *_values(told.get("values", {})))
+    numbers = (value.get("value"), value.get("test"), *_values(value.get("metrics", {})), *_values(value.get("values", {})))
     if not all(n is None or is_number(n) for n in numbers):
         return False
-    scaling = told.get("scaling")
+    scaling = value.get("scaling")
     if not isinstance(scaling, dict) or not is_number(scaling.get("num_workers")):
         return False
     if not all(map(is_number, _values(scaling.get("resources_per_worker")))):
         return False
-    if not all(isinstance(told.get(key, {}), dict) for key in ("data", "params")) or not is_text(told.get("preprocessor")):
+    if not all(isinstance(value.get(key, {}), dict) for key in ("data", "params")) or not is_text(value.get("preprocessor")):
         return False
-    return {"value", "test", "params"} <= told.keys() and _are_repeats(told.get("repeats"))
+    return {"value", "test", "params"} <= value.keys() and _are_repeats(value.get("repeats"))
 
 
-def _are_repeats(told: Any) -> bool:
-    if told is None:
+def _are_repeats(value: Any) -> bool:
+    if value is None:
         return True
-    return isinstance(told, dict) and is_text(told.get("aggregate")) and all(v is None or is_number(v) for v in _values(told.get("values")))
-
-
-def _is_front(told: Any) -> bool:
-    if not isinstance(told, list) or not all(_is_best(best) and best.get("values") for best in told):
+    if not isinstance(value, dict) or not is_text(value.get("aggregate")):
         return False
-    return all(best[key].keys() == told[0][key].keys() for best in told for key in ("values", "data") if key in told[0] or key in best)
+    return all(v is None or is_number(v) for v in _values(value.get("values")))
 
 
-def _values(told: Any) -> tuple[Any, ...]:
-    return tuple(told.values()) if isinstance(told, dict) else ("",)
+def _is_front(value: Any) -> bool:
+    if not isinstance(value, list) or not all(_is_best(best) and best.get("values") for best in value):
+        return False
+    return all(best[key].keys() == value[0][key].keys() for best in value for key in ("values", "data") if key in value[0] or key in best)
 
 
-def _is_id(told: Any) -> bool:
-    return isinstance(told, str) and told.isascii() and told.isdigit() and 4 <= len(told) <= 9
+def _values(value: Any) -> tuple[Any, ...]:
+    return tuple(value.values()) if isinstance(value, dict) else ("",)
 
 
-def _is_count(told: Any) -> bool:
-    return type(told) is int and 0 <= told < 10**12
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdigit() and 4 <= len(value) <= 9
 
 
-def _is_none_or_text(told: Any) -> bool:
-    return told is None or is_text(told)
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 10**12
 
 
-def _are_counts(told: Any) -> bool:
-    return isinstance(told, dict) and all(is_text(word) and _is_count(n) for word, n in told.items())
+def _is_none_or_text(value: Any) -> bool:
+    return value is None or is_text(value)
 
 
-def _is_mlflow(told: Any) -> bool:
-    """Return whether this says where a sweep is in MLflow. An empty object says that MLflow did not record the sweep."""
-    if told == {}:
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(is_text(word) and _is_count(n) for word, n in value.items())
+
+
+def _is_mlflow(value: Any) -> bool:
+    """Return whether a value is valid for `mlflow`. It is empty if MLflow did not record the sweep."""
+    if value == {}:
         return True
     texts = ("tracking_uri", "experiment", "parent_run")
-    if not isinstance(told, dict) or not is_text(told.get("tracking_uri")):
+    if not isinstance(value, dict) or not is_text(value.get("tracking_uri")):
         return False
-    return all(_is_none_or_text(told.get(key)) for key in texts) and is_number(told.get("ended") or 0)
+    return all(_is_none_or_text(value.get(key)) for key in texts) and is_number(value.get("ended") or 0)
 
 
 _FREED = {"checkpoints", "trials", "bytes", "left"}
 _RULES: dict[str, tuple[Any, str]] = {
     "sweep": (is_text, "text"),
     "dir": (is_text, "text"),
-    "trials": (_are_counts, "an object of numbers from 0 on"),
-    "best": (lambda told: told is None or _is_best(told), "null or a trial with its value and its configuration"),
+    "trials": (_are_counts, "an object with integers of at least 0"),
+    "best": (lambda value: value is None or _is_best(value), "null or a trial with its value and its configuration"),
     "front": (_is_front, "a list of trials with values"),
     "bundle": (_is_none_or_text, "null or text"),
     "checkpoint": (_is_none_or_text, "null or text"),
-    "mlflow": (_is_mlflow, "an object of texts"),
-    "fits": (_is_count, "a number from 0 on"),
-    "seconds": (lambda told: is_number(told) and 0 <= told < 10**12, "a number from 0 on"),
+    "mlflow": (_is_mlflow, "an object with texts"),
+    "fits": (_is_count, "a number of at least 0"),
+    "seconds": (lambda value: is_number(value) and 0 <= value < 10**12, "a number of at least 0"),
     "reason": (_is_none_or_text, "null or text"),
-    "notes": (lambda told: isinstance(told, list) and all(map(is_text, told)), "a list of texts"),
-    "freed": (lambda told: told is None or (_are_counts(told) and told.keys() >= _FREED), "null or an object of numbers from 0 on"),
+    "notes": (lambda value: isinstance(value, list) and all(map(is_text, value)), "a list of texts"),
+    "freed": (
+        lambda value: value is None or (_are_counts(value) and value.keys() >= _FREED),
+        "null or an object with integers of at least 0",
+    ),
 }
 _NEEDED = ("sweep", "dir", "trials", "best", "mlflow", "fits", "seconds")

@@ -1,4 +1,4 @@
-"""Secrets in URIs: passwords and keys, which are neither printed nor kept. Needs the standard library alone."""
+"""Remove passwords and keys from URIs, so that they are neither printed nor stored. Uses the standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote, unquote_plus
 
 # `://USER:PASSWORD@` inside a text. A password may have slashes that nobody encoded, but a port before a path is not a password.
 _PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@")
-# The same at the beginning of what follows `://`, for a password that holds `/`, `?` or `#` as they are.
+# The same right after `://`, for a password with unencoded `/`, `?` or `#`.
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
@@ -24,9 +24,9 @@ class Secret(NamedTuple):
     """One secret of a URI.
 
     Attributes:
-        name: `password` for that of the authority, else the name of the query's parameter.
-        written: as it is written in the URI.
-        value: what it stands for.
+        name: `password`, or the name of the query parameter.
+        written: The secret as written in the URI, percent-encoded.
+        value: The decoded secret.
     """
 
     name: str
@@ -46,7 +46,7 @@ def without_password(uri: str) -> str:
 
 
 def secrets_in(uri: str) -> list[Secret]:
-    """Return the secrets that `without_password` leaves out; the password of the authority comes first."""
+    """Return the secrets that `without_password` removes, the password first."""
     _, password, query = _parts(uri)
     found = [Secret("password", password, unquote(password))] if password else []
     for part in query.split("&"):
@@ -57,7 +57,7 @@ def secrets_in(uri: str) -> list[Secret]:
 
 
 def masked(text: str) -> str:
-    """Return a text in which no URI shows its password or a secret of its query, such as the message of a library.
+    """Mask the passwords and secret query parameters of all URIs in a text.
 
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
@@ -70,7 +70,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Return a URI without its password and its query; the password as written; the query."""
+    """Split a URI into the URI without password and query, the password as written, and the query."""
     scheme, there, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()

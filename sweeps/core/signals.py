@@ -1,4 +1,4 @@
-"""Signals: the first asks the sweep to stop gently; a second Ctrl-C or SIGTERM ends the process."""
+"""Handle signals: the first asks the sweep to stop, and a second Ctrl-C or SIGTERM ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from typing import Any
 import psutil
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# `timeout` sends SIGTERM to the process and then to its group; a terminal that is closed sends SIGHUP more than once.
-SAME_WITHIN = 1.0
+# Repeated signals within this time count as one. `timeout` sends SIGTERM twice, and a closing terminal sends several SIGHUP.
+REPEAT_SECONDS = 1.0
 
 
 class Interrupt:
-    """`asked` turns true at the first SIGINT, SIGTERM or SIGHUP while `listening`. A SIGHUP that is ignored, as under `nohup`, stays so.
+    """Signal handler that asks the sweep to stop. A SIGHUP that is ignored, as under `nohup`, stays ignored.
 
     Args:
-        last: what the second one says before it ends the process.
+        last: Message to print before a second signal ends the process.
+
+    Attributes:
+        asked: Whether a SIGINT, SIGTERM or SIGHUP has arrived while `listening`.
     """
 
     def __init__(self, last: str = "") -> None:
         self.asked, self.last = False, last
-        self._asked_at = 0.0  # by the monotonic clock
+        self._asked_at = 0.0  # time.monotonic()
 
     def again(self) -> None:
-        """Listen on, after `ray.init` has put handlers of its own in the place of these."""
+        """Install the handlers again, after `ray.init` has replaced them by its own."""
         if threading.current_thread() is threading.main_thread():
             for number in handled_signals():
                 signal.signal(number, self._handle)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
+        """Install the handlers while the context is active. Does nothing outside of the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -47,10 +51,10 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: Any) -> None:
-        if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < SAME_WITHIN)):
+        if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return
         if self.asked:
-            # Nothing of the record is half written that a resume cannot mend. Most of Ray's processes die with this one, some later.
+            # A resume repairs a study that was half written. Most of Ray's processes die with this one, some later.
             os.write(2, self.last.encode())
             with contextlib.suppress(psutil.Error):
                 for process in psutil.Process().children(recursive=True):
@@ -61,5 +65,5 @@ class Interrupt:
 
 
 def handled_signals() -> list[signal.Signals]:
-    """Return the signals that stop a sweep: SIGHUP only where it is not ignored."""
+    """Return the signals that stop a sweep. SIGHUP is one of them unless it is ignored."""
     return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]

@@ -1,7 +1,7 @@
-"""The nouns that travel: Trial, Report, Action, Result; and what a training loop may ask of the trial it runs in.
+"""The types that describe a trial, and `current()`, which gives a training loop information about its trial.
 
-A loop needs none of this: it is an ordinary Ray Train loop. One that wants to know the label, the task or what a warm
-worker still holds calls `current()`.
+This module is public as `sweeps.trial`. A loop does not need it, because it is an ordinary Ray Train loop. A loop calls `current()` to
+learn the label, the task or the seed, or to reuse what an earlier trial of the same worker has built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
-# In `limits.retry_on`: a worker process was lost.
+# The value of `limits.retry_on` for lost worker processes.
 LOST = "lost"
 
 
@@ -48,7 +48,7 @@ class Action(enum.Enum):
 
 
 class State(enum.Enum):
-    """Where a trial stands. RUNNING in the record of a sweep that nobody drives means: interrupted, resumable."""
+    """State of a trial. In a sweep that no process runs, RUNNING means that the trial was interrupted and can be resumed."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -58,12 +58,12 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Report:
-    """One `ray.train.report` of rank 0.
+    """One call of `ray.train.report` on rank 0.
 
     Attributes:
-        step: 1 for the first report of the trial, counting on over retries and resumes.
-        metrics: what the loop reported; numbers only, the rest is dropped.
-        time: seconds since the epoch.
+        step: Number of the report. The first is 1; retries and resumes continue the count.
+        metrics: The reported numbers. Other values are dropped.
+        time: Time of the report, in seconds since the epoch.
     """
 
     step: int
@@ -73,12 +73,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was persisted.
+    """A stored checkpoint.
 
     Attributes:
-        path: the folder (a path or URI every worker can read).
-        step: the last report that it covers; a loop that goes on from it reports step + 1 next.
-        best_step: the step whose model it holds, which is `step` unless the loop noted another (`note_checkpoint`).
+        path: The folder, as a path or URI that every worker can read.
+        step: The last report before the checkpoint. A loop that continues from it reports step + 1 next.
+        best_step: The step whose model it holds. This is `step`, unless the loop named another one with `note_checkpoint`.
     """
 
     path: str
@@ -91,16 +91,16 @@ class Trial:
     """One sampled configuration.
 
     Attributes:
-        number: 0, 1, ... in the sweep; the number of the Optuna trial.
-        id: the name a user sees and types, `0007`.
-        params: what the loop gets as its `config`, nothing else.
-        preprocessor: the chain of steps as plain data (see `sweeps.space`), `()` for none.
-        shape: the workers it runs on.
-        seed: set in every worker before the loop starts.
-        labels: each dimension's name and its value in short, for people and for MLflow; those that are active.
-        data: what is tuned of the data, see `sweeps.space.Space.variant`; {} where nothing is.
-        origin: the number of the trial whose configuration this one repeats with another seed; None for a configuration's first.
-        lineage: whose checkpoints it has taken over under PBT, as `0003 at 8, 0001 at 12`; "" for a trial that is its own.
+        number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same number.
+        id: The id that users see and type, such as `0007`.
+        params: The parameters. The loop gets them as its `config`.
+        preprocessor: The preprocessing steps (see `sweeps.space`); `()` for none.
+        shape: Number, resources and backend of the workers.
+        seed: The seed that is set in every worker before the loop starts.
+        labels: Name and short value of each active dimension, to show to people and to log to MLflow.
+        data: The sampled values of the data section (see `sweeps.space.Space.variant`); {} for none.
+        origin: Number of the first trial of this configuration, if this trial repeats it with another seed; else None.
+        lineage: Under PBT, the trials whose checkpoints this one has copied, such as `0003 at 8, 0001 at 12`; "" for none.
     """
 
     number: int
@@ -116,7 +116,7 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """The preprocessor in short: its label where it is a dimension, else its steps' names; with what is tuned inside it."""
+        """Short text for the preprocessor: its label or the names of its steps, with the values that were sampled inside it."""
         label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
         inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
         return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
@@ -127,18 +127,18 @@ class Result:
     """How a trial ended.
 
     Attributes:
-        state: COMPLETE, PRUNED, FAIL; RUNNING if it was interrupted and can be resumed.
-        value: of the objective, or of the first; the best of its reports. None without one.
-        best_step: the step that had it.
-        steps: reports in all.
-        checkpoint: the one that holds the model of the best step; None if the loop reported none.
-        error: the traceback of a FAIL.
-        seconds: wall time in a gang, over all attempts.
-        values: of all objectives, in their order; None for one that is not known.
-        metrics: its costs, and at `best_step` the metrics of objectives and constraints.
-        feasible: it keeps every constraint.
-        given: it was not run; its values were given with the space file.
-        final: metrics of the finished model, which belong to no step (`Current.report_final`); only of a COMPLETE trial.
+        state: COMPLETE, PRUNED or FAIL; RUNNING if the trial was interrupted and can be resumed.
+        value: Best reported value of the first objective; None if there is none.
+        best_step: The step with this value.
+        steps: Number of reports.
+        checkpoint: The checkpoint with the model of the best step; None if the loop reported none.
+        error: The traceback of a failed trial.
+        seconds: Wall time on a gang, over all attempts.
+        values: Values of all objectives, in their order; None for an unknown one.
+        metrics: The trial's costs, and the metrics of objectives and constraints at `best_step`.
+        feasible: Whether the trial satisfies every constraint.
+        given: Whether the trial was not run, because the space file gives its values.
+        final: Metrics of the finished model, which belong to no step (`Current.report_final`). Only complete trials have them.
     """
 
     state: State
@@ -157,27 +157,26 @@ class Result:
 
 @dataclass
 class Current:
-    """What a loop may know of the trial it runs in; see `current`.
+    """Information about the trial that a training loop runs in; see `current`.
 
     Attributes:
-        trial: the trial's id.
-        seed: already set for `random`, NumPy and torch.
-        label: the label column's name in the shards; None if the space names none.
+        trial: The trial's id.
+        seed: The trial's seed. It is already set for `random`, NumPy and torch.
+        label: Name of the label column in the shards; None if the space names none.
         task: "binary", "multiclass" or "regression"; None without a label.
-        classes: the labels' original values, in the order of the codes 0, 1, ... that stand in the label column;
-            None for a regression.
-        metric: the objective's name, which the loop must report: of several the first that is no cost. Where costs alone are asked for,
-            it is the metric of a constraint, or None.
+        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column; None for a regression.
+        metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, the
+            metric of a constraint, or None.
         goal: "minimize" or "maximize".
-        max_t: the step at which the scheduler ends the trial; None if nothing does.
-        threads: CPUs this worker was given, at least 1.
-        check: up to 32 prepared rows of `valid`, without the label. A bundle is written only if it answers for
-            their raw counterparts what `note_checkpoint` was told the model in training answers. None if the space names no data.
-        asked: every metric that objectives and constraints name, but for costs.
-        milestones: steps whose report has to carry a checkpoint; none but under PBT.
-        keep_last: the model that counts is the last step's: the trial is trained once more on all rows, and `valid` says nothing.
-        final: what `report_final` was given.
-        folder: the trial's folder for other files, such as traces of a profiler; see the property.
+        max_t: The step at which the scheduler ends the trial; None if it does not.
+        threads: Number of CPUs of this worker, at least 1.
+        check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
+            predictions for them to `note_checkpoint`. A bundle is written only if it predicts the same for the raw rows.
+        asked: The metrics of all objectives and constraints, without costs.
+        milestones: Steps whose report must carry a checkpoint. Only PBT has them.
+        keep_last: Whether the model of the last step counts. This is so when a trial is trained again on all rows, without `valid`.
+        final: The metrics that `report_final` has recorded.
+        folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
     trial: str
@@ -201,23 +200,23 @@ class Current:
 
     @property
     def folder(self) -> Path:
-        """A folder for what the loop wants to keep beside checkpoints: traces of a profiler, TensorBoard's files, figures.
+        """Folder for files other than checkpoints: profiler traces, TensorBoard files, figures.
 
-        It is there when it is asked for, and the same on every rank and in every attempt. When the trial has ended, however it did, its
-        files are logged as artifacts of the trial's run in MLflow. An empty folder is removed.
+        The folder is made on first use. It is the same on every rank and in every attempt. When the trial has ended, in whatever state,
+        the files are logged as artifacts of the trial's run in MLflow. An empty folder is removed.
 
         Raises:
-            RuntimeError: the trial has no folder, as in a test that made this object itself.
+            RuntimeError: The trial has no folder, as in a test that made this object itself.
         """
         if self._folder is None:
-            raise RuntimeError("this trial has no folder; sweeps gives each trial one that it runs itself")
+            raise RuntimeError("this trial has no folder; only trials that sweeps runs have one")
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
 
     def better(self, a: float, b: float | None) -> bool:
-        """Whether value `a`, the later one, beats `b` under the objective's goal. NaN never wins; anything but NaN beats None.
+        """Return whether the later value `a` is better than `b` under the objective's goal.
 
-        With `keep_last` it always does.
+        NaN is never better. Any other value is better than None and NaN. With `keep_last`, the later value is always better.
         """
         if self.keep_last:
             return True
@@ -228,21 +227,27 @@ class Current:
         return a < b if self.goal == "minimize" else a > b
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
-        """What an earlier trial of this worker built from the same prepared data under this name, else `build()`.
+        """Return an object that an earlier trial of this worker built from the same prepared data, or build it.
 
-        Use it for what is expensive to make from a shard: a `DMatrix`, a tensor. All ranks keep and drop the same,
-        so call it on every rank alike.
+        Use it for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. Call it on every rank in the same
+        way, because all ranks keep and drop the same objects.
+
+        Args:
+            name: Name of the object.
+            build: Returns a new object.
         """
         if name not in self._kept:
             self._kept[name] = build()
         return self._kept[name]
 
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
-        """Whether a report should carry a checkpoint: it is the last one or a milestone, or the last checkpoint is some seconds old.
+        """Return whether the next report should carry a checkpoint.
+
+        It should at the last step, at milestones, and when the last checkpoint is older than `checkpoint_interval` seconds.
 
         Args:
-            step: the step about to be reported, 1 for the first.
-            last: the loop ends after it.
+            step: The step that is reported next; the first is 1.
+            last: Whether the loop ends after this step.
         """
         now = time.monotonic()
         if not (last or step == self.max_t or step in self.milestones or now - self._last_checkpoint >= self.checkpoint_interval):
@@ -253,21 +258,20 @@ class Current:
     def report_final(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the finished model, which belong to no step.
 
-        Call it before the last report. They are kept with a trial that completes, and logged to MLflow as `final/NAME`. The values
-        of rank 0 count.
+        Call it before the last report. If the trial completes, the values of rank 0 are stored, and logged to MLflow as `final/NAME`.
 
         Args:
-            metrics: names and numbers; a later call adds to an earlier one.
+            metrics: Value of each metric. A later call adds to an earlier one.
         """
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 
     def note_checkpoint(self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None) -> None:
-        """Write beside a checkpoint what it holds, before it is reported.
+        """Describe a checkpoint in its folder, before it is reported.
 
         Args:
-            folder: the checkpoint's folder.
-            best_step: the step whose model the trainer's `load` will return, when it is not the reported one.
-            predictions: what the model in memory predicts for `check`.
+            folder: The checkpoint's folder.
+            best_step: The step whose model the trainer's `load` returns, if it is not the reported step.
+            predictions: The predictions of the model in memory for `check`, of shape (n,) or (n, k).
         """
         Path(folder, CHECKPOINT_NOTE).write_text(json.dumps({"best_step": best_step}))
         if predictions is not None:
@@ -280,17 +284,17 @@ _current: Current | None = None
 
 
 def current() -> Current:
-    """The trial this training loop runs in.
+    """Return information about the trial that this training loop runs in.
 
     Raises:
-        RuntimeError: called outside a training loop.
+        RuntimeError: There is no training loop in this process.
     """
     if _current is None:
-        raise RuntimeError("sweeps.trial.current() is only known inside a training loop that sweeps runs")
+        raise RuntimeError("sweeps.trial.current() can only be called inside a training loop that sweeps runs")
     return _current
 
 
 def set_current(value: Current | None) -> None:
-    """Make `value` what `current()` answers in this process; for the loop of a rank and for tests of trainers."""
+    """Set what `current()` returns in this process. Workers and tests of trainers use it."""
     global _current
     _current = value

@@ -1,7 +1,7 @@
-"""Whose pickles may be read: a file that runs code when it is loaded carries a MAC made with a key of this user.
+"""Sign and check files that run code when they are loaded, with a message authentication code (MAC).
 
-The key lies in the user's configuration folder, `$XDG_CONFIG_HOME/sweeps/key` (`~/.config/sweeps/key` by default), readable by this user
-alone; the first pickle makes it. `SWEEPS_KEY_FILE` names another, for a team or for a cluster whose nodes have different homes.
+The key is in the user's configuration folder, `$XDG_CONFIG_HOME/sweeps/key` (default: `~/.config/sweeps/key`). Only this user can read
+it. It is made when the first file is signed. `SWEEPS_KEY_FILE` names another key file, for a team or for nodes with different homes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sweeps.core.errors import InputError, Problem
 
 KEY_FILE = "SWEEPS_KEY_FILE"
 KEY_BYTES = 32
-SHORTEST = 16  # bytes of a key that a user brings
+MIN_KEY_BYTES = 16
 SUFFIX = ".mac"
 
 
-class Unreadable(InputError):
-    """A file in the sweep's folder is damaged, or is not read because it is not trusted."""
+class UnreadableFile(InputError):
+    """A file in a sweep's folder is damaged, or is not read because it is not trusted."""
 
 
-class NotTrusted(Unreadable):
-    """A file would run code, and nothing says that this user has written it."""
+class UntrustedFile(UnreadableFile):
+    """A file would run code when it is loaded, and it has no MAC of this user's key."""
 
 
 def key_file() -> Path:
-    """Return where the key lies: what `SWEEPS_KEY_FILE` says, else the user's configuration folder."""
+    """Return the path of the key file."""
     if named := os.environ.get(KEY_FILE):
         return Path(named).expanduser()
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
@@ -40,13 +40,13 @@ def key(make: bool = False) -> bytes | None:
     """Return this user's key.
 
     Args:
-        make: whether to make one if there is none. A key that `SWEEPS_KEY_FILE` names is never made.
+        make: Make a key if there is none. A file that `SWEEPS_KEY_FILE` names is never made.
 
     Returns:
         The key; None if there is none.
 
     Raises:
-        InputError: the file cannot be read or written, or what it holds is too short.
+        InputError: The file cannot be read or written, or the key is too short.
     """
     file = key_file()
     place = KEY_FILE if os.environ.get(KEY_FILE) else str(file)
@@ -56,16 +56,16 @@ def key(make: bool = False) -> bytes | None:
         if os.environ.get(KEY_FILE):
             text = f"{file}: no such file; make one with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
             raise InputError(Problem(KEY_FILE, text)) from None
-        return _made(file) if make else None
+        return _make_key(file) if make else None
     except OSError as e:
         raise InputError(Problem(place, f"{file} cannot be read: {e.strerror}")) from None
-    if len(found) < SHORTEST:
-        raise InputError(Problem(place, f"{file} holds {len(found)} bytes, fewer than {SHORTEST}"))
+    if len(found) < MIN_KEY_BYTES:
+        raise InputError(Problem(place, f"{file} has {len(found)} bytes, but a key needs at least {MIN_KEY_BYTES}"))
     return found
 
 
-def _made(file: Path) -> bytes:
-    """Make the key, readable by this user alone. Of two processes that do so at once one makes it, and both have the same."""
+def _make_key(file: Path) -> bytes:
+    """Make a key that only this user can read. If two processes make one at the same time, both get the same key."""
     made = secrets.token_hex(KEY_BYTES).encode()
     part = file.with_name(f".key-{os.getpid()}")
     try:
@@ -90,10 +90,10 @@ def mac(data: bytes, name: str, secret: bytes) -> str:
 
 
 def sign(file: Path) -> None:
-    """Write the MAC of a file beside it, before or after the file itself is in its place.
+    """Write the MAC of a file beside it.
 
     Raises:
-        InputError: there is no key, and none can be made.
+        InputError: There is no key, and none can be made.
     """
     secret = key(make=True)
     assert secret is not None
@@ -104,12 +104,12 @@ def read(file: Path, trust: bool = False) -> bytes:
     """Read a file that runs code when it is loaded.
 
     Args:
-        file: with its MAC beside it.
-        trust: take it as it is.
+        file: The file; its MAC is beside it.
+        trust: Read the file without checking its MAC.
 
     Raises:
-        NotTrusted: it has no MAC, or one that was made with another key or for other bytes.
-        FileNotFoundError: there is no such file.
+        UntrustedFile: The file has no MAC, or its MAC does not match the file and this user's key.
+        FileNotFoundError: The file does not exist.
     """
     data = file.read_bytes()
     if trust:
@@ -122,5 +122,5 @@ def read(file: Path, trust: bool = False) -> bytes:
     if secret is None or not hmac.compare_digest(given.encode(), mac(data, file.name, secret).encode()):
         why = "was not written with your key" if given else "has no signature"
         text = f"{why}, and reading it runs code; if you trust who made this folder, add --trust (a team shares a key with {KEY_FILE})"
-        raise NotTrusted(Problem(str(file), text))
+        raise UntrustedFile(Problem(str(file), text))
     return data

@@ -23,7 +23,7 @@ from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
-from sweeps.core.trust import NotTrusted, Unreadable
+from sweeps.core.trust import UnreadableFile, UntrustedFile
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import FittedChain, data_key
 from sweeps.data.variants import variant_name
@@ -122,7 +122,7 @@ class PreparedStore:
         """Return the facts of a variant; of data of which nothing is tuned without an argument.
 
         Raises:
-            Unreadable: they are damaged or missing, or an earlier version's and not trusted.
+            UnreadableFile: they are damaged or missing, or an earlier version's and not trusted.
         """
         import pandas as pd
 
@@ -146,19 +146,19 @@ class PreparedStore:
         """Return the chain as it was fitted for the trials that used it, on their variant of the data.
 
         Raises:
-            Unreadable: it is damaged or missing, or holds a pickle that is not trusted.
+            UnreadableFile: it is damaged or missing, or holds a pickle that is not trusted.
         """
         key = data_key(self.load_info(data).fingerprint, steps)
         found = self.find_chain(key)
         if found is None:
-            raise Unreadable(Problem(str(self.folder / key), "there is no such folder; the chain of this trial is not on record"))
+            raise UnreadableFile(Problem(str(self.folder / key), "there is no such folder; the chain of this trial is not on record"))
         return found
 
     def find_chain(self, key: str) -> FittedChain | None:
         """Return the chain with a key; None if there is none.
 
         Raises:
-            Unreadable: see `chain`.
+            UnreadableFile: see `chain`.
         """
         folder = self.folder / key
         if not folder.is_dir():
@@ -178,7 +178,7 @@ class PreparedStore:
         """Return raw feature rows of the test split and their encoded labels; None without one.
 
         Raises:
-            Unreadable: see `facts`.
+            UnreadableFile: see `facts`.
         """
         facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
@@ -221,20 +221,20 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
     """Refuse a sweep's folder whose data cannot be read safely, before anything is changed in it.
 
     Raises:
-        NotTrusted: an earlier version keeps pickles in it, and `trust` is false.
+        UntrustedFile: an earlier version keeps pickles in it, and `trust` is false.
         InputError: what is prepared holds a link or a pipe.
     """
     kept = SweepFolder(folder).prepared
     refuse_special_files(kept)
     if not trust and not (kept / INFO_FILE).exists() and (kept / "facts.pkl").exists():
         text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
-        raise NotTrusted(Problem(str(kept / "facts.pkl"), text))
+        raise UntrustedFile(Problem(str(kept / "facts.pkl"), text))
 
 
-def unreadable(file: Path, error: Exception) -> Unreadable:
+def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return what to raise for a file that cannot be read."""
     said = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return Unreadable(Problem(str(file), f"cannot be read: {said}; `sweeps resume` writes it anew"))
+    return UnreadableFile(Problem(str(file), f"cannot be read: {said}; `sweeps resume` writes it anew"))
 
 
 def _to_json(value: Any) -> Any:

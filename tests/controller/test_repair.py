@@ -87,7 +87,7 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
     for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep, "--trust"), ("gc", old_sweep)):
         done = invoke(*args)
         assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
-        assert "0 trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
+        assert "0 ended trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
     assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(old_sweep)
     assert done.salvaged is not None and done.salvaged.rebuilt == ("0002",) and not (old_sweep / RESULT).exists()
@@ -114,7 +114,7 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
     monkeypatch.setattr(storage, "connect", lambda url: Empty())
     for args in (("show", old_sweep), ("export", old_sweep, "--trust")):
         done = invoke(*args)
-        assert done.exit_code == 2 and "0 trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
+        assert done.exit_code == 2 and "0 ended trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
     with pytest.raises(InputError, match="postgresql://me@h/d"):
         repair(old_sweep)
 

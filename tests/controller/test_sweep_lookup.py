@@ -254,7 +254,7 @@ def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
     (tmp_path / "made.yaml").write_text(SPACE)
     save_space(folder, load(tmp_path / "made.yaml"), 5.0)
     assert "0/6" in sweeps_command("ls", "--dir", tmp_path) and "no trial yet" in sweeps_command("show", folder)
-    with pytest.raises(InputError, match="none was begun"):
+    with pytest.raises(InputError, match="no trial has started"):
         sweep_lookup.trial_of(record.read(folder), "0")
 
 

@@ -47,27 +47,27 @@ def test_the_key_is_made_once(home):
 def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(signed, tmp_path):
     other = tmp_path / "preprocessor-2.pkl"
     other.write_bytes(signed.read_bytes())
-    with pytest.raises(trust.NotTrusted, match="--trust"):
+    with pytest.raises(trust.UntrustedFile, match="--trust"):
         trust.read(other)
     other.with_name(other.name + trust.SUFFIX).write_bytes(signed.with_name(signed.name + trust.SUFFIX).read_bytes())
-    with pytest.raises(trust.NotTrusted, match=r"preprocessor-2\.pkl"):
+    with pytest.raises(trust.UntrustedFile, match=r"preprocessor-2\.pkl"):
         trust.read(other)
     assert trust.read(other, trust=True) == b"bytes"
     signed.write_bytes(b"others")
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"0" * 64, "ä".encode() * 32])
 def test_a_mac_that_is_none_is_refused_in_the_same_way(signed, text):
     signed.with_name(signed.name + trust.SUFFIX).write_bytes(text)
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
 
 
 def test_without_a_key_nothing_is_trusted(signed, home):
     (home / "key").unlink()
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
     assert not (home / "key").exists()
 
@@ -75,19 +75,19 @@ def test_without_a_key_nothing_is_trusted(signed, home):
 def test_another_key_may_be_named(signed, home, tmp_path, monkeypatch):
     (tmp_path / "team").write_text("a key of the team's, long enough\n")
     monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "team"))
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
     trust.sign(signed)
     assert trust.read(signed) == b"bytes"
     monkeypatch.delenv(trust.KEY_FILE)
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         trust.read(signed)
 
 
 def test_a_named_key_that_will_not_do_is_refused_with_its_place(signed, tmp_path, monkeypatch):
     named = tmp_path / "named"
     monkeypatch.setenv(trust.KEY_FILE, str(named))
-    for text, said in ((None, "no such file"), ("short", "fewer than 16")):
+    for text, said in ((None, "no such file"), ("short", "at least 16")):
         if text is not None:
             named.write_text(text)
         with pytest.raises(InputError, match=said) as refused:

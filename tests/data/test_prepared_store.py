@@ -99,10 +99,10 @@ def test_nothing_but_signed_pickles_is_kept_as_a_pickle(store):
 def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(store, bomb, tmp_path):
     (kept,) = store.folder.rglob("*.pkl")
     kept.write_bytes(pickle.dumps(bomb))
-    with pytest.raises(trust.NotTrusted, match="--trust"):
+    with pytest.raises(trust.UntrustedFile, match="--trust"):
         store.load_chain(STEPS)
     kept.with_name(kept.name + trust.SUFFIX).write_text("0" * 64)
-    with pytest.raises(trust.NotTrusted, match="your key"):
+    with pytest.raises(trust.UntrustedFile, match="your key"):
         store.load_chain(STEPS)
     assert not (tmp_path / RAN).exists()
     PreparedStore(store.folder.parent, trust=True).load_chain(STEPS)
@@ -114,11 +114,11 @@ def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(store, bo
     store.folder.mkdir()
     folder = store.folder.parent
     (store.folder / "facts.pkl").write_bytes(pickle.dumps(bomb))
-    with pytest.raises(trust.NotTrusted):
+    with pytest.raises(trust.UntrustedFile):
         refuse_untrusted(folder, False)
     refuse_untrusted(folder, True)
     for ask in (store.load_info, store.load_test, lambda: store.load_chain(STEPS)):
-        with pytest.raises(trust.NotTrusted, match=r"facts.pkl.*no signature"):
+        with pytest.raises(trust.UntrustedFile, match=r"facts.pkl.*no signature"):
             ask()
     assert not (tmp_path / RAN).exists()
     (store.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
@@ -136,7 +136,7 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
     objects = pa.table({"x": ArrowPythonObjectArray.from_objects([bomb, bomb, bomb])})
     assert ray.data.extensions
     pq.write_table(objects, store.folder / "check.parquet")
-    with pytest.raises(trust.Unreadable, match=r"column `x` is of type ray\.data\.arrow_pickled_object"):
+    with pytest.raises(trust.UnreadableFile, match=r"column `x` is of type ray\.data\.arrow_pickled_object"):
         store.load_info()
     assert not (tmp_path / RAN).exists()
 
@@ -145,7 +145,7 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
 def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
     told = json.loads((store.folder / INFO_FILE).read_text())
     (store.folder / INFO_FILE).write_text(json.dumps({**told, "test": name}))
-    with pytest.raises(trust.Unreadable):
+    with pytest.raises(trust.UnreadableFile):
         store.load_test()
 
 
@@ -154,7 +154,7 @@ def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
 )
 def test_damaged_facts_are_refused_with_the_file(store, text):
     (store.folder / INFO_FILE).write_text(text)
-    with pytest.raises(trust.Unreadable) as refused:
+    with pytest.raises(trust.UnreadableFile) as refused:
         store.load_info()
     assert refused.value.problems[0].place == str(store.folder / INFO_FILE) and len(str(refused.value).splitlines()) == 1
 
@@ -163,5 +163,5 @@ def test_damaged_facts_are_refused_with_the_file(store, text):
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 100, os.urandom(400)])
 def test_damaged_rows_are_refused(store, name, content):
     (store.folder / name).write_bytes(content)
-    with pytest.raises(trust.Unreadable):
+    with pytest.raises(trust.UnreadableFile):
         store.load_test()
