@@ -403,3 +403,24 @@ def test_there_is_output_to_check():
 def test_the_commands_for_editors_and_ci_run():
     for line in ("schema", "validate search_spaces/quickstart.yaml --set limits.max_trials=8", "plan search_spaces/quickstart.yaml --json"):
         assert CliRunner().invoke(main, line.replace("search_spaces", str(ROOT / "search_spaces")).split()).exit_code == 0
+
+
+# ---- the English
+
+
+def sentences(document: Document) -> list[str]:
+    """Return the sentences of a document. A cell of a table or an item of a list is a text of its own; code counts as one word."""
+    prose = re.sub(r"<!--.*?-->|<[^>]+>", "", document.prose, flags=re.DOTALL)
+    texts: list[str] = []
+    for block in re.split(r"\n\s*\n", prose):
+        if block.lstrip().startswith("|"):
+            continue  # cells hold lists of names
+        texts += re.split(r"\n(?=\s*(?:- |\d+\. ))", block)
+    plain = [re.sub(r"`[^`]*`", "X", re.sub(r"\]\([^)]*\)", "]", " ".join(text.split()))) for text in texts if not text.startswith("#")]
+    return [sentence for text in plain for sentence in re.split(r"(?<=[.:;!?])\s+", text)]
+
+
+@pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
+def test_sentences_have_25_words_at_most(document):
+    long = [sentence for sentence in sentences(document) if len(re.findall(r"\b[\w'’-]+\b", sentence)) > 25]
+    assert not long, "\n".join(long)
