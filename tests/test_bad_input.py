@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
         raise AssertionError("a sweep has begun")
 
     monkeypatch.setattr(api, "create_sweep_folder", begun)
-    monkeypatch.setattr(api, "SweepSession", begun)
+    monkeypatch.setattr(api, "SweepRun", begun)
     monkeypatch.chdir(tmp_path)
     furnish(tmp_path)
     return tmp_path

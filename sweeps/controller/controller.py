@@ -1,35 +1,34 @@
-"""The driver's decisions while a sweep runs: begin trials, hear their news, give verdicts, know when it is over.
+"""Control a sweep while it runs: start trials, record their progress, decide about them, and notice when the sweep is over.
 
-The study is the record and the verdicts are pure; this passes between them, the pool and MLflow.
+The study records everything, and decisions are functions of the study. The controller passes data between the study, the pool and the
+trackers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
+from sweeps.controller.commands import Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop
+from sweeps.controller.pool_monitor import PoolMonitor
+from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
 from sweeps.controller.status import SweepStatus
-from sweeps.core.atomic_files import write_text
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.processes import is_alive
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Action, State, Trial
 from sweeps.data.data_actor import LOST_MESSAGE
-from sweeps.execution.messages import Past, Progress, Stage, Usage
+from sweeps.execution.messages import Past, Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
@@ -40,121 +39,141 @@ from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialR
 log = logging.getLogger(__name__)
 
 
-# How often a snapshot is shown and the pool asked for what it holds, in seconds.
-SHOW_EVERY = 0.25
+# Seconds between two status updates. The commands and the pool's usage are polled as often.
+STATUS_INTERVAL = 0.25
 
 
-def _past(row: LiveTrial, lost: int = 0) -> Past:
-    """What a pool is told of a trial that goes on, from the ledger's row of it."""
-    return Past(max(1, row.attempts), tuple(row.curve.items()), row.checkpoint, row.best, row.seconds, lost)
+def _past(live: LiveTrial, lost: int = 0) -> Past:
+    """Return what the pool needs to continue a trial."""
+    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, live.seconds, lost)
 
 
-def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what a method raises, and raise it again whenever Tune calls: Tune makes text of it, and in some places goes on."""
+def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the first error of a method and raise it again at each later call. Ray Tune turns errors into text, and sometimes continues."""
 
     @functools.wraps(method)
-    def call(self: SweepController, *what: Any) -> Any:
-        if self.broke is not None:
-            raise self.broke
+    def call(self: SweepController, *args: Any) -> Any:
+        if self.error is not None:
+            raise self.error
         try:
-            return method(self, *what)
+            return method(self, *args)
         except StopIteration:
             raise
         except Exception as e:
-            self.broke = self.broke or e
+            self.error = self.error or e
             raise
 
     return call
 
 
-@dataclass
 class SweepController:
-    """See the module. Called by the adapters of Tune, in the driver's main thread."""
+    """Controller of one sweep. The adapters of Ray Tune call it in the main thread; see `sweeps.execution.tune_bridge`.
 
-    search: SearchLoop
-    pool: Any
-    trackers: TrackerHub
-    began: float  # seconds since the epoch
-    interrupted: Callable[[], bool]
-    on_progress: Callable[[SweepStatus], None]
-    introduce: Callable[[], None]  # tells a pool that was started again of the data
-    shown: float = 0.0
-    reason: str | None = None  # why no more trials are begun
-    data_actor: int | None = None  # the process that holds the data, on this machine
-    left: State = State.RUNNING  # how trials that have not ended are left then
-    broke: Exception | None = None  # what ended the search in the middle
-    prefit: Any = None  # resolves when the chains known beforehand are fitted
-    refused: InputError | None = None
-    asked: Any = None  # resolves to what the pool says next
-    life: Any = None  # fails when the pool's process is lost
-    cleaner: CheckpointCleaner | None = None  # of the checkpoints, where they are bounded
-    forgiven: int = 0  # trials that had ended, in vain, when a hopeless sweep was resumed
-    population: deque[str] | None = None  # members of PBT that were begun and that Tune does not know yet
-    attempts: dict[str, int] = field(default_factory=dict)  # those that a trial had before this driver, by id
-    stages: dict[str, str] = field(default_factory=dict)  # what the folder says of trials that do not train yet
+    Args:
+        search: The search: the study, the queue, the sampler and the scheduler.
+        pool: Handle of the pool.
+        trackers: Gets the events of the sweep.
+        began: When the sweep started, in seconds since the epoch. Breaks between two drivers do not count.
+        interrupted: Returns whether the user has asked to stop the sweep.
+        publish_status: Called with a `SweepStatus` a few times a second.
+        configure_pool: Passes data and labels to a pool that Ray has restarted.
+        data_process: Process id of the data actor; None if it runs on another machine.
+        prefit: Reference that resolves when the chains that are known before the first trial are fitted.
 
-    def __post_init__(self) -> None:
-        """Know what an earlier driver has put on record."""
-        self.study_store, self.space, self.scheduler = self.search.store, self.search.space, self.search.scheduler
-        self.folder = self.study_store.folder
-        SweepFolder(self.folder).stages.unlink(missing_ok=True)  # of a driver that was killed
-        self.study_store.clock = lambda: time.time() - self.began
+    Attributes:
+        progress: Progress of the running trials.
+        reason: Why no more trials start; None while they do.
+        refused: The error in the space file that ended the sweep; None if there is none.
+        error: The error that broke off the search; None if there is none.
+        cleaner: Deletes checkpoints, if the space bounds them.
+    """
+
+    def __init__(
+        self,
+        search: SearchLoop,
+        pool: PoolHandle,
+        trackers: TrackerHub,
+        began: float,
+        interrupted: Callable[[], bool],
+        publish_status: Callable[[SweepStatus], None],
+        configure_pool: Callable[[], None],
+        data_process: int | None = None,
+        prefit: Any = None,
+    ):
+        self.search, self.pool, self.trackers, self.began = search, pool, trackers, began
+        self.study_store, self.space, self.scheduler = search.store, search.space, search.scheduler
+        self.folder = search.store.folder
         rungs = all_rungs(self.scheduler)
         self.rungs = rungs if isinstance(rungs, range) else frozenset(rungs)
-        self.progress = SweepProgress(self.search, self.began)
+        self.progress = SweepProgress(search, began)
         self.running = self.progress.running
-        if ranking.should_abort(self.search.budget.ended):
-            self.forgiven = len(self.search.budget.ended)
-        self.search.budget.forgive_failures(self.space.limits)
-        if not self.space.checkpoints.all_stay:
-            self.cleaner = self._cleaner()
+        self.reason: str | None = None
+        self.refused: InputError | None = None
+        self.error: Exception | None = None
+        self.population: deque[str] | None = None  # started members of PBT that Ray Tune has not asked for yet
+        self._interrupted, self._publish_status, self._configure_pool = interrupted, publish_status, configure_pool
+        self._monitor = PoolMonitor(pool, self.folder, data_process, prefit)
+        self._commands = CommandQueue(self.folder, time.time())
+        self._paused = False
+        self._stop_requested: set[str] = set()  # ids of trials that a command stops at their next report
+        self._status_time = -math.inf
+        self._unfinished_state = State.RUNNING  # state of the trials that run when the sweep stops
+        self._earlier_attempts: dict[str, int] = {}  # attempts of a trial under earlier drivers, by id
+        search.store.clock = lambda: time.time() - began
+        ended = search.budget.ended
+        self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # a resume after only failures starts to count anew
+        search.budget.forgive_failures(self.space.limits)
+        self.cleaner = None if self.space.checkpoints.all_stay else self._checkpoint_cleaner()
 
-    def _cleaner(self) -> CheckpointCleaner:
-        """Keeps to the bounds of the checkpoints, from what is on record."""
-        kept, configurations = self.space.checkpoints, self.study_store.configurations()
-        saved, origins = self.study_store.saved(), {n: first for first, own in configurations.trials.items() for n, _ in own if n != first}
-        known = [(n, origins.get(n), r, saved[n][1]) for n, r in self.study_store.results().items() if r.state is not State.RUNNING]
-        rule = RetentionPolicy(kept.per_trial, kept.top, kept.max_disk)
-        return CheckpointCleaner(self.folder, rule, self.space.repeats, self.study_store.objectives.goals, known)
+    def _checkpoint_cleaner(self) -> CheckpointCleaner:
+        """Return the cleaner, which knows the checkpoints of all ended trials."""
+        limits, configurations = self.space.checkpoints, self.study_store.configurations()
+        origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
+        saved, results = self.study_store.saved(), self.study_store.results()
+        known = [(n, origins.get(n), r, saved[n][1]) for n, r in results.items() if r.state is not State.RUNNING]
+        policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
+        return CheckpointCleaner(self.folder, policy, self.space.repeats, self.study_store.objectives.goals, known)
 
-    def __reduce__(self):
-        """Tune pickles what it is given, for a restore of its own that nothing here relies on."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle to None. Ray Tune pickles its searcher for a restore that nothing here relies on."""
         return type(None), ()
 
-    @_kept
-    def begin(self) -> str | None:
-        """Begin the next trial; its id, or None if there is none now but may be later.
+    # Start trials
+
+    @_keep_error
+    def start_trial(self) -> str | None:
+        """Start the next trial and return its id, or return None if none starts now but one may start later.
 
         Raises:
-            StopIteration: the sweep begins no more trials.
+            StopIteration: No more trials start.
         """
+        if self._paused:
+            self._poll()  # Ray Tune does not poll while it waits for a trial and none runs.
+            if self._paused and self.reason is None:
+                return None
         if self.scheduler.perturbs:
             self.population = self._population() if self.population is None else self.population
             if not self.population:
                 raise StopIteration
             return self.population.popleft()
         if not self.reason and self.search.interrupted:
-            row = self.study_store.live_trial(self.search.interrupted.popleft())
-            self._begin(row.trial, _past(row))
-            return row.trial.id
+            return self._continue(self.search.interrupted.popleft())
         if not self.reason and (number := self.search.next_paused()) is not None:
-            row = self.study_store.live_trial(number)
-            self._begin(row.trial, _past(row))
-            return row.trial.id
+            return self._continue(number)
         trial = None if self.reason else self.search.ask()
         if trial is None and not self.reason and (self.search.queue.may_grow or (self.search.view.paused and self.running)):
             return None
         if trial is None:
             self._stop_paused()
             raise StopIteration
-        self._begin(trial)
+        self._start(trial)
         return trial.id
 
     def _stop_paused(self) -> None:
         """Stop the paused trials when nothing is left that could let them continue. A sweep that is resumed may continue them."""
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
             row = self.study_store.live_trial(number)
-            self._note(row.trial)
+            self._record_start(row.trial)
             self._finish(row.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
 
     def _population(self) -> deque[str]:
@@ -167,48 +186,64 @@ class SweepController:
                 self._perturb(row, kept)
         for row in sorted(waiting, key=lambda r: (r.decided_rung, r.trial.number)):
             self.search.interrupted.remove(row.trial.number)
-            self._begin(row.trial, _past(row))
+            self._start(row.trial, _past(row))
             begun.append(row.trial.id)
         while not self.reason and (trial := self.search.ask()) is not None:
-            self._begin(trial)
+            self._start(trial)
             begun.append(trial.id)
         return begun
 
-    def _begin(self, trial: Trial, past: Past | None = None) -> None:
+    def _continue(self, number: int) -> str:
+        """Continue an interrupted or paused trial, and return its id."""
+        live = self.study_store.live_trial(number)
+        self._start(live.trial, _past(live))
+        return live.trial.id
+
+    def _start(self, trial: Trial, past: Past | None = None) -> None:
         folder = SweepFolder(self.folder).trial(trial.id)
         folder.mkdir(parents=True, exist_ok=True)
-        self._note(trial)
-        self.attempts[trial.id] = past.attempts if past is not None else 0
+        self._record_start(trial)
+        self._earlier_attempts[trial.id] = past.attempts if past is not None else 0
         self.pool.start.remote(trial, str(folder), past)
-        self.study_store.sync()  # while the trial is on its way
+        self.study_store.sync()  # The pool starts the trial meanwhile.
 
-    def _note(self, trial: Trial) -> None:
+    def _record_start(self, trial: Trial) -> None:
         self.trackers.publish(TrialStarted(time.time(), trial.number, self.search.trial_at_start(trial.number)))
         self.progress.on_start(trial)
 
-    def settle(self) -> None:
-        """End the trials that an earlier driver left behind and that lack nothing but their end; before Tune is asked for others."""
-        if self.interrupted():
+    def finish_leftover_trials(self) -> None:
+        """End the trials of an earlier driver that have trained to their end. Call this before Ray Tune asks for trials."""
+        if self._interrupted():
             self.stop("interrupted", State.RUNNING)
             return
         for number in list(self.search.interrupted):
-            row = self.study_store.live_trial(number)
-            # of several ranks one may not have written its part of the last checkpoint, which does not count then
-            kept = row.steps if row.trial.shape.workers == 1 else row.checkpoint.step if row.checkpoint else 0
-            if self.scheduler.max_t is not None and kept >= self.scheduler.max_t:
+            live = self.study_store.live_trial(number)
+            # A rank of several may not have written its part of the last checkpoint, which does not count then.
+            steps = live.steps if live.trial.shape.workers == 1 else live.checkpoint.step if live.checkpoint else 0
+            if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
                 state, reason = State.COMPLETE, None
-            elif self.scheduler.stops and row.steps in self.rungs and self.search.decide(number, row.steps).action is Action.STOP:
-                state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {row.steps}"
+            elif self.scheduler.stops and live.steps in self.rungs and self.search.decide(number, live.steps).action is Action.STOP:
+                state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {live.steps}"
             else:
                 continue
             self.search.interrupted.remove(number)
-            self._note(row.trial)
-            self._finish(row.trial.id, state, None, reason)
-        self._look_at_budgets()  # it may be that the last driver died of having spent them
+            self._record_start(live.trial)
+            self._finish(live.trial.id, state, None, reason)
+        self._check_budgets()  # The earlier driver may have died because it had spent a budget.
 
-    @_kept
-    def hear(self, trial: str, progress: Progress) -> Action:
-        """Record a trial's news; at a rung decide and answer."""
+    # Follow trials
+
+    @_keep_error
+    def on_trial_progress(self, trial: str, progress: Progress) -> Action:
+        """Record a trial's progress. At a rung, decide and answer the trial.
+
+        Args:
+            trial: The trial's id.
+            progress: The progress since the last call.
+
+        Returns:
+            STOP if the trial has ended.
+        """
         if trial not in self.running:
             return Action.STOP
         number = self.running[trial].trial.number
@@ -219,20 +254,31 @@ class SweepController:
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
-            if progress.refused is not None and not self.search.budget.ended:  # every other trial would fail of it as well
+            if progress.refused is not None and not self.search.budget.ended:  # Every other trial would fail for the same reason.
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
             return Action.STOP
+        if trial in self._stop_requested:
+            if progress.rung is None:
+                self.pool.cancel.remote(trial)
+            else:  # The trial waits, so it can be stopped without closing its gang.
+                self.pool.answer.remote(trial, progress.rung, False)
+            self._finish(trial, State.PRUNED, None, "stopped by a command")
+            return Action.STOP
         if progress.rung is None:
             return Action.CONTINUE
-        if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, progress.rung):
+        return self._decide(trial, number, progress.rung)
+
+    def _decide(self, trial: str, number: int, rung: int) -> Action:
+        """Decide about a trial at a rung, and answer the trial."""
+        if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, rung):
             return Action.STOP if trial not in self.running else Action.CONTINUE
         if self.scheduler.perturbs:
-            return self._perturbation_step(trial, progress.rung)
-        action = self.search.decide(number, progress.rung).action
-        self.pool.answer.remote(trial, progress.rung, action is Action.CONTINUE)
+            return self._perturbation_step(trial, rung)
+        action = self.search.decide(number, rung).action
+        self.pool.answer.remote(trial, rung, action is Action.CONTINUE)
         if action is Action.STOP:
-            self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {progress.rung}")
+            self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
         elif action is Action.PAUSE:
             self._pause(trial, number)
             return Action.STOP
@@ -280,28 +326,55 @@ class SweepController:
         self.trackers.publish(TrialChanged(taken.time, row.trial.number, row.trial, taken.origin, taken.metrics))
         return True
 
-    @_kept
-    def tick(self) -> None:
-        """Look at the clock, at the fits and for Ctrl-C; called in every round of Tune's loop."""
+    # Watch the sweep
+
+    @_keep_error
+    def poll(self) -> None:
+        """Check budgets, commands, the pool and Ctrl-C. Ray Tune calls this in every round of its loop."""
+        self._poll()
+
+    def _poll(self) -> None:
         self.study_store.sync()
         limits = self.space.limits
-        if self.interrupted():
+        if self._interrupted():
             self.stop("interrupted", State.RUNNING)
         elif limits.timeout is not None or limits.max_gpu_hours is not None:
-            self._look_at_budgets()
-        self._look_at_prefit()
-        self._look_whether_the_pool_lives()
-        if time.monotonic() - self.shown > SHOW_EVERY:
-            self.shown = time.monotonic()
-            self._look_at_pool()
-            if self.data_actor is not None and not is_alive(self.data_actor):
+            self._check_budgets()
+        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # Else only some trials fail of it.
+            self.refuse(error)
+        if self._monitor.pool_was_restarted():
+            self._restart_trials()
+        if time.monotonic() - self._status_time > STATUS_INTERVAL:
+            self._status_time = time.monotonic()
+            self._commands.poll(self._handle_command)
+            self._monitor.update_usage()
+            self.progress.usage = self._monitor.usage
+            if not self._monitor.data_process_is_alive():
                 self.stop(LOST_MESSAGE, State.RUNNING)
-            self.on_progress(self.status())
+            self._publish_status(self.status())
 
-    def _look_at_budgets(self) -> None:
-        """End the sweep when a limit of what it may spend is reached, and there is more to come."""
-        course, limits = self.search.budget, self.space.limits
-        if len(course.ended) >= self.search.queue.known_total:
+    def _handle_command(self, command: Command) -> None:
+        """Carry out a command from outside.
+
+        Raises:
+            CommandError: The command cannot be carried out.
+        """
+        match command:
+            case Stop(None):
+                self.stop("interrupted", State.RUNNING)
+            case Stop(trial):
+                if trial not in self.running:
+                    raise CommandError(f"trial {trial} does not run; running are: {', '.join(self.running) or 'none'}")
+                self._stop_requested.add(trial)
+            case Pause() | Resume():
+                self._paused = isinstance(command, Pause)
+            case Enqueue():
+                raise CommandError("this version of sweeps cannot enqueue a configuration")
+
+    def _check_budgets(self) -> None:
+        """Stop the sweep if it has reached a limit and trials are left."""
+        budget, limits = self.search.budget, self.space.limits
+        if len(budget.ended) >= self.search.queue.known_total:
             return
         if limits.timeout is not None and time.time() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
@@ -310,120 +383,99 @@ class SweepController:
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
         used += [(row.seconds, row.trial) for row in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
-        if (reason := budgets.exhausted(limits, course, gpus)) is not None:
-            # what fails is no fault of the others, which may go on another time
+        if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
+            # After failures, the running trials are left resumable: they are not to blame.
             self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
 
-    def _look_at_prefit(self) -> None:
-        """A chain that names a column that is not there is the user's error, known before any trial has failed of it."""
-        if self.prefit is None or not ray.wait([self.prefit], timeout=0)[0]:
-            return
-        done, self.prefit = self.prefit, None
-        try:
-            ray.get(done)
-        except ray.exceptions.RayActorError:  # the pool was lost; what was not fitted is fitted when it is wanted
-            return
-        except ray.exceptions.RayTaskError as e:
-            if isinstance(e.cause, InputError) and not self.search.budget.ended:  # else it is the trials' that have it
-                self.refuse(e.cause)
-
     def refuse(self, error: InputError) -> None:
-        """The space file is wrong in a way that only a trial could show: the sweep ends, and leaves nothing behind."""
+        """End the sweep because of an error in the space file that only a trial could show."""
         self.refused = self.refused or error
         self.stop("bad input", State.RUNNING)
 
-    def _look_whether_the_pool_lives(self) -> None:
-        """If its process was lost, Ray has started another, which knows nothing: it is told what is on record of the trials that run."""
-        if self.life is None:
-            self.life = self.pool.life.remote()
-        if not ray.wait([self.life], timeout=0)[0]:
-            return
+    def _restart_trials(self) -> None:
+        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
         log.warning("the pool's process was lost; %d trials go on from their checkpoints", len(self.running))
-        self.life = self.pool.life.remote()
-        self.introduce()
+        self._configure_pool()
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
         for running in self.running.values():
-            row = self.study_store.live_trial(running.trial.number)
-            lost = 0 if self.scheduler.perturbs else row.attempts - self.attempts[running.trial.id]  # perturbations start gangs, too
-            past = _past(row, max(1, lost))
+            live = self.study_store.live_trial(running.trial.number)
+            # A perturbation starts a new attempt, which is not a loss.
+            lost = 0 if self.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
+            past = _past(live, max(1, lost))
             self.pool.start.remote(running.trial, str(SweepFolder(self.folder).trial(running.trial.id)), past)
 
-    def _look_at_pool(self) -> None:
-        """Take up what the pool has said of what it holds, and ask again; Tune's loop does not wait for it."""
-        if self.asked is not None and ray.wait([self.asked], timeout=0)[0]:
-            done, self.asked = self.asked, None
-            with contextlib.suppress(ray.exceptions.RayError):
-                self.progress.usage = ray.get(done)
-                self._note_stages(self.progress.usage)
-        self.asked = self.asked or self.pool.usage.remote()
-
-    def _note_stages(self, usage: Usage) -> None:
-        """Leave word of the trials that do not train yet or are silent, for `sweeps show`: the study knows only that they were begun."""
-        stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
-        stages |= {trial: f"silent: {said}" for trial, said in usage.silent.items()}
-        if stages != self.stages:
-            self.stages = stages
-            write_text(SweepFolder(self.folder).stages, json.dumps(stages) + "\n")
-
-    @_kept
-    def lost(self, trial: str) -> None:
-        """Tune gave up on the trial's runner."""
+    @_keep_error
+    def on_runner_lost(self, trial: str) -> None:
+        """Fail a trial because Ray Tune does not restart its runner any more."""
         if trial in self.running:
             limit = self.space.limits.max_failures
             self.pool.cancel.remote(trial)
             self._finish(trial, State.FAIL, f"the trial's runner died more often than limits.max_failures ({limit})")
 
+    # End trials and the sweep
+
     def _finish(
         self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> None:
-        begun = self.running[trial].trial
+        """Record the end of a trial, release it, and check whether it ends the sweep."""
+        ended = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.search.tell(begun.number, state, error, reason, final)
+        result = self.search.tell(ended.number, state, error, reason, final)
         self.progress.on_end(trial, result)
+        self._stop_requested.discard(trial)
         if result.error is not None:
             log.warning("trial %s failed:\n%s", trial, result.error)
-        self.trackers.publish(TrialEnded(self.study_store.ended_at(begun.number), begun.number, result))
+        self.trackers.publish(TrialEnded(self.study_store.ended_at(ended.number), ended.number, result))
         self.pool.forget.remote(trial)
         if state is State.RUNNING:
             return
         if self.cleaner is not None:
-            self.study_store.sync()  # a machine that stops must not go on from a checkpoint that is gone
-            latest = self.study_store.live_trial(begun.number).checkpoint
-            self.cleaner.trial_ended((begun.number, begun.origin, result, Path(latest.path).name if latest else None))
-        if ranking.should_abort(self.search.budget.ended[self.forgiven :]):
+            self.study_store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
+            latest = self.study_store.live_trial(ended.number).checkpoint
+            self.cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
+        if ranking.should_abort(self.search.budget.ended[self._earlier_ended :]):
             self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
         else:
-            self._look_at_budgets()
+            self._check_budgets()
 
     def stop(self, reason: str, state: State) -> None:
-        """Begin no more trials and end those that run: RUNNING leaves them resumable, PRUNED counts them as stopped."""
+        """Start no more trials, and end the running ones.
+
+        Args:
+            reason: Why the sweep stops.
+            state: State of the trials that run now. RUNNING leaves them resumable; PRUNED counts them as stopped.
+        """
         if self.reason is None:
-            self.reason, self.left = reason, state
+            self.reason, self._unfinished_state = reason, state
             self.pool.interrupt.remote(state)
 
     def close(self) -> None:
-        """Put on record that what still runs does not run any more.
+        """Record the end of all running trials.
 
-        Where a budget is spent, what an earlier driver has left and was not begun again is stopped like what ran.
+        If a budget is spent, the trials of an earlier driver that were not continued are pruned like the running ones.
         """
-        # A study that could not be written may not be writable now: then it says what it would if the driver had died
-        with contextlib.nullcontext() if self.broke is None else contextlib.suppress(Exception):
+        # If the study could not be written, it may still not be writable. It then says the same as after a kill.
+        with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
             resumable = [*self.search.interrupted, *self.search.view.paused]
-            for number in resumable if self.left is State.PRUNED else ():
-                row = self.study_store.live_trial(number)
-                self._note(row.trial)
-                self._finish(row.trial.id, State.PRUNED, None)
+            for number in resumable if self._unfinished_state is State.PRUNED else ():
+                live = self.study_store.live_trial(number)
                 if number in self.search.interrupted:
                     self.search.interrupted.remove(number)
+                self._record_start(live.trial)
+                self._finish(live.trial.id, State.PRUNED, None)
             self.study_store.sync()
-        SweepFolder(self.folder).stages.unlink(missing_ok=True)
+        self._monitor.close()
         if self.cleaner is not None:
             self.cleaner.close()
 
+    def publish_stage(self, stage: str | None) -> None:
+        """Publish the status of the sweep. `stage` says what it is doing when it is not running trials."""
+        self._publish_status(self.status(stage))
+
     def status(self, stage: str | None = None) -> SweepStatus:
-        """How the sweep stands now; `stage` says what is going on other than trials."""
+        """Return the current status of the sweep. `stage` says what it is doing when it is not running trials."""
         return self.progress.status(self.reason, stage)

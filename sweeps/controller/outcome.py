@@ -1,7 +1,8 @@
-"""The end of a sweep: what its result says, and what is wrong with it. Pure."""
+"""The end of a sweep: what its result says, and whether a resume has anything to do."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,64 +14,88 @@ from sweeps.space.section_models import Constraint
 
 
 def counts(results: Iterable[Result]) -> dict[str, int]:
-    """Trials by how they ended, as `SweepResult.trials` has them; those that were not run are left out."""
+    """Return the number of trials by state, as `SweepResult.trials` has them. Initial points with given values do not count."""
     states = [r.state for r in results if not r.given]
-    found = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
+    ended = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
     interrupted = states.count(State.RUNNING)
-    return found | ({"interrupted": interrupted} if interrupted else {})
+    return ended | ({"interrupted": interrupted} if interrupted else {})
 
 
 def notes(
     counts: Mapping[str, int], failures: Sequence[tuple[str, str]], constraints: Sequence[Constraint], best: Result | None, front: bool
 ) -> tuple[str, ...]:
-    """What the user should know, a line each.
+    """Return the notes of a result, one line each.
 
     Args:
-        counts: see `counts`.
-        failures: trial and traceback of each that failed, the first first.
-        constraints: of the sweep.
-        best: how the best trial ended; None if there is none.
-        front: there are several objectives, and trials that came to a value.
+        counts: Number of trials by state; see `counts`.
+        failures: Id and traceback of each failed trial, in the order of their ends.
+        constraints: The constraints of the space.
+        best: Result of the best trial; None if there is none.
+        front: Whether there are several objectives and a Pareto front.
     """
-    said = []
+    lines = []
     if failures:
-        number, first, text = _failures(counts, failures)
-        said.append(f"{number} failed; {first}: {text.splitlines()[-1]} (tracebacks: sweep.log)")
+        number, first, error = _describe_failures(counts, failures)
+        lines.append(f"{number} failed; {first}: {error.splitlines()[-1]} (tracebacks: sweep.log)")
     if best is not None and not best.feasible:
-        absent = [c.metric for c in constraints if c.metric not in best.metrics]
-        never = f", and it never reported {', '.join(absent)}" if absent else ""
-        said.append(f"no trial keeps the constraints ({', '.join(map(str, constraints))}); the best of those that do not is shown{never}")
+        unreported = [c.metric for c in constraints if c.metric not in best.metrics]
+        never = f", and it never reported {', '.join(unreported)}" if unreported else ""
+        lines.append(f"no trial keeps the constraints ({', '.join(map(str, constraints))}); the best of those that do not is shown{never}")
     if front:
-        said.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
-    return tuple(said)
+        lines.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
+    return tuple(lines)
 
 
 def failed(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path) -> SweepFailed | None:
-    """What is wrong with a sweep in which no trial came to a value; None if it was interrupted before any could."""
+    """Return the error of a sweep without any value. Return None if it was interrupted before any trial failed.
+
+    Args:
+        counts: Number of trials by state; see `counts`.
+        failures: Id and traceback of each failed trial, in the order of their ends.
+        reason: Why the sweep ended early; None if it did not.
+        folder: The sweep's folder.
+    """
     if failures:
-        number, first, text = _failures(counts, failures)
-        return SweepFailed(f"{number} failed and none came to a value; {first}:\n{text}\n\nfolder  {folder}")
+        number, first, error = _describe_failures(counts, failures)
+        return SweepFailed(f"{number} failed and none came to a value; {first}:\n{error}\n\nfolder  {folder}")
     if reason != "interrupted":
         limit = str(reason).partition(":")[0]
-        more = f"\nto go on with more of it: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
-        return SweepFailed(f"no trial came to a value ({reason or 'none was run'})\n\nfolder  {folder}{more}")
+        hint = f"\nto go on with more of it: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
+        return SweepFailed(f"no trial came to a value ({reason or 'none was run'})\n\nfolder  {folder}{hint}")
     return None
 
 
-def _failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
-    """How many trials failed, which was the first, and of what."""
-    trial, text = failures[0]
-    return ("1 trial", trial, text) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", text)
+def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+    """Return texts for the number of failed trials and for the first of them, and its traceback."""
+    trial, error = failures[0]
+    return ("1 trial", trial, error) if counts["failed"] == 1 else (f"{counts['failed']} trials", f"the first, {trial}", error)
 
 
-def goes_on(said: Mapping[str, Any], to_run: int, changed: bool) -> bool:
-    """Whether there is something to do for a sweep that came to an end and is resumed.
+def goes_on(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
+    """Return whether a resume has anything to do for a sweep that has a result.
 
     Args:
-        said: the object of its `SweepResult`.
-        to_run: trials that are not begun or not ended.
-        changed: its limits are others than before.
+        earlier: The result, as a JSON object.
+        to_run: Number of trials that have not ended.
+        changed: Whether the limits have changed.
     """
-    reason = said.get("reason")
-    stopped = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")  # whose cause may be mended now
-    return to_run > 0 and (reason is None or stopped or changed or not (said.get("best") or said.get("front")))
+    reason = earlier.get("reason")
+    # The user may have removed the cause of the failures.
+    resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
+    return to_run > 0 and (reason is None or resumable or changed or not (earlier.get("best") or earlier.get("front")))
+
+
+def nothing_left(reason: str | None) -> str:
+    """Return the note for a resume with nothing left to do: why the sweep ended, and what would continue it."""
+    if reason:
+        return f"nothing was left to do: it ended by {reason}; --set limits.KEY=VALUE changes a limit"
+    return "nothing was left to do: every trial has ended; --add-trials N adds trials"
+
+
+def earlier_result(file: Path) -> dict[str, Any] | None:
+    """Return the result that an earlier process left; None if there is none, or if it is not JSON."""
+    try:
+        content: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return content

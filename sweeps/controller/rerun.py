@@ -1,4 +1,4 @@
-"""One trial of a sweep once more, as it was: does it come to the same, to the bit? Neither study nor MLflow hear of it."""
+"""Run one trial of a sweep again and compare the reports, bit by bit."""
 
 from __future__ import annotations
 
@@ -12,101 +12,101 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.session import facts_of, job_of
+from sweeps.controller.session import SweepSession, prepare_ray
 from sweeps.core import logging_setup
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, Problem
 from sweeps.core.origin import read_origin
 from sweeps.core.processes import is_alive
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, Result, State
-from sweeps.execution import cluster
-from sweeps.plan import find_infeasible_shapes
 from sweeps.space.saved_space import saved_space
 from sweeps.study.objectives import Objectives
 
 if TYPE_CHECKING:
     from sweeps.core.trial import Trial
-    from sweeps.execution.messages import Job, Progress
+    from sweeps.execution.messages import Progress
     from sweeps.study.record import TrialRecord
 
-# (step, what was reported there) of each report.
-Reported = tuple[tuple[int, Mapping[str, float]], ...]
+# The step and the metrics of each report.
+Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
-    """A trial, and the same once more.
+class Comparison:
+    """A trial before and now.
 
     Attributes:
-        trial: its id.
-        before, now: what it reported, of the metrics that objectives and constraints are about; of every metric where costs alone are.
-        error: why the loop failed this time; None if it did not.
-        failed: it had failed the first time.
+        trial: The trial's id.
+        before: Reports of the trial in the sweep: the metrics of objectives and constraints, or all metrics if only costs count.
+        now: The same of the new run.
+        error: Why the loop failed now; None if it did not.
+        failed: Whether the trial failed in the sweep.
     """
 
     trial: str
-    before: Reported
-    now: Reported
+    before: Reports
+    now: Reports
     error: str | None = None
     failed: bool = False
 
     @property
     def differs_from(self) -> int | None:
-        """The first step of which a value is another or is missing; None if all are equal to the bit."""
-        found = first_difference(self.before, self.now)
-        return found and found[0]
+        """The first step at which a value differs or is missing; None if all values are equal, bit by bit."""
+        difference = first_difference(self.before, self.now)
+        return difference and difference[0]
 
     @property
     def equal(self) -> bool:
-        """Whether both came to the same."""
+        """Whether both runs had the same reports and the same end."""
         return self.differs_from is None and (self.error is not None) == self.failed
 
     def to_json(self) -> dict[str, Any]:
-        """What `rerun --json` prints."""
-        told = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
-        return to_json_value({**told, "before": self.before, "now": self.now, "error": self.error})
+        """Return the JSON object that `rerun --json` prints."""
+        summary = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
+        return to_json_value({**summary, "before": self.before, "now": self.now, "error": self.error})
 
     def __str__(self) -> str:
         if self.equal:
             steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", equal to the bit" * bool(self.before)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
-        found = first_difference(self.before, self.now)
-        if found is None:
+        difference = first_difference(self.before, self.now)
+        if difference is None:
             return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"
-        step, metric = found
-        was, has = (repr(dict(told).get(step, {}).get(metric, "no report")).strip("'") for told in (self.before, self.now))
-        return f"trial {self.trial}: differs from step {step} on: {metric} {was} then, {has} now" + (
-            f"\n{self.error}" if self.error else ""
-        )
+        step, metric = difference
+        then, now = (repr(dict(reports).get(step, {}).get(metric, "no report")).strip("'") for reports in (self.before, self.now))
+        error = f"\n{self.error}" if self.error else ""
+        return f"trial {self.trial}: differs from step {step} on: {metric} {then} then, {now} now{error}"
 
 
-def first_difference(before: Reported, now: Reported) -> tuple[int, str] | None:
-    """The first step, and its first metric, at which two trials have not reported the same to the bit; NaN equals NaN."""
+def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
+    """Return the first step, and its first metric, at which two runs differ bit by bit. NaN equals NaN."""
     a, b = dict(before), dict(now)
     for step in sorted(a.keys() | b.keys()):
-        was, has = a.get(step, {}), b.get(step, {})
-        for metric in (*was, *has):
-            if metric not in was or metric not in has or repr(was[metric]) != repr(has[metric]):
+        then, again = a.get(step, {}), b.get(step, {})
+        for metric in (*then, *again):
+            if metric not in then or metric not in again or repr(then[metric]) != repr(again[metric]):
                 return step, metric
     return None
 
 
-def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Compared:
-    """Run a trial of a sweep once more, with its parameters, its seed, its data and on as many workers, and compare.
+def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = None) -> Comparison:
+    """Run a trial of a sweep again, with the same parameters, seed, data and number of workers, and compare its reports.
+
+    Neither the study nor MLflow changes.
 
     Args:
-        sweep: its folder.
-        trial: its id. One that was stopped or interrupted is run as far as it came.
-        address: of a Ray cluster; by default as the sweep began.
+        sweep: The sweep's folder.
+        trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it stopped.
+        address: Address of a Ray cluster. By default, Ray runs where the sweep started.
 
     Raises:
-        InputError: no such sweep or trial, the data has changed, or it can never run here.
+        InputError: There is no such sweep or trial, the data has changed, or the trial can never run here.
+        SweepsError: The process of the data actor was lost.
     """
     from sweeps.controller import sweep_lookup
     from sweeps.study import record
-    from sweeps.study.record import in_short
     from sweeps.study.trial_building import assembled
 
     folder = Path(sweep).resolve()
@@ -114,109 +114,115 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     study = record.read(folder)
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None
-    if recorded.result.given:
-        raise InputError(Problem("trial", f"{recorded.id} is an initial point whose result was given: it was never run"))
-    if recorded.result.state in (State.PRUNED, State.RUNNING) and not recorded.result.steps:
-        raise InputError(Problem("trial", f"{recorded.id} was stopped before its first report: there is nothing to compare"))
-    if recorded.lineage:
-        said = f"trial {recorded.id} took over from others under pbt ({in_short(recorded.lineage)}), and cannot be trained alone"
-        raise InputError(Problem("trial", said))
-    wanted = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    _refuse_unrepeatable(recorded)
+    original = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    result, metrics = recorded.result, study.judge.asked
     reports = next(record.reports_of(t, study.judge.metric) for t in record.trials_of(folder) if t.number == recorded.number)
-    with scratch_of(folder, space, roots, address) as (scratch, joined):
-        return _compare(space, joined, scratch, wanted, recorded.result, reports, study.data)
+    # A trial that did not run to its end stops where it stood.
+    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
+    address = address or read_origin(folder).get("address")
+    prepare_ray(address)
+    space = dataclasses.replace(space, shapes=(original.shape,))
+    with scratch_folder(folder) as scratch, SweepSession(space, scratch, roots, address, job={"rungs": stop}) as session:
+        return _compare(session, original, result, reports, metrics, study.data)
+
+
+def _refuse_unrepeatable(trial: TrialRecord) -> None:
+    """Refuse a trial that cannot be repeated.
+
+    Raises:
+        InputError: The trial never ran, reported nothing, or continued from checkpoints of other trials.
+    """
+    from sweeps.study.record import in_short
+
+    if trial.result.given:
+        raise InputError(Problem("trial", f"{trial.id} is an initial point whose result was given: it was never run"))
+    if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
+        raise InputError(Problem("trial", f"{trial.id} was stopped before its first report: there is nothing to compare"))
+    if trial.lineage:
+        text = f"trial {trial.id} took over from others under pbt ({in_short(trial.lineage)}), and cannot be trained alone"
+        raise InputError(Problem("trial", text))
 
 
 @contextlib.contextmanager
-def scratch_of(folder: Path, space: Any, roots: tuple[Path, ...], address: str | None) -> Iterator[tuple[Path, cluster.Joined]]:
-    """A folder inside the sweep's for as long as this lasts, and Ray, as the sweep had it unless an address is given."""
-    logging_setup.set_environment()
-    import ray  # noqa: F401 - sets up its logging, which is then redirected
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """Make a temporary folder in a sweep's folder, locked like the folder of a running sweep. All output goes to a log in it.
 
+    Args:
+        folder: The sweep's folder. Every node of a cluster must see it.
+    """
     from sweeps.core.folder_lock import FolderLock
 
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
-        shutil.copy(SweepFolder(folder).origin, scratch)  # by which the nodes of a cluster show that they see the folder
-        held.callback(FolderLock(scratch).release)  # a driver that takes up the sweep leaves it alone
+        shutil.copy(SweepFolder(folder).origin, scratch)  # Nodes of a cluster look for it, to show that they see the folder.
+        held.callback(FolderLock(scratch).release)  # A resume deletes such folders, unless they are locked.
         held.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
-        address = address or read_origin(folder).get("address")
-        if address:
-            cluster.prepare_authentication(address)
-        yield scratch, held.enter_context(cluster.ray_for(space, scratch, roots, address))
+        yield scratch
 
 
 def _compare(
-    space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, result: Result, before: tuple[Report, ...], fingerprint: str | None
-) -> Compared:
-    # One that did not come to its own end is stopped where it stood.
-    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
-    job = dataclasses.replace(job_of(space, joined.roots), rungs=stop)
-    now, last = trained(space, joined, scratch, trial, job, fingerprint)
-    why = last.error or _no_value(Objectives.of(space), last.state, now)
-    told = lambda r: (r.step, {name: r.metrics[name] for name in job.asked or r.metrics if name in r.metrics})  # noqa: E731
-    return Compared(trial.id, tuple(map(told, before)), tuple(map(told, now)), why, result.state is State.FAIL)
+    session: SweepSession, trial: Trial, result: Result, reports: tuple[Report, ...], metrics: tuple[str, ...], fingerprint: str | None
+) -> Comparison:
+    """Run a trial again and compare.
+
+    Args:
+        session: The session to run in.
+        trial: The trial.
+        result: How the trial ended before.
+        reports: What the trial reported before.
+        metrics: Metrics to compare; none stands for all.
+        fingerprint: Fingerprint of the sweep's data.
+    """
+    new_reports, end = train_once(session, trial, fingerprint)
+    error = end.error or _missing_value(Objectives.of(session.space), end.state, new_reports)
+    before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in found) for found in (reports, new_reports))
+    return Comparison(trial.id, before, now, error, result.state is State.FAIL)
 
 
-def _no_value(judge: Objectives, state: State | None, reports: list[Report]) -> str | None:
-    """Why a trial whose loop came to its end failed all the same, as the study has it; None if it did not."""
-    curve = tuple((r.step, math.nan if judge.metric is None else r.metrics.get(judge.metric, math.nan)) for r in reports)
-    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in judge.asked[1:]}
-    missing = judge.judge(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
+def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str, float]:
+    return {name: values[name] for name in metrics or values if name in values}
+
+
+def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
+    """Return why the study counts a trial as failed although its loop has ended; None if it does not."""
+    curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
+    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.asked[1:]}
+    missing = objectives.judge(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
     return None if state is not State.COMPLETE or missing is None else f"no value of `{missing}`"
 
 
-def trained(
-    space: Any, joined: cluster.Joined, scratch: Path, trial: Trial, job: Job, fingerprint: str | None, together: bool = False
-) -> tuple[list[Report], Progress]:
-    """Train one trial on a gang, outside of any sweep; at a rung of the job it is stopped.
+def train_once(session: SweepSession, trial: Trial, fingerprint: str | None) -> tuple[list[Report], Progress]:
+    """Train one trial outside of any sweep. The trial stops at the first rung of the session's job.
 
     Args:
-        space: of its sweep.
-        joined: the Ray to train on.
-        scratch: an empty folder; the trial's goes to `trial` in it, what is kept of the data to `prepared`.
-        trial, job: what to run.
-        fingerprint: of the data as the sweep had it; None if that is not known.
-        together: on the rows of train and valid together, see `sweeps.data.data_actor`.
+        session: The session. Its folder gets a folder `trial` for the trial, and `prepared` for the data.
+        trial: The trial.
+        fingerprint: Fingerprint of the sweep's data; None if it is not known.
 
     Returns:
-        Its reports, and what was heard of it last.
+        The trial's reports, and its last progress.
 
     Raises:
-        InputError: the data has changed, or the trial can never run here.
-        SweepsError: the process that holds the data was lost.
+        InputError: The data has changed.
+        SweepsError: The process of the data actor was lost.
     """
     import ray
 
-    from sweeps.data import data_actor
-    from sweeps.execution.messages import Labels
-    from sweeps.execution.pool import Pool
-    from sweeps.execution.ray_train_run import ENVIRONMENT
-
-    if problems := find_infeasible_shapes(dataclasses.replace(space, shapes=(trial.shape,)), joined.total, joined.nodes):
-        raise InputError(problems)
-    here = cluster.at_driver()
-    pool = Pool.options(scheduling_strategy=here).remote(job, joined.total, str(scratch / "gangs"), 0, ENVIRONMENT, joined.room)
-    actor = data_actor.start(joined.roots, scratch, (trial.shape.workers,), joined.cpus, here, train_on_valid=together)
-    try:
-        facts, holds = facts_of(actor, space, fingerprint), data_actor.process_id(actor)
-        pool.configure.remote(actor, Labels(facts.label, facts.task, facts.classes))
-        (scratch / "trial").mkdir()
-        pool.start.remote(trial, str(scratch / "trial"))
-        reports: list[Report] = []
-        runner = ray.get(pool.attach.remote(trial.id))
-        while True:
-            news = pool.advance.remote(trial.id, runner)
-            while not ray.wait([news], timeout=1.0)[0]:
-                if holds is not None and not is_alive(holds):
-                    raise SweepsError(data_actor.describe_loss(actor, holds))
-            progress = ray.get(news)
-            reports += progress.reports
-            if progress.state is not None:
-                return reports, progress
-            if progress.rung is not None:
-                pool.answer.remote(trial.id, progress.rung, False)
-    finally:
-        ray.get(pool.shutdown.remote())
-        ray.kill(pool)
-        ray.kill(actor)
+    session.load_data(fingerprint)
+    folder, pool = session.folder / "trial", session.pool
+    folder.mkdir()
+    pool.start.remote(trial, str(folder))
+    reports: list[Report] = []
+    runner = ray.get(pool.attach.remote(trial.id))
+    while True:
+        pending = pool.advance.remote(trial.id, runner)
+        while not ray.wait([pending], timeout=1.0)[0]:
+            if session.data_process is not None and not is_alive(session.data_process):
+                raise session.data_loss()
+        progress: Progress = ray.get(pending)
+        reports += progress.reports
+        if progress.state is not None:
+            return reports, progress
+        if progress.rung is not None:
+            pool.answer.remote(trial.id, progress.rung, False)

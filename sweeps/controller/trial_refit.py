@@ -1,4 +1,4 @@
-"""A trial trained once more, on train and valid together, for its bundle: what is left to learn from when all is decided."""
+"""Train a trial again on train and valid together, for `export --refit`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.controller.rerun import scratch_of, trained
-from sweeps.controller.session import job_of
+from sweeps.controller.rerun import scratch_folder, train_once
+from sweeps.controller.session import SweepSession, prepare_ray
 from sweeps.controller.trial_export import Refitted
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
+from sweeps.core.origin import read_origin
 from sweeps.core.trial import Checkpoint, Result, State
 from sweeps.data.prepared_store import PreparedStore
 
@@ -23,23 +24,25 @@ from sweeps.space import Space
 
 @contextlib.contextmanager
 def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...]) -> Iterator[Refitted]:
-    """Train a trial once more, with its parameters, its seed, its workers and its part of the rows, and those of valid.
+    """Train a trial again on the rows of train and valid, with its parameters, seed, workers and share of the rows.
 
-    It is trained for the steps of the model that is exported of it otherwise: its loop left a checkpoint of that one. To the loop this is
-    `max_t`. The chain is fitted anew on the same rows.
+    The trial trains for as many steps as the model that an export without a refit takes. The loop sees this number as `max_t`. The
+    preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
 
     Args:
-        folder, space, ledger: of its sweep, which is not changed.
-        number: the trial's.
-        roots: folders of the user's modules.
+        folder: The sweep's folder.
+        space: The sweep's space.
+        study_store: The sweep's study.
+        number: Number of the trial.
+        roots: Folders of the user's modules.
 
     Yields:
-        What was trained, there as long as this lasts.
+        The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: it has no best step, the data has changed, or it can never run here.
-        SweepFailed: the loop failed.
-        BundleError: the loop left no model of its last step.
+        InputError: The trial has no best step, the data has changed, or the trial can never run here.
+        SweepFailed: The loop failed.
+        BundleError: The loop left no model of its last step.
     """
     from sweeps.search.plugins import scheduler_of
 
@@ -49,40 +52,43 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
         raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))
-    with scratch_of(folder, space, roots, None) as (scratch, joined):
-        # The rows are more than the sweep's limits were made for
-        job = dataclasses.replace(
-            job_of(space, joined.roots), rungs=frozenset(), max_t=steps, trial_timeout=None, report_timeout=None, keep_last=True
-        )
-        known = study_store.study.user_attrs.get("data")
-        _, last = trained(space, joined, scratch, trial, job, known, together=True)
-        kept = left_of(trial.id, last, steps)
+    # There are more rows now than the sweep's time limits were made for.
+    job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
+    address = read_origin(folder).get("address")
+    prepare_ray(address)
+    space = dataclasses.replace(space, shapes=(trial.shape,))
+    with (
+        scratch_folder(folder) as scratch,
+        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True) as session,
+    ):
+        _, end = train_once(session, trial, study_store.study.user_attrs.get("data"))
+        checkpoint = last_checkpoint(trial.id, end, steps)
         rows = PreparedStore(scratch).load_info(trial.data).rows
-        yield Refitted(scratch, Path(kept.path), steps, rows["train"] + rows["valid"])
+        yield Refitted(scratch, Path(checkpoint.path), steps, rows["train"] + rows["valid"])
 
 
 def steps_of(result: Result) -> int | None:
-    """The steps of the model that is exported of a trial, else those that were best; None if it reported no value."""
+    """Return the number of steps of the model that is exported of a trial. Without a model it is the best step, or None without a value."""
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
-def left_of(trial: str, last: Progress, steps: int) -> Checkpoint:
-    """The checkpoint that a trial left when it was trained once more.
+def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
+    """Return the checkpoint of the last step of a refitted trial.
 
     Args:
-        trial: its id.
-        last: what was heard of it last.
-        steps: that it was to be trained.
+        trial: The trial's id.
+        end: The last progress of the trial.
+        steps: Number of steps that the trial had to train.
 
     Raises:
-        SweepFailed: the loop failed.
-        BundleError: there is no model of the last step.
+        SweepFailed: The loop failed.
+        BundleError: There is no model of the last step.
     """
-    if last.state is not State.COMPLETE:
-        raise SweepFailed(f"trial {trial} failed when it was trained once more:\n{last.error}")
-    if last.best is None:
-        raise BundleError(f"trial {trial} left no checkpoint when it was trained once more: nothing to export")
-    if last.best.best_step != steps:
-        left = f"its loop left the model of step {last.best.best_step}, not of the last, {steps}"
-        raise BundleError(f"trial {trial} was trained once more, but {left}; see `Current.better` of sweeps.trial")
-    return last.best
+    if end.state is not State.COMPLETE:
+        raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
+    if end.best is None:
+        raise BundleError(f"trial {trial} left no checkpoint when it was trained again: nothing to export")
+    if end.best.best_step != steps:
+        problem = f"its loop left the model of step {end.best.best_step}, not of the last step, {steps}"
+        raise BundleError(f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial")
+    return end.best

@@ -16,34 +16,34 @@ from sweeps.core.trial import Action
 class SweepController(Protocol):
     """The driver's side of a sweep."""
 
-    def begin(self) -> str | None:
+    def start_trial(self) -> str | None:
         """Begin a trial; its id. None if there is none to begin now, but may be later.
 
         Raises:
             StopIteration: no trial is to be begun any more.
         """
 
-    def hear(self, trial: str, progress: Any) -> Action:
+    def on_trial_progress(self, trial: str, progress: Any) -> Action:
         """Take a trial's news and say whether it goes on."""
 
-    def lost(self, trial: str) -> None:
+    def on_runner_lost(self, trial: str) -> None:
         """The trial's runner died too often."""
 
-    def tick(self) -> None:
+    def poll(self) -> None:
         """A round of Tune's loop begins."""
 
 
 class StudySearcher(Searcher):
-    """Begins the conductor's next trial when Tune has room for one."""
+    """Begins the controller's next trial when Tune has room for one."""
 
-    def __init__(self, conductor: SweepController):
+    def __init__(self, controller: SweepController):
         super().__init__()
-        self._conductor = conductor
+        self._controller = controller
         self._begun: dict[str, str] = {}  # Tune's name of a trial and ours
 
     def suggest(self, trial_id: str) -> Any:
         try:
-            begun = self._conductor.begin()
+            begun = self._controller.start_trial()
         except StopIteration:
             return Searcher.FINISHED
         if begun is None:
@@ -55,7 +55,7 @@ class StudySearcher(Searcher):
         """Of an end the scheduler hears; an error means that Tune gave up on the trial's runner."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
-            self._conductor.lost(trial)
+            self._controller.on_runner_lost(trial)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the study is the record."""
@@ -65,25 +65,25 @@ class StudySearcher(Searcher):
 
 
 class VerdictScheduler(FIFOScheduler):
-    """Passes news and the time to the conductor, in the driver's own thread, and its verdict to Tune."""
+    """Passes news and the time to the controller, in the driver's own thread, and its verdict to Tune."""
 
-    def __init__(self, conductor: SweepController):
+    def __init__(self, controller: SweepController):
         super().__init__()
-        self._conductor = conductor
+        self._controller = controller
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
         """Asked once in every round of Tune's loop."""
         # Not by a callback: to count one, Tune imports every logger that it knows, MLflow's too, which takes seconds
-        self._conductor.tick()
+        self._controller.poll()
         # Tune starts what is pending, in line; to look for the first of them among all trials costs a millisecond a round at 10,000
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
-        verdict = self._conductor.hear(trial.config["trial"], result["progress"])
+        verdict = self._controller.on_trial_progress(trial.config["trial"], result["progress"])
         return TrialScheduler.STOP if verdict is Action.STOP else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict) -> None:
         if result and result.get("progress") is not None:
-            self._conductor.hear(trial.config["trial"], result["progress"])
+            self._controller.on_trial_progress(trial.config["trial"], result["progress"])
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A runner died; Tune starts another if it may."""

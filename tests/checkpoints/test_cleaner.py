@@ -45,13 +45,13 @@ def driver(space: Any, folder: Path) -> SweepController:
 
 def train(controller: SweepController, loss: float, end: bool = True) -> str:
     """Run a trial of two steps whose first is the best, with a checkpoint at each."""
-    name = controller.begin()
+    name = controller.start_trial()
     assert name is not None
     best, latest = save(controller.folder, int(name), 1), save(controller.folder, int(name), 2)
     reports = (Report(1, {"loss": loss}, 1.0), Report(2, {"loss": loss + 1}, 2.0))
-    controller.hear(name, Progress(reports, latest, best))
+    controller.on_trial_progress(name, Progress(reports, latest, best))
     if end:
-        controller.hear(name, Progress(state=State.COMPLETE, best=best))
+        controller.on_trial_progress(name, Progress(state=State.COMPLETE, best=best))
     return name
 
 
@@ -79,9 +79,9 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     assert controller.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
     assert again.search.store.live_trial(3).checkpoint.step == 2
-    name = again.begin()
+    name = again.start_trial()
     assert name == "0003"
-    again.hear(name, Progress(state=State.COMPLETE))
+    again.on_trial_progress(name, Progress(state=State.COMPLETE))
     again.close()
     assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
     assert again.cleaner is not None and again.cleaner.freed.to_json() == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
@@ -157,14 +157,14 @@ def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def saves(controller: SweepController, losses: list[float], end: bool = True) -> str:
     """Run a trial with a checkpoint at each step."""
-    name = controller.begin()
+    name = controller.start_trial()
     assert name is not None
     saved = [save(controller.folder, int(name), step) for step in range(1, len(losses) + 1)]
     best = min(saved, key=lambda c: losses[c.step - 1])
     reports = tuple(Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1))
-    controller.hear(name, Progress(reports, saved[-1], best))
+    controller.on_trial_progress(name, Progress(reports, saved[-1], best))
     if end:
-        controller.hear(name, Progress(state=State.COMPLETE, best=best))
+        controller.on_trial_progress(name, Progress(state=State.COMPLETE, best=best))
     return name
 
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
-import subprocess
 import time
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray.exceptions
 
+from sweeps.controller.commands import FOLDER, Command, Enqueue, Pause, Resume, Stop, send
 from sweeps.controller.controller import SweepController
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.processes import is_alive
-from sweeps.core.sweep_folder import STAGES
 from sweeps.core.trial import Action, Checkpoint, Report, State
 from sweeps.data.data_actor import LOST_MESSAGE
-from sweeps.execution.messages import Past, Progress, Stage, Usage
+from sweeps.execution.messages import Past, Progress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import Journal
 from tests.search.deaths import Deaf
-from tests.waiting import wait_until
 
 BODY = "params: {eta: {uniform: [0, 1]}}"
 
@@ -38,11 +32,24 @@ class Pool(Deaf):
         self.start = SimpleNamespace(remote=lambda trial, folder, past=None: self.started.append(past))
 
 
-def conductor(space: Any, folder: Any) -> tuple[SweepController, Pool]:
+class Monitor:
+    """In the place of a `PoolMonitor`."""
+
+    def __init__(self, error: InputError | None = None, restarted: bool = False, data_is_alive: bool = True):
+        self.usage = None
+        self.prefit_error = lambda: error
+        self.pool_was_restarted = lambda: restarted
+        self.data_process_is_alive = lambda: data_is_alive
+        self.update_usage = self.close = lambda: None
+
+
+def controller(space: Any, folder: Any) -> tuple[SweepController, Pool]:
     pool, deaf = Pool(), Deaf()
+    pool_handle: Any = pool
     tracker: Any = deaf
-    going = SweepController(SearchLoop.open(folder, space), pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
-    going.settle()
+    search = SearchLoop.open(folder, space)
+    going = SweepController(search, pool_handle, tracker, time.time(), lambda: False, lambda status: None, lambda: None)
+    going.finish_leftover_trials()
     return going, pool
 
 
@@ -52,59 +59,46 @@ def record_of(folder: Any) -> tuple[record.TrialRecord, ...]:
     return found.trials
 
 
-def ready(monkeypatch: pytest.MonkeyPatch, raises: Exception) -> None:
-    """Whatever is waited for is there, and is this error."""
-
-    def get(what: Any) -> None:
-        raise raises
-
-    monkeypatch.setattr(
-        "sweeps.controller.controller.ray", SimpleNamespace(wait=lambda what, timeout: (what, []), get=get, exceptions=ray.exceptions)
-    )
-
-
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_chain_that_is_found_bad_ends_the_sweep_unless_trials_have_ended(make_space, tmp_path, monkeypatch, ended):
-    going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
+def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(make_space, tmp_path, ended):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     for _ in range(ended):
-        name = going.begin()
+        name = going.start_trial()
         assert name is not None
-        going.hear(name, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
-    bad = InputError(Problem("space.preprocessor", "no column `x`"))
-    ready(monkeypatch, ray.exceptions.RayTaskError("prefit", "", bad))
-    going.prefit = object()
-    going._look_at_prefit()
+        going.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+    going._monitor = Monitor(error=InputError(Problem("space.preprocessor", "no column `x`")))
+    going.poll()
     assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), "its own trials fail, others stay"
 
 
-def test_the_death_of_a_driver_is_no_failure_of_a_trial_whose_pool_is_lost_later(make_space, tmp_path, monkeypatch):
+def test_the_death_of_a_driver_is_no_failure_of_a_trial_whose_pool_is_lost_later(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
-    first, _ = conductor(space, tmp_path)
-    name = first.begin()
+    first, _ = controller(space, tmp_path)
+    name = first.start_trial()
     assert name is not None
-    first.hear(name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3))  # two gangs were lost under it
-    going, pool = conductor(space, tmp_path)
-    assert going.begin() == name and pool.started[-1] == Past(3, ((1, 0.5),), None, None, 0.0, 0)
-    going.hear(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
-    ready(monkeypatch, ray.exceptions.RayActorError())
-    going._look_whether_the_pool_lives()
+    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3))  # two gangs were lost under it
+    going, pool = controller(space, tmp_path)
+    assert going.start_trial() == name and pool.started[-1] == Past(3, ((1, 0.5),), None, None, 0.0, 0)
+    going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
+    going._monitor = Monitor(restarted=True)
+    going.poll()
     assert pool.started[-1] is not None and (pool.started[-1].attempts, pool.started[-1].lost) == (4, 1)
-    going.hear(name, Progress((Report(3, {"loss": 0.3}, 3.0),), attempts=5))
-    going._look_whether_the_pool_lives()
+    going.on_trial_progress(name, Progress((Report(3, {"loss": 0.3}, 3.0),), attempts=5))
+    going.poll()
     assert pool.started[-1].lost == 2
 
 
 def test_what_a_trial_took_that_waits_to_go_on_counts_as_spent(make_space, tmp_path):
     body = BODY + "\nscaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     space = make_space(body, scheduler="{name: none}", extra="")
-    first, _ = conductor(space, tmp_path)
-    name = first.begin()
+    first, _ = controller(space, tmp_path)
+    name = first.start_trial()
     assert name is not None
-    first.hear(name, Progress((Report(1, {"loss": 0.5}, 1.0),), seconds=7200.0))
-    going, _ = conductor(space, tmp_path)
+    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), seconds=7200.0))
+    going, _ = controller(space, tmp_path)
     assert going.search.interrupted == deque([0]) and going.reason is None
     object.__setattr__(going.space.limits, "max_gpu_hours", 1.5)
-    going._look_at_budgets()
+    going._check_budgets()
     assert going.reason is not None and going.reason.startswith("limits.max_gpu_hours")
 
 
@@ -114,36 +108,36 @@ def news(step: int, loss: float, **more: Any) -> Progress:
 
 def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(make_space, tmp_path):
     space = make_space(BODY)  # asha, one in three
-    first, _ = conductor(space, tmp_path)
-    early = first.begin()
-    assert early is not None and first.hear(early, news(1, 0.9, rung=1)) is Action.CONTINUE, "the first to come there"
+    first, _ = controller(space, tmp_path)
+    early = first.start_trial()
+    assert early is not None and first.on_trial_progress(early, news(1, 0.9, rung=1)) is Action.CONTINUE, "the first to come there"
     for loss in (0.3, 0.2, 0.1, 0.05):
-        later = first.begin()
+        later = first.start_trial()
         assert later is not None
-        first.hear(later, news(1, loss, rung=1))
-    assert first.hear(early, Progress(rung=1)) is Action.CONTINUE, "its worker was lost beyond it"
-    going, _ = conductor(space, tmp_path)  # the driver was
-    assert 0 in going.search.interrupted and going.begin() == early
-    assert going.hear(early, Progress(rung=1)) is Action.CONTINUE
-    late = going.begin()
+        first.on_trial_progress(later, news(1, loss, rung=1))
+    assert first.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE, "its worker was lost beyond it"
+    going, _ = controller(space, tmp_path)  # the driver was
+    assert 0 in going.search.interrupted and going.start_trial() == early
+    assert going.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE
+    late = going.start_trial()
     while late is not None and late in {f"{n:04d}" for n in range(5)}:
-        late = going.begin()
-    assert late is not None and going.hear(late, news(1, 0.8, rung=1)) is Action.STOP, "though not for others"
+        late = going.start_trial()
+    assert late is not None and going.on_trial_progress(late, news(1, 0.8, rung=1)) is Action.STOP, "though not for others"
 
 
 def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
-    first, _ = conductor(space, tmp_path)
+    first, _ = controller(space, tmp_path)
     for _ in range(2):
-        name = first.begin()
+        name = first.start_trial()
         assert name is not None
-        first.hear(name, news(1, 0.5))
+        first.on_trial_progress(name, news(1, 0.5))
     object.__setattr__(space.limits, "timeout", 60.0)
     tracker: Any = Deaf()
     going = SweepController(
         SearchLoop.open(tmp_path, space), Pool(), tracker, time.time() - 61, lambda: False, lambda s: None, lambda: None
     )
-    going.settle()
+    going.finish_leftover_trials()
     going.close()
     assert going.reason == "limits.timeout" and not going.search.interrupted
     states = [(t.result.state, t.reason) for t in record_of(tmp_path)]
@@ -152,11 +146,11 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
 
 def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
-    first, _ = conductor(space, tmp_path)
-    name = first.begin()
+    first, _ = controller(space, tmp_path)
+    name = first.start_trial()
     assert name is not None
-    first.hear(name, news(1, 0.5))
-    going, _ = conductor(space, tmp_path)
+    first.on_trial_progress(name, news(1, 0.5))
+    going, _ = controller(space, tmp_path)
     going.stop("interrupted", State.RUNNING)
     going.close()
     assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
@@ -165,21 +159,21 @@ def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(make_space, tmp_path, whole):
     space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
-    first, _ = conductor(space, tmp_path)
-    name = first.begin()
+    first, _ = controller(space, tmp_path)
+    name = first.start_trial()
     assert name is not None
     path = tmp_path / "trials" / name / "checkpoint_000002"
     path.mkdir(parents=True)
-    first.hear(name, news(1, 0.5))
-    first.hear(name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None))  # else a rank was still to write its part
-    going, _ = conductor(space, tmp_path)
+    first.on_trial_progress(name, news(1, 0.5))
+    first.on_trial_progress(name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None))
+    going, _ = controller(space, tmp_path)
     assert (going.search.interrupted == deque()) == whole
     assert record_of(tmp_path)[0].result.state is (State.COMPLETE if whole else State.RUNNING)
 
 
 def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_left_as_it_is(make_space, tmp_path, monkeypatch):
-    going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
-    name = going.begin()
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    name = going.start_trial()
     assert name is not None
 
     def full(self: Any, logs: Any) -> None:
@@ -188,25 +182,21 @@ def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_le
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "append_logs", full)
         with pytest.raises(OSError, match="no space") as e:
-            going.hear(name, news(1, 0.5))
-        assert going.broke is e.value
+            going.on_trial_progress(name, news(1, 0.5))
+        assert going.error is e.value
         going.close()
     assert [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
 
-def test_a_keeper_that_is_lost_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.controller.controller.ray", SimpleNamespace(wait=lambda what, timeout: ([], what)))
-    going, _ = conductor(make_space(BODY, scheduler="{name: none}"), tmp_path)
-    name = going.begin()
+def test_the_loss_of_the_data_actor_ends_the_sweep_and_every_trial_stays_resumable(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    name = going.start_trial()
     assert name is not None
-    going.data_actor = os.getpid()
-    going.tick()
+    going._monitor = Monitor()
+    going.poll()
     assert going.reason is None
-    gone = subprocess.Popen(["true"])
-    wait_until(lambda: not is_alive(gone.pid), 10, "the process to end")  # a zombie: nobody has asked for its exit code
-    going.data_actor, going.shown = gone.pid, 0.0
-    going.tick()
-    gone.wait()
+    going._monitor, going._status_time = Monitor(data_is_alive=False), 0.0
+    going.poll()
     going.close()
     assert going.reason == LOST_MESSAGE and [t.result.state for t in record_of(tmp_path)] == [State.RUNNING]
 
@@ -215,33 +205,77 @@ def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
     going = SweepController(
         SearchLoop.open(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")), Pool(), Deaf(), 0.0, lambda: True, print, print
     )
-    going.settle()
-    assert going.reason == "interrupted" and not going.search.store.results()
+    going.finish_leftover_trials()
+    assert going.reason == "interrupted" and not going.study_store.results()
     with pytest.raises(StopIteration):
-        going.begin()
+        going.start_trial()
 
 
-def test_the_trials_that_do_not_train_yet_stand_in_the_sweeps_folder_until_the_driver_ends(tmp_path, monkeypatch, make_space):
-    (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
-    going, _ = conductor(make_space(BODY), tmp_path)
-    assert not (tmp_path / STAGES).exists()
-    stages: dict[str, tuple[Stage, int | None]] = {"0000": (Stage.TRAINING, None), "0001": (Stage.WAITING, None)}
-    usage = Usage({"CPU": 2.0}, stages=stages)
-    monkeypatch.setattr(
-        "sweeps.controller.controller.ray",
-        SimpleNamespace(wait=lambda what, timeout: (what, []), get=lambda _: usage, exceptions=ray.exceptions),
-    )
-    going.asked, going.life = object(), SimpleNamespace()
-    going._look_at_pool()
-    assert json.loads((tmp_path / STAGES).read_text()) == {"0001": "waiting for workers"}
-    stages["0001"] = (Stage.TRAINING, None)
-    usage.silent["0000"] = "rank 1 has not reported for 301 s"
-    going.asked = object()
-    going._look_at_pool()
-    assert json.loads((tmp_path / STAGES).read_text()) == {"0000": "silent: rank 1 has not reported for 301 s"}
-    usage.silent.clear()
-    going.asked = object()
-    going._look_at_pool()
-    assert json.loads((tmp_path / STAGES).read_text()) == {}
+# ---- commands from outside
+
+
+@pytest.fixture
+def going(make_space, tmp_path) -> SweepController:
+    """A controller with a trial that runs."""
+    made, _ = controller(make_space(BODY), tmp_path)
+    assert made.start_trial() == "0000"
+    made._monitor = Monitor()
+    return made
+
+
+def command(going: SweepController, command: Command) -> None:
+    """Send a command and let the controller carry it out."""
+    send(going.folder, command)
+    going._status_time = 0.0
+    going.poll()
+
+
+def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(going):
+    command(going, Stop())
+    assert going.reason == "interrupted"
+    with pytest.raises(StopIteration):
+        going.start_trial()
     going.close()
-    assert not (tmp_path / STAGES).exists()
+    assert [t.result.state for t in record_of(going.folder)] == [State.RUNNING]
+
+
+@pytest.mark.parametrize("rung, call", [(None, "cancel"), (1, "answer")])
+def test_a_command_stops_one_trial_at_its_next_report(going, rung, call):
+    assert going.start_trial() == "0001"
+    command(going, Stop("0000"))
+    assert list(going.running) == ["0000", "0001"], "nothing was reported yet"
+    calls: list[tuple[Any, ...]] = []
+    setattr(going.pool, call, SimpleNamespace(remote=lambda *args: calls.append(args)))
+    assert going.on_trial_progress("0001", news(1, 0.5)) is Action.CONTINUE
+    assert going.on_trial_progress("0000", news(1, 0.5, rung=rung)) is Action.STOP
+    assert calls == [("0000",) if rung is None else ("0000", 1, False)] and list(going.running) == ["0001"]
+    first, second = record_of(going.folder)
+    assert (first.result.state, second.result.state) == (State.PRUNED, State.RUNNING)
+    assert going.on_trial_progress("0000", Progress(state=State.FAIL, error="cancelled")) is Action.STOP, "the runner's last progress"
+
+
+def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):
+    command(going, Pause())
+    assert going.start_trial() is None and going.reason is None
+    assert going.on_trial_progress("0000", news(1, 0.5)) is Action.CONTINUE
+    send(going.folder, Resume())
+    going._status_time = 0.0
+    assert going.start_trial() == "0001", "a paused controller polls when Ray Tune asks for a trial"
+
+
+def test_a_paused_sweep_can_be_stopped(going):
+    command(going, Pause())
+    send(going.folder, Stop())
+    going._status_time = 0.0
+    with pytest.raises(StopIteration):
+        going.start_trial()
+    assert going.reason == "interrupted"
+
+
+@pytest.mark.parametrize(
+    "refused, why", [(Stop("0099"), "trial 0099 does not run; running are: 0000"), (Enqueue({"params.eta": 0.5}), "cannot enqueue")]
+)
+def test_a_command_that_cannot_be_carried_out_is_logged(going, caplog, refused, why):
+    command(going, refused)
+    assert why in caplog.text and going.reason is None
+    assert not list((going.folder / FOLDER).iterdir())

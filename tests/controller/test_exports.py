@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from sweeps import cli
 from sweeps import space as space_file
 from sweeps.controller import exports, trial_export
-from sweeps.controller.trial_refit import left_of, steps_of
+from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import News, Progress
@@ -168,14 +168,14 @@ def test_a_refit_trains_the_steps_of_the_exported_model():
 
 def test_a_refit_takes_the_model_of_the_last_step_alone():
     kept = Checkpoint("c", 4, 4)
-    assert left_of("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
+    assert last_checkpoint("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
     for last, error, said in (
-        (Progress(state=State.FAIL, error="boom"), SweepFailed, "trial 0001 failed when it was trained once more:\nboom"),
+        (Progress(state=State.FAIL, error="boom"), SweepFailed, "trial 0001 failed when it was trained again:\nboom"),
         (Progress(state=State.COMPLETE), BundleError, "left no checkpoint"),
-        (Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)), BundleError, "left the model of step 2, not of the last, 4"),
+        (Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)), BundleError, "left the model of step 2, not of the last step, 4"),
     ):
         with pytest.raises(error, match=said):
-            left_of("0001", last, 4)
+            last_checkpoint("0001", last, 4)
 
 
 def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, SearchLoop]:

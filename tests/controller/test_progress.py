@@ -1,18 +1,16 @@
-"""How a sweep stands: what the conductor makes of what it hears."""
+"""How a sweep stands: what the controller makes of what it hears."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweeps.controller.controller import SweepController
-from sweeps.controller.status import ResourceUse, SweepStatus, shape_text, short_configuration, starting_status
+from sweeps.controller.status import ResourceUse, shape_text, short_configuration, starting_status
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Action, Report, State, Trial
 from sweeps.execution.messages import Progress, Stage, Usage
@@ -34,39 +32,40 @@ space:
 
 
 @pytest.fixture
-def conductor(tmp_path) -> SweepController:
+def controller(tmp_path) -> SweepController:
     (tmp_path / "space.yaml").write_text(SPACE)
     space = load(tmp_path / "space.yaml")
     (tmp_path / "own-1").mkdir()
-    loop = SearchLoop.open(tmp_path / "own-1", space)
-    nothing: Callable[[SweepStatus], None] = lambda snapshot: None  # noqa: E731
-    began = time.time() - 100
+    return controller_of(SearchLoop.open(tmp_path / "own-1", space))
+
+
+def controller_of(search: SearchLoop) -> SweepController:
+    """A controller of a sweep that started 100 s ago, without a pool."""
     deaf: Any = Deaf()
-    return SweepController(loop, deaf, deaf, began, lambda: False, nothing, nothing)
+    return SweepController(search, deaf, deaf, time.time() - 100, lambda: False, lambda status: None, lambda: None)
 
 
 def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
     return tuple(Report(step, {"loss": value}, time.time() + step) for step, value in enumerate(values, first))
 
 
-def test_before_the_first_trial(conductor):
-    s = conductor.status()
+def test_before_the_first_trial(controller):
+    s = controller.status()
     assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == ("own-1", "loss", 8, None, (), (), 0)
     assert s.left is not None and s.left.how == "limits.timeout" and 3490 < s.left.seconds <= 3500
-    early = starting_status(conductor.space, 8, "own-1", conductor.began, "reading the data")
+    early = starting_status(controller.space, 8, "own-1", controller.began, "reading the data")
     assert (early.name, early.metric, early.total, early.stage) == ("own-1", "loss", 8, "reading the data") and early.seconds >= 100
 
 
-def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
-    space = dataclasses.replace(conductor.space, limits=dataclasses.replace(conductor.space.limits, max_failures_in_a_row=2))
+def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
+    space = dataclasses.replace(controller.space, limits=dataclasses.replace(controller.space.limits, max_failures_in_a_row=2))
 
     def driven(failures: int) -> SweepController:
-        loop = SearchLoop.open(conductor.search.store.folder, space)
-        again = dataclasses.replace(conductor, search=loop, reason=None)
-        again.settle()
+        again = controller_of(SearchLoop.open(controller.study_store.folder, space))
+        again.finish_leftover_trials()
         for _ in range(failures):
             assert again.reason is None
-            again.hear(str(again.begin()), Progress(state=State.FAIL, error="boom"))
+            again.on_trial_progress(str(again.start_trial()), Progress(state=State.FAIL, error="boom"))
         return again
 
     assert driven(1).reason is None
@@ -75,90 +74,74 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(conductor):
     assert driven(1).reason is None, "those that have ended the sweep are not"
 
 
-def test_a_row_says_what_a_running_trial_is_at(conductor):
-    a, b = conductor.begin(), conductor.begin()
-    assert [row.stage for row in conductor.status().rows] == ["beginning", "beginning"]
-    conductor.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
-    assert [row.stage for row in conductor.status().rows] == ["starting workers", "waiting for workers"]
-    assert conductor.hear(a, Progress(reports(3.0, 1.0, 2.0))) is Action.CONTINUE
-    row = conductor.status().rows[0]
+def test_a_row_says_what_a_running_trial_is_at(controller):
+    a, b = controller.start_trial(), controller.start_trial()
+    assert [row.stage for row in controller.status().rows] == ["beginning", "beginning"]
+    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
+    assert [row.stage for row in controller.status().rows] == ["starting workers", "waiting for workers"]
+    assert controller.on_trial_progress(a, Progress(reports(3.0, 1.0, 2.0))) is Action.CONTINUE
+    row = controller.status().rows[0]
     assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
     assert shape_text(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
     assert [name for name, _ in row.configuration] == ["preprocessor", "lr"]
-    conductor.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
-    assert conductor.status().rows[0].stage == "at rung 3"
-    conductor.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
-    conductor.hear(a, Progress(attempts=2))
-    row = conductor.status().rows[0]
+    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
+    assert controller.status().rows[0].stage == "at rung 3"
+    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
+    controller.on_trial_progress(a, Progress(attempts=2))
+    row = controller.status().rows[0]
     assert row.stage == "waiting for workers" and row.attempt == 2, "its workers were lost, it stands in line again"
 
 
-def test_the_best_is_that_of_all_reports_with_its_configuration(conductor):
-    a, b = conductor.begin(), conductor.begin()
-    conductor.hear(a, Progress(reports(3.0, math.nan, 1.0)))
-    conductor.hear(b, Progress(reports(2.0)))
-    best = conductor.status().best
+def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
+    a, b = controller.start_trial(), controller.start_trial()
+    controller.on_trial_progress(a, Progress(reports(3.0, math.nan, 1.0)))
+    controller.on_trial_progress(b, Progress(reports(2.0)))
+    best = controller.status().best
     assert best is not None and (best.trial, best.value, best.step) == (a, 1.0, 3)
     assert best.configuration[0] == ("workers", "2 × 1 CPU, 0.5 GPU") and best.configuration[1][0] == "preprocessor"
-    conductor.hear(a, Progress(state=State.COMPLETE))
-    conductor.hear(b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n"))
-    s = conductor.status()
+    controller.on_trial_progress(a, Progress(state=State.COMPLETE))
+    controller.on_trial_progress(b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n"))
+    s = controller.status()
     assert s.best == best and s.failure == (b, "ValueError: too large") and s.ended == 2 and not s.rows
 
 
-def test_a_trial_that_failed_does_not_lead_any_more(conductor):
-    a, b, c = conductor.begin(), conductor.begin(), conductor.begin()
-    conductor.hear(a, Progress(reports(3.0), state=State.COMPLETE))
-    conductor.hear(b, Progress(reports(1.0)))
-    conductor.hear(c, Progress(reports(4.0, 2.0)))
-    assert conductor.status().best.trial == b
-    conductor.hear(b, Progress(state=State.FAIL, error="boom"))
-    best = conductor.status().best
+def test_a_trial_that_failed_does_not_lead_any_more(controller):
+    a, b, c = controller.start_trial(), controller.start_trial(), controller.start_trial()
+    controller.on_trial_progress(a, Progress(reports(3.0), state=State.COMPLETE))
+    controller.on_trial_progress(b, Progress(reports(1.0)))
+    controller.on_trial_progress(c, Progress(reports(4.0, 2.0)))
+    assert controller.status().best.trial == b
+    controller.on_trial_progress(b, Progress(state=State.FAIL, error="boom"))
+    best = controller.status().best
     assert (best.trial, best.value, best.step) == (c, 2.0, 2), "which still runs"
-    conductor.hear(c, Progress(state=State.FAIL, error="boom"))
-    assert conductor.status().best.trial == a
-    again = dataclasses.replace(conductor, search=SearchLoop.open(conductor.search.store.folder, conductor.space))
+    controller.on_trial_progress(c, Progress(state=State.FAIL, error="boom"))
+    assert controller.status().best.trial == a
+    again = controller_of(SearchLoop.open(controller.study_store.folder, controller.space))
     assert again.status().best.trial == a, "nor for another driver"
 
 
-def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(conductor):
+def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller):
     total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
-    conductor.progress.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
-    s = conductor.status()
+    controller.progress.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
+    s = controller.status()
     assert s.use == (ResourceUse("CPU", 4.0, 2.0, 1.0), ResourceUse("GPU", 1.0, 0.0, 0.5)) and s.fits == 2
 
 
-def test_the_time_left_is_reckoned_from_what_ended(conductor):
+def test_the_time_left_is_reckoned_from_what_ended(controller):
     for _ in range(4):
-        trial = conductor.begin()
-        conductor.running[trial].began -= 10
-        conductor.hear(trial, Progress(reports(1.0), state=State.COMPLETE))
-    conductor.progress.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
-    left = conductor.status().left
+        trial = controller.start_trial()
+        controller.running[trial].began -= 10
+        controller.on_trial_progress(trial, Progress(reports(1.0), state=State.COMPLETE))
+    controller.progress.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
+    left = controller.status().left
     assert left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials to go, one every 10 s (the last 3)"
 
 
-def test_a_sweep_that_is_stopping_promises_nothing(conductor):
-    conductor.begin()
-    conductor.stop("interrupted", State.RUNNING)
-    s = conductor.status()
+def test_a_sweep_that_is_stopping_promises_nothing(controller):
+    controller.start_trial()
+    controller.stop("interrupted", State.RUNNING)
+    s = controller.status()
     assert s.left is None and s.reason == "interrupted" and s.rows[0].stage == "stopping"
-
-
-def test_the_pool_is_asked_without_waiting_for_it(conductor, monkeypatch):
-    ready: list[Any] = []
-    answers = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
-    ray = SimpleNamespace(
-        wait=lambda refs, timeout: (ready, refs), get=lambda ref: next(answers), exceptions=SimpleNamespace(RayError=OSError)
-    )
-    monkeypatch.setattr("sweeps.controller.controller.ray", ray)
-    asked: list[str] = []
-    conductor.pool = SimpleNamespace(usage=SimpleNamespace(remote=lambda: asked.append("usage") or "ref"))
-    for expected, calls, there in ((None, 1, []), (None, 1, ["ref"]), (1.0, 2, ["ref"]), (2.0, 3, [])):
-        conductor.shown = 0.0
-        conductor._look_at_pool()
-        assert (conductor.progress.usage and conductor.progress.usage.total["CPU"]) == expected and len(asked) == calls
-        ready[:] = there
 
 
 @pytest.mark.parametrize(

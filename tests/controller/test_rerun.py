@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import space as space_file
-from sweeps.controller.rerun import Compared, _no_value, first_difference, rerun
+from sweeps.controller.rerun import Comparison, _missing_value, first_difference, rerun
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
@@ -33,14 +33,14 @@ def test_curves_are_compared_to_the_bit():
 
 
 def test_what_is_said_of_it():
-    assert str(Compared("0003", CURVE, CURVE)) == "trial 0003: 3 steps, equal to the bit"
-    other = Compared("0003", CURVE, reported(0.5, math.nan, 0.3))
+    assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, equal to the bit"
+    other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
     assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc 0.25 then, 0.3 now"
-    assert "no report now" in str(Compared("0003", CURVE, CURVE[:2]))
-    assert "fails now: boom" in str(Compared("0003", CURVE, CURVE, "boom"))
-    again = Compared("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
+    assert "no report now" in str(Comparison("0003", CURVE, CURVE[:2]))
+    assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
+    again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
     assert again.equal and str(again) == "trial 0003: fails again after 3 steps, equal to the bit: boom"
-    assert str(Compared("0003", (), (), "boom", failed=True)) == "trial 0003: fails again after 0 steps: boom"
+    assert str(Comparison("0003", (), (), "boom", failed=True)) == "trial 0003: fails again after 0 steps: boom"
     assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3
 
 
@@ -73,10 +73,10 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
 def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
     judge = Objectives((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
     good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
-    assert _no_value(judge, State.COMPLETE, good) is None
+    assert _missing_value(judge, State.COMPLETE, good) is None
     for bad in ([], [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)], [Report(1, {"loss": 0.5}, 0.0)]):
-        assert str(_no_value(judge, State.COMPLETE, bad)).startswith("no value of `")
-        assert _no_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
+        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith("no value of `")
+        assert _missing_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
 
 
 @pytest.mark.parametrize("point, said", [(True, "whose result was given"), (False, "stopped before its first report")])

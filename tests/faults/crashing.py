@@ -39,7 +39,7 @@ def _trial_ended(hub: Any, event: Any) -> bool:
 
 
 POINTS = {
-    "folder": Point("the sweep's folder made, the study not", "sweeps.controller.session:SweepSession.run", "before"),
+    "folder": Point("the sweep's folder made, the study not", "sweeps.controller.sweep_run:SweepRun.run", "before"),
     "sampling": Point("a trial's parameters half sampled", "sweeps.search.optuna_asker:suggest", "before", 4),
     "journal": Point("a record of the journal half written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
     "checkpoint": Point("a checkpoint half copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment

@@ -53,10 +53,10 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
     loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
     going = SweepController(loop, pool, deaf, time.time() - loop.store.spent, lambda: False, lambda s: None, lambda: None)
-    going.settle()
+    going.finish_leftover_trials()
     while True:
         try:
-            name = going.begin()
+            name = going.start_trial()
         except StopIteration:
             return loop
         trial, past = pool.started[name]
@@ -69,11 +69,11 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
                 kept = Checkpoint(str(path), step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
-            verdict = going.hear(name, Progress(told, kept if step % 2 == 0 else None, kept, rung, None, attempts=attempts))
+            verdict = going.on_trial_progress(name, Progress(told, kept if step % 2 == 0 else None, kept, rung, None, attempts=attempts))
             if verdict is Action.STOP:
                 break
         if verdict is not Action.STOP:
-            going.hear(name, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
+            going.on_trial_progress(name, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
 
 
 def outcome(loop: SearchLoop) -> list[Any]:
@@ -146,8 +146,8 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     assert records_of(tmp_path) == before + 2 + 3 * half
     loop = SearchLoop.open(tmp_path, space)
     going = SweepController(loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
-    going.settle()
-    begun = [going.pool.started[going.begin()][0] for _ in range(2)]
+    going.finish_leftover_trials()
+    begun = [going.pool.started[going.start_trial()][0] for _ in range(2)]
     assert [t.origin for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
     if points != "[]":
         assert begun[0].params["eta"] == 0.1
@@ -179,13 +179,13 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
     loop.report(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
-    going.settle()
+    going.finish_leftover_trials()
     if expected is None:
-        assert going.begin() == trial.id and trial.id in pool.started
-        assert going.hear(trial.id, Progress((), rung=1)) is (Action.CONTINUE if steps > 1 else Action.STOP)
+        assert going.start_trial() == trial.id and trial.id in pool.started
+        assert going.on_trial_progress(trial.id, Progress((), rung=1)) is (Action.CONTINUE if steps > 1 else Action.STOP)
     else:
         with pytest.raises(StopIteration):
-            going.begin()
+            going.start_trial()
         assert loop.store.results()[3].state is expected and not pool.started
 
 
@@ -199,10 +199,10 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make
     loop.tell(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)
-    going.settle()
+    going.finish_leftover_trials()
     assert going.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):
-        going.begin()
+        going.start_trial()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -88,11 +88,11 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
     """One driver, to the end of the sweep. A loop's state is a number that each step makes smaller by what its parameters are worth."""
     pool = Pool()
     going = conduct(space, folder, pool, told or Told())
-    going.settle()
+    going.finish_leftover_trials()
     known = set()
     while True:
         try:
-            known.add(going.begin())
+            known.add(going.start_trial())
         except StopIteration:
             break
     while pool.line and going.refused is None:
@@ -111,11 +111,11 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = trial, Past(attempts, (), kept)
-            verdict = going.hear(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
+            verdict = going.on_trial_progress(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
             if rung is not None or verdict is Action.STOP:
                 break
         else:
-            going.hear(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
+            going.on_trial_progress(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
     return going
 
 
@@ -222,11 +222,11 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     pool = Pool()
     going = conduct(space, tmp_path, pool, Told())
     for _ in range(2):
-        going.begin()
-    going.hear("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
+        going.start_trial()
+    going.on_trial_progress("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
-    assert going.hear("0001", Progress(reports, rung=3)) is Action.STOP
+    assert going.on_trial_progress("0001", Progress(reports, rung=3)) is Action.STOP
     assert going.refused is None and "reported none at step 3" in going.search.store.results()[1].error
 
 

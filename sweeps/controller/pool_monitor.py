@@ -1,0 +1,93 @@
+"""Watch the pool and the data actor of a sweep, without ever waiting for them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from sweeps.controller.ports import PoolHandle
+from sweeps.core.atomic_files import write_text
+from sweeps.core.errors import InputError
+from sweeps.core.processes import is_alive
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.execution.messages import Stage, Usage
+
+
+class PoolMonitor:
+    """What the controller knows of the pool and of the data actor.
+
+    Args:
+        pool: Handle of the pool.
+        folder: The sweep's folder. `sweeps show` reads the stages of trials from a file in it.
+        data_process: Process id of the data actor; None if it runs on another machine.
+        prefit: Reference that resolves when the chains that are known before the first trial are fitted; None if there are none.
+
+    Attributes:
+        usage: The pool's latest report of what it holds and what its trials are doing; None before the first report.
+    """
+
+    def __init__(self, pool: PoolHandle, folder: Path, data_process: int | None = None, prefit: Any = None):
+        self.usage: Usage | None = None
+        self._pool, self._stages_file = pool, SweepFolder(folder).stages
+        self._data_process, self._prefit = data_process, prefit
+        self._requested_usage: Any = None  # a reference of the pool's next report
+        self._life: Any = None  # a reference that fails when the pool's process is lost
+        self._stages: dict[str, str] = {}
+        self._stages_file.unlink(missing_ok=True)  # An earlier driver that was killed left it behind.
+
+    def data_process_is_alive(self) -> bool:
+        """Return whether the process of the data actor is alive, as far as this machine can tell."""
+        return self._data_process is None or is_alive(self._data_process)
+
+    def prefit_error(self) -> InputError | None:
+        """Return the error of the first chain that could not be fitted for a reason in the space file. It is returned once."""
+        if self._prefit is None or not _is_ready(self._prefit):
+            return None
+        done, self._prefit = self._prefit, None
+        try:
+            ray.get(done)
+        except ray.exceptions.RayActorError:  # The pool was lost. The chains are fitted when trials need them.
+            pass
+        except ray.exceptions.RayTaskError as e:
+            if isinstance(e.cause, InputError):
+                return e.cause
+        return None
+
+    def pool_was_restarted(self) -> bool:
+        """Return whether the pool's process was lost since the last call. Ray has then started a new one, which knows no trials."""
+        if self._life is None:
+            self._life = self._pool.life.remote()
+        if not _is_ready(self._life):
+            return False
+        self._life = self._pool.life.remote()
+        return True
+
+    def update_usage(self) -> None:
+        """Take the pool's report if there is one, and request the next."""
+        if self._requested_usage is not None and _is_ready(self._requested_usage):
+            done, self._requested_usage = self._requested_usage, None
+            with contextlib.suppress(ray.exceptions.RayError):
+                self.usage = ray.get(done)
+                self._save_stages(self.usage)
+        self._requested_usage = self._requested_usage or self._pool.usage.remote()
+
+    def close(self) -> None:
+        """Delete the file with the stages of trials."""
+        self._stages_file.unlink(missing_ok=True)
+
+    def _save_stages(self, usage: Usage) -> None:
+        """Save which trials do not train yet or are silent. The study only knows that they have started."""
+        stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
+        if stages != self._stages:
+            self._stages = stages
+            write_text(self._stages_file, json.dumps(stages) + "\n")
+
+
+def _is_ready(reference: Any) -> bool:
+    ready, _ = ray.wait([reference], timeout=0)
+    return bool(ready)

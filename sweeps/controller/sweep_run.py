@@ -1,0 +1,332 @@
+"""Run one sweep in this process, from the start of Ray to the result."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.controller import conclusion, mlflow_summary, outcome
+from sweeps.controller.conclusion import Conclusion
+from sweeps.controller.session import SweepSession
+from sweeps.controller.status import SweepStatus, starting_status
+from sweeps.core import crash_cleanup, logging_setup, provenance
+from sweeps.core.atomic_files import write_text
+from sweeps.core.command_hints import resume_command
+from sweeps.core.disk import check_disk_space
+from sweeps.core.errors import SweepsError
+from sweeps.core.resources import concurrency
+from sweeps.core.result import SweepResult, relocate
+from sweeps.core.signals import Interrupt
+from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.data.preflight import locate_problems
+from sweeps.execution import child_processes
+from sweeps.search.plugins import scheduler_of
+from sweeps.space import Space
+from sweeps.space.saved_space import roots_of, save_limits
+from sweeps.study import budgets, repeats
+from sweeps.study import storage as storages
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.create import NamedTracker
+from sweeps.tracking.events import ArtifactSaved, SweepEnded
+from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
+
+if TYPE_CHECKING:
+    from sweeps.core.folder_lock import FolderLock
+    from sweeps.search.search_loop import SearchLoop
+
+log = logging.getLogger(__name__)
+
+StatusCallback = Callable[[SweepStatus], None]
+
+
+@dataclass
+class SweepRun:
+    """One run of a sweep by this process. The sweep is new, or an earlier process has started it.
+
+    Attributes:
+        space: The search space.
+        root: Root folder of all sweeps.
+        folder: The sweep's folder.
+        first_began: When the first process started the sweep, in seconds since the epoch.
+        address: Address of a Ray cluster; None starts Ray on this machine.
+        tracking_uri: MLflow tracking URI; None stands for SQLite in the root.
+        on_progress: Called with a `SweepStatus` a few times a second.
+        trust: Whether to read pickles in the folder that this user's key has not signed.
+        trackers: All trackers except MLflow.
+        pending_for_mlflow: Result and note of a sweep with no trials left, of which MLflow missed something; else None.
+    """
+
+    space: Space
+    root: Path
+    folder: Path
+    first_began: float
+    address: str | None = None
+    tracking_uri: str | None = None
+    on_progress: StatusCallback | None = None
+    trust: bool = False
+    trackers: Sequence[NamedTracker] = ()
+    pending_for_mlflow: tuple[SweepResult, str] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
+        self._interrupt = Interrupt(f"\nstopped at once; to go on: {resume_command(self.folder)}\n")
+        self._search_loop: SearchLoop | None = None  # None until `resume`; in a new sweep, until the data is loaded
+        self._earlier_front: frozenset[int] = frozenset()  # trials on the Pareto front that an earlier process found
+        self._began = self.first_began  # start of the sweep, if it had run without breaks
+
+    # Resume
+
+    def resume(self, changed: bool) -> SweepResult | None:
+        """Open the study, and clean up after the last process. Call this before `run`, if the sweep is not new.
+
+        Args:
+            changed: Whether the limits have changed.
+
+        Returns:
+            The earlier result if nothing is left to do, else None.
+        """
+        with logging_setup.redirect_to_file(self.folder / "sweep.log"):
+            ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
+            search = self._search_loop = _open_search(self.folder, self.space)
+        earlier = outcome.earlier_result(SweepFolder(self.folder).result)
+        if earlier is not None:
+            limit = self._spent_limit(search, earlier)
+            if limit or not outcome.goes_on(earlier, search.to_run, changed):
+                reason: str | None = earlier.get("reason")
+                if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # another limit than the one that ended the sweep
+                    reason = limit
+                result, note = SweepResult.from_json(relocate(earlier, self.folder)), outcome.nothing_left(reason)
+                if not result.mlflow.get("missed"):
+                    return result.with_note(note)
+                self.pending_for_mlflow = result, note
+            self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
+        if ended:
+            log.warning("%d processes of the last driver's Ray were ended", ended)
+        self._began = time.time() - search.store.spent
+        crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
+        return None
+
+    def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
+        """Return the limit that would end the resumed search before its first trial; None if there is none.
+
+        Args:
+            search: The search.
+            earlier: The result of the last process.
+        """
+        limits, budget = self.space.limits, search.budget
+        if search.interrupted or not search.to_run or not (earlier.get("best") or earlier.get("front")):
+            return None
+        budget.forgive_failures(limits)
+        if limits.timeout is not None and search.store.spent > limits.timeout:
+            return "limits.timeout"
+        return budgets.exhausted(limits, budget)
+
+    # Run
+
+    def run(self, lock: FolderLock | None = None) -> SweepResult:
+        """Run the sweep. All output of this process goes to the sweep's log meanwhile.
+
+        Args:
+            lock: The lock on the sweep's folder, if this process holds it.
+        """
+        from sweeps.core.folder_lock import FolderLock
+
+        lock = lock or FolderLock(self.folder)
+        with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
+            try:
+                trackers = self._start_trackers()
+                if self.pending_for_mlflow is not None:
+                    return self._send_to_mlflow(trackers, *self.pending_for_mlflow)
+                return self._run(trackers)
+            except (SweepsError, KeyboardInterrupt):
+                raise
+            except Exception as e:
+                hint = f"what is on record is safe; to go on: {resume_command(self.folder)}"
+                if (outage := storages.outage(e)) is not None:
+                    log.exception("the sweep cannot go on")
+                    raise SweepsError(f"{outage}; {hint}") from None
+                e.add_note(hint)
+                raise
+            finally:
+                lock.release()
+
+    def _run(self, trackers: TrackerHub) -> SweepResult:
+        done: Conclusion | None = None
+        report, timeout = "", CLOSE_WITHIN
+        try:
+            self._publish_stage("starting Ray")
+            with self._session() as session:
+                self._interrupt.again()
+                done = self._search(session, trackers)
+            trackers.publish(ArtifactSaved(time.time(), RESULT, done.result.as_text()))
+            report = self._write_report(done, trackers)
+        except Exception as e:
+            if storages.outage(e) is not None:  # MLflow may use the same database.
+                timeout = CLOSE_SOON
+            raise
+        finally:
+            try:
+                check_disk_space(self.folder)
+            except OSError:  # MLflow's artifacts are on the same disk by default, and a full disk stays full.
+                timeout = CLOSE_SOON
+            ended = time.time() if done is None else done.ended
+            result, best = (None, None) if done is None else (done.result, done.best)
+            trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
+            notes = trackers.close(min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout)
+        result = self._save_result(done, notes, trackers)
+        if done.error is not None:
+            done.error.result = result
+            raise done.error
+        return result
+
+    def _session(self) -> SweepSession:
+        failures, job = self.space.limits.max_failures, {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None}
+        return SweepSession(self.space, self.folder, roots_of(self.space), self.address, job=job, max_failures=failures)
+
+    def _search(self, session: SweepSession, trackers: TrackerHub) -> Conclusion:
+        """Search the space and export the best trial."""
+        from sweeps.controller import tune_search
+        from sweeps.controller.controller import SweepController
+        from sweeps.data.data_actor import LOST_MESSAGE
+        from sweeps.search.cells import first_shapes
+
+        space, max_trials = self.space, self.space.limits.max_trials
+        slots = concurrency(space.shapes, session.cluster.total, max_trials)
+        at_once = space.limits.max_concurrent_trials or space.scheduler.population or slots  # PBT's members take turns on the slots.
+        shapes = first_shapes(space, min(at_once, max_trials))
+        session.warm_gangs(shapes)
+        search = self._load_data(session, trackers)
+        controller = SweepController(
+            search=search,
+            pool=session.pool,
+            trackers=trackers,
+            began=self._began,
+            interrupted=lambda: self._interrupt.asked,
+            publish_status=self._publish_status,
+            configure_pool=session.configure_pool,
+            data_process=session.data_process,
+            prefit=session.prefit(shapes),
+        )
+        try:
+            tune_search.run(controller, at_once, min(at_once, slots))
+        finally:
+            controller.close()
+        if controller.refused is not None:
+            raise locate_problems(space, controller.refused.problems)
+        session.close_gangs()
+        try:
+            if controller.reason == LOST_MESSAGE:
+                raise session.data_loss()
+            fits = session.count_fits()
+        except SweepsError as e:
+            raise SweepsError(f"{e}. To go on: {resume_command(self.folder)}") from None
+        mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
+        return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=fits, notes=session.dataset.notes)
+
+    def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
+        """Load the data, open the study, and tell the trackers that the sweep starts."""
+        resumed = self._search_loop is not None
+        if self.space.data.given:
+            self._publish_stage("reading the data")
+        info = session.load_data(self._search_loop.store.data if self._search_loop is not None else None)
+        search = self._search_loop = self._search_loop or _open_search(self.folder, self.space)
+        search.store.record_data(info.fingerprint)
+        now, git = time.time(), provenance.git(self.space.data.base)
+        files = provenance.record(self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now)
+        if resumed:  # Nothing can refuse the resume any more.
+            save_limits(self.folder, self.space)
+            SweepFolder(self.folder).result.unlink(missing_ok=True)
+        trackers.publish(mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, git, now, resumed))
+        for name, text in files.items():
+            trackers.publish(ArtifactSaved(now, name, text))
+        return search
+
+    def _publish_stage(self, stage: str) -> None:
+        """Publish what the sweep is doing before its first trial."""
+        if self._search_loop is not None:
+            total = self._search_loop.queue.known_total
+        else:
+            stops = bool(scheduler_of(self.space.scheduler).rungs())
+            total = repeats.known_total(self.space.limits.max_trials, 0, 0, self.space.repeats, stops)
+        self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage))
+
+    def _write_report(self, done: Conclusion, trackers: TrackerHub) -> str:
+        """Write the report and return its Markdown, "" if it could not be written."""
+        from sweeps import report
+
+        written = report.write(self.folder, self.space, done.result, done.drawing)
+        if written is None:
+            return ""
+        for name, text in (("report.md", written.markdown), ("report.html", written.html)):
+            trackers.publish(ArtifactSaved(time.time(), name, text))
+        return str(written.markdown)
+
+    def _save_result(self, done: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
+        """Write the result to the sweep's folder, with notes about trackers that missed something."""
+        result = done.result
+        for note in notes:
+            result = result.with_note(note)
+        if trackers.mlflow is not None:
+            return mlflow_summary.add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, done.ended)
+        result = result.with_note("MLflow has no runs of this sweep: `trackers` does not list mlflow")
+        write_text(SweepFolder(self.folder).result, result.as_text())
+        return result
+
+    # Trackers
+
+    def _start_trackers(self) -> TrackerHub:
+        from sweeps import tracking
+
+        if not self.space.has_mlflow:
+            return TrackerHub(self.trackers)
+        log_file, name, uri = self.folder / "sweep.log", self.folder.name, self._absolute_tracking_uri
+        return TrackerHub(self.trackers, tracking.TrackerProcess(uri, self.root, self.space.name, name, self.first_began, log_file))
+
+    def _send_to_mlflow(self, trackers: TrackerHub, earlier: SweepResult, note: str) -> SweepResult:
+        """Send what MLflow missed of a sweep with no trials left."""
+        assert trackers.mlflow is not None, "only MLflow can have missed something"
+        assert self._search_loop is not None
+        store = self._search_loop.store
+        best = store.trial(int(earlier.best["trial"])) if earlier.best else None
+        others = store.results() if earlier.front else ()  # An earlier process may have put other trials on the front.
+        return mlflow_summary.send_again(trackers.mlflow, self.folder, self.space, store.data or "", earlier, best, others).with_note(note)
+
+    @property
+    def _absolute_tracking_uri(self) -> str:
+        """MLflow's tracking URI, with an absolute path for SQLite, so that workers in other folders can use it."""
+        from sweeps.tracking import default_uri
+
+        uri = self.tracking_uri or default_uri(self.root)
+        scheme, separator, file = uri.partition(":///")
+        return f"{scheme}:///{Path(file).absolute()}" if separator and scheme.startswith("sqlite") else uri
+
+
+def _with_stdout(callback: StatusCallback) -> StatusCallback:
+    """Return a callback that prints to the standard output of now. It is redirected to the log while a sweep runs."""
+    stdout = sys.stdout
+
+    def call(status: SweepStatus) -> None:
+        with contextlib.redirect_stdout(stdout):
+            callback(status)
+
+    return call
+
+
+def _open_search(folder: Path, space: Space) -> SearchLoop:
+    from sweeps.search.search_loop import SearchLoop
+
+    # With 10,000 trials, the garbage collector takes a quarter of the time, because it scans what is being read again and again.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return SearchLoop.open(folder, space)
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,69 @@
+"""Run the search of a controller under Ray Tune."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sweeps.core.command_hints import resume_command
+from sweeps.core.errors import SweepsError
+
+if TYPE_CHECKING:
+    from sweeps.controller.controller import SweepController
+
+log = logging.getLogger(__name__)
+
+LOW_ON_MEMORY = "running low on memory"  # Ray's words
+# A Tune trial must request some resource. A CPU would be missing for the workers, so the trial requests a little memory, in bytes.
+RUNNER_MEMORY = 16 * 2**20
+
+
+def run(controller: SweepController, at_once: int, slots: int) -> None:
+    """Run trials until the controller starts no more.
+
+    Args:
+        controller: The controller.
+        at_once: Number of trials that Ray Tune runs in parallel.
+        slots: Number of trials that fit on the cluster. The others wait for workers.
+
+    Raises:
+        SweepsError: A node ran out of memory.
+    """
+    from ray import tune
+
+    from sweeps.execution.tune_bridge import StudySearcher, VerdictScheduler
+    from sweeps.execution.tune_runner import Runner
+
+    controller.finish_leftover_trials()
+    if controller.reason is not None or not controller.search.to_run:
+        return
+    samples = -1 if controller.scheduler.pauses else controller.search.to_run  # A paused trial continues as another trial of Ray Tune.
+    tuner = tune.Tuner(
+        tune.with_resources(tune.with_parameters(Runner, pool=controller.pool, slots=slots), {"memory": RUNNER_MEMORY}),
+        tune_config=tune.TuneConfig(
+            search_alg=StudySearcher(controller),
+            scheduler=VerdictScheduler(controller),
+            num_samples=samples,
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(controller.folder),
+            verbose=0,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=controller.space.limits.max_failures),
+        ),
+    )
+    try:
+        tuner.fit()
+    except Exception as e:
+        if controller.error is not None:  # Ray Tune has turned this error into text.
+            raise controller.error  # noqa: B904 - The error has a cause of its own.
+        if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills the light processes of Ray Tune first.
+            log.exception("the memory ran low")
+            text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
+            hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
+            raise SweepsError(f"{text} trials at once: {hint}") from None
+        raise
+    controller.publish_stage(None)

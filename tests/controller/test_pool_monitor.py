@@ -1,0 +1,101 @@
+"""The pool is watched without waiting for it. No test starts Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from sweeps.controller.pool_monitor import PoolMonitor
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.processes import is_alive
+from sweeps.core.sweep_folder import STAGES
+from sweeps.execution.messages import Stage, Usage
+from tests.search.deaths import Deaf
+from tests.waiting import wait_until
+
+
+def use_fake_ray(monkeypatch: pytest.MonkeyPatch, ready: Any, get: Any) -> None:
+    """Let `ray.wait` say that all references are ready as long as `ready` is true, and let `ray.get` call `get`."""
+    wait = lambda references, timeout: (references, []) if ready else ([], references)  # noqa: E731
+    monkeypatch.setattr("sweeps.controller.pool_monitor.ray", SimpleNamespace(wait=wait, get=get, exceptions=ray.exceptions))
+
+
+def raises(error: Exception) -> Any:
+    def get(reference: Any) -> None:
+        raise error
+
+    return get
+
+
+def monitor_of(folder: Any, data_process: int | None = None, prefit: Any = None) -> PoolMonitor:
+    pool: Any = Deaf()
+    return PoolMonitor(pool, folder, data_process, prefit)
+
+
+def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
+    ready: list[bool] = []
+    reports = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
+    use_fake_ray(monkeypatch, ready, lambda reference: next(reports))
+    requests: list[str] = []
+    pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=lambda: requests.append("usage") or "reference"))
+    monitor = PoolMonitor(pool, tmp_path)
+    for cpus, count, next_ready in ((None, 1, []), (None, 1, [True]), (1.0, 2, [True]), (2.0, 3, [])):
+        monitor.update_usage()
+        assert (monitor.usage and monitor.usage.total["CPU"]) == cpus and len(requests) == count
+        ready[:] = next_ready
+
+
+def test_the_stages_of_trials_that_do_not_train_are_in_the_sweeps_folder_until_the_end(tmp_path, monkeypatch):
+    (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
+    monitor = monitor_of(tmp_path)
+    assert not (tmp_path / STAGES).exists()
+    stages: dict[str, tuple[Stage, int | None]] = {"0000": (Stage.TRAINING, None), "0001": (Stage.WAITING, None)}
+    usage = Usage({"CPU": 2.0}, stages=stages)
+    use_fake_ray(monkeypatch, True, lambda reference: usage)
+    monitor._requested_usage = object()
+
+    def saved() -> dict[str, str]:
+        monitor.update_usage()
+        monitor._requested_usage = object()
+        return json.loads((tmp_path / STAGES).read_text())
+
+    assert saved() == {"0001": "waiting for workers"}
+    stages["0001"] = (Stage.TRAINING, None)
+    usage.silent["0000"] = "rank 1 has not reported for 301 s"
+    assert saved() == {"0000": "silent: rank 1 has not reported for 301 s"}
+    usage.silent.clear()
+    assert saved() == {}
+    monitor.close()
+    assert not (tmp_path / STAGES).exists()
+
+
+def test_an_error_of_a_chain_is_returned_once(tmp_path, monkeypatch):
+    bad = InputError(Problem("space.preprocessor", "no column `x`"))
+    use_fake_ray(monkeypatch, True, raises(ray.exceptions.RayTaskError("prefit", "", bad)))
+    monitor = monitor_of(tmp_path, prefit=object())
+    assert monitor.prefit_error() is bad and monitor.prefit_error() is None
+
+
+@pytest.mark.parametrize("error", [ray.exceptions.RayActorError(), ray.exceptions.RayTaskError("prefit", "", ValueError("of a step"))])
+def test_other_errors_of_the_prefit_are_left_to_the_trials(tmp_path, monkeypatch, error):
+    use_fake_ray(monkeypatch, True, raises(error))
+    assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
+
+
+def test_a_prefit_that_still_runs_is_not_waited_for(tmp_path, monkeypatch):
+    use_fake_ray(monkeypatch, False, raises(AssertionError()))
+    assert monitor_of(tmp_path, prefit=object()).prefit_error() is None
+
+
+def test_a_data_actor_on_another_machine_counts_as_alive(tmp_path):
+    assert monitor_of(tmp_path).data_process_is_alive() and monitor_of(tmp_path, os.getpid()).data_process_is_alive()
+    gone = subprocess.Popen(["true"])
+    wait_until(lambda: not is_alive(gone.pid), 10, "the process to end")  # It is a zombie until `wait` asks for its exit code.
+    assert not monitor_of(tmp_path, gone.pid).data_process_is_alive()
+    gone.wait()
