@@ -13,7 +13,7 @@ import sweeps
 from tests.commands import command
 from tests.documents import block_beginning
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
 def run(folder: Path, space: str, *modules: str, options: tuple[str, ...] = ()) -> dict:

@@ -62,6 +62,7 @@ def test_the_problems_that_the_page_shows_are_told(tmp_path: Path) -> None:
 
 @each_page
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_it_runs(page: str, tmp_path: Path) -> None:
     file = write_example(page, tmp_path)
