@@ -48,13 +48,11 @@ def test_the_ridge_loop_runs_and_its_bundle_predicts(tmp_path):
     assert predictions(result)["prediction"].between(0, 400).all()
 
 
-@pytest.mark.long
 def test_own_steps_run(tmp_path):
     result = run(tmp_path, "clipped", "features.py", options=("--set", "limits.max_trials=2"))
     assert "Clip" in result["best"]["preprocessor"]
 
 
-@pytest.mark.long
 def test_a_loop_that_reads_its_own_data_runs(tmp_path):
     np.savetxt(tmp_path / "rows.csv", np.arange(60.0).reshape(20, 3), delimiter=",")
     result = run(tmp_path, "own_data", "own_data.py", options=("--set", f"space.params.file={tmp_path / 'rows.csv'}"))

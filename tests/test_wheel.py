@@ -79,6 +79,7 @@ def test_the_spaces_that_ship_validate(environment, away):
         assert "valid" in run(environment / "bin" / "sweeps", "validate", file.name, cwd=away)
 
 
+@pytest.mark.extended
 def test_the_quickstart_runs(environment, away):
     sweeps = environment / "bin" / "sweeps"
     out = run(sweeps, "run", "quickstart.yaml", "--set", "limits.max_trials=4", "--json", cwd=away, timeout=250)
