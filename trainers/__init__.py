@@ -38,7 +38,7 @@ def reports_all(config: Mapping[str, Any]) -> bool:
     value = config.get("report", "asked")
     if value not in ("asked", "all"):
         raise ValueError(f"params.report is {value!r}, but must be one of asked, all")
-    return value == "all"
+    return bool(value == "all")
 
 
 def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:

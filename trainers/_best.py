@@ -72,7 +72,7 @@ class Best:
         self.step, self.value = state["best_step"], state["best_value"]
         if self.whole and self.step is not None:
             self.raw = bytearray((folder / "model.ubj").read_bytes())
-        return state["step"]
+        return int(state["step"])
 
 
 def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:

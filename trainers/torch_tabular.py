@@ -139,7 +139,7 @@ class Architecture:
     def predict(self, network: nn.Module, inputs: torch.Tensor) -> np.ndarray:
         """Predictions of a network in evaluation mode: float64, P(second class) (n,), probabilities (n, k) or values (n,)."""
         with torch.inference_mode():
-            parts = [network(part)[:, : self.outputs].to("cpu", torch.float64) for part in inputs.split(ROWS_AT_ONCE)]
+            parts = [network(part)[:, : self.outputs].to("cpu", torch.float64) for part in torch.split(inputs, ROWS_AT_ONCE)]
             out = torch.cat(parts) if parts else torch.zeros((0, self.outputs), dtype=torch.float64)
             if self.task == "binary":
                 return torch.sigmoid(out[:, 0]).numpy()
@@ -166,7 +166,7 @@ class Model:
         inputs = _inputs(features[list(self.architecture.columns)])
         rows = len(inputs)
         padded = nn.functional.pad(inputs, (0, 0, 0, -rows % BLOCK))
-        found = [self.architecture.predict(self.network, block) for block in padded.split(BLOCK)] if rows else []
+        found = [self.architecture.predict(self.network, block) for block in torch.split(padded, BLOCK)] if rows else []
         return np.concatenate(found)[:rows] if found else self.architecture.predict(self.network, inputs)
 
 
@@ -257,7 +257,7 @@ def train_func(config: dict[str, Any]) -> None:
         x_epoch, target_epoch = x[order], target[order]
         model.train()
         total = torch.zeros((), dtype=torch.float64, device=device)
-        for inputs, wanted in zip(x_epoch.split(params.batch_size), target_epoch.split(params.batch_size), strict=True):
+        for inputs, wanted in zip(torch.split(x_epoch, params.batch_size), torch.split(target_epoch, params.batch_size), strict=True):
             out = model(inputs)
             loss = loss_of(out if cur.task == "multiclass" else out[:, 0], wanted)
             optimizer.zero_grad()
@@ -317,7 +317,7 @@ class _Best:
 
     def restore(self, folder: Path) -> dict[str, Any]:
         """Take up what `save` wrote; returns the latest state."""
-        latest = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
+        latest: dict[str, Any] = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
         self.epoch, self.value = latest["best_epoch"], latest["best_value"]
         if self.epoch is not None:
             self.weights = load_file(folder / "model.safetensors")

@@ -28,7 +28,7 @@ class Chains(Tunable):
         good = True
         for i, child in enumerate(node.value):
             if child.is_list:
-                said = f"a step is a name or `{{Name: {{...}}}}`, got the list {child.show()}; chains to choose from stand under `grid:`"
+                said = f"a step must be a name or `{{Name: {{...}}}}`, got the list {child.show()}; put alternative chains under `grid:`"
                 self.wrong(child, f"{path}.{i}", said)
                 good = False
                 continue
@@ -42,7 +42,7 @@ class Chains(Tunable):
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
-            return self.wrong(node, path, f"a step is a name or `{{Name: {{...}}}}`, got {node.show()}")
+            return self.wrong(node, path, f"a step must be a name or `{{Name: {{...}}}}`, got {node.show()}")
         if kind := self.domain(node, path, "options"):
             dim = self.branches(node, path, kind, self.chain)
             return Chain((dim,)) if isinstance(dim, Dimension) else BAD
@@ -53,7 +53,7 @@ class Chains(Tunable):
             first, second = names[0], names[1]
             known = isinstance(second, str) and (second in RAY_STEPS or ":" in second)
             tail = "make each step its own entry of a list" if known else f"indent `{second}` under `{first}`"
-            return self.wrong(node, path, f"a step is a one-key mapping, got keys {', '.join(map(str, names))}; {tail}")
+            return self.wrong(node, path, f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}; {tail}")
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
@@ -67,7 +67,7 @@ class Chains(Tunable):
         elif name == "Chain":
             self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
         elif name not in RAY_STEPS:
-            self.problems.add(mark, path, f"unknown step `{name}` (any but Ray Data's: module:attr); {suggest('step', name, RAY_STEPS)}")
+            self.problems.add(mark, path, f"unknown step `{name}` (your own: module:attr); {suggest('step', name, RAY_STEPS)}")
         # of an unknown step nobody knows the parameters
         return BAD if len(self.problems) > before else self._arguments(mark, name, args, where)
 

@@ -67,7 +67,9 @@ class DataSection:
         valid, test = splits.get("valid"), splits.get("test")
         if valid and test:
             if valid == test and valid.kind in ("path", "column"):
-                self.problems.add(node.value["test"].mark, "data.test", "is the same rows as valid; the search must never see them")
+                self.problems.add(
+                    node.value["test"].mark, "data.test", "has the same rows as valid; the search must never see the test rows"
+                )
             elif (valid.fraction or 0) + (test.fraction or 0) >= 1:
                 both = f"{valid.fraction:g} + {test.fraction:g}"
                 self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
@@ -78,7 +80,7 @@ class DataSection:
             dropped = where.value[keys.drop.index(keys.label)] if keys.label in keys.drop else where
             self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
         if keys.drop_missing_label and keys.label is None:
-            self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`, the column that it looks at")
+            self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`")
         spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows, keys.drop_missing_label)
         if "train" in tuned and whole(tuned["train"]):
             spec = variant_of(spec, fill({"train": tuned["train"]}, any_key))
@@ -131,10 +133,12 @@ class DataSection:
             return self.reader.branches(node, path, str(kind), self._rows)
         if kind:
             if RULES[kind].integer or "lower" not in RULES[kind].args:
-                return self.reader.wrong(node, path, f"must be a part of the rows, a grid, a choice or a range of parts, got {node.show()}")
+                return self.reader.wrong(
+                    node, path, f"must be a fraction of the rows, a grid, a choice or a range of fractions, got {node.show()}"
+                )
             dim = self.reader.numbers(node, path, kind)
             if isinstance(dim, Dimension) and not (dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1):
-                return self.reader.wrong(node, path, f"must be parts above 0 and at most 1, got {node.show()}")
+                return self.reader.wrong(node, path, f"must be fractions above 0 and at most 1, got {node.show()}")
             return dim
         try:
             return value_types.share(node.plain())
@@ -162,7 +166,7 @@ class DataSection:
         note_domains(inside, path, self.problems)
         for key in inside.value or {}:
             if not isinstance(key, str) or not key.isidentifier():
-                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a name of Python, got {key}")
+                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a Python identifier, got {key}")
         return Node(name, node.keys[name], raw=name), inside.plain() or {}
 
     def _split(self, node: Node, key: str, at: Mark) -> Split | None:
@@ -175,7 +179,7 @@ class DataSection:
             return None  # absent; or noted with the rest of `data`
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
-                self.problems.add(node.mark, path, f"{node.show()} is text; a fraction is written without quotes")
+                self.problems.add(node.mark, path, f"{node.show()} is text; write a fraction without quotes")
                 return None
             self._source(node, path, value)
             return Split("path", path=value)

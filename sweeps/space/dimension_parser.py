@@ -66,7 +66,7 @@ class Tunable:
         """A constant that is no mapping and no list."""
         if isinstance(node.value, str) and not self.begun and (instead := call_in_our_words(node.value)):
             text = node.show()
-            self.problems.add(node.mark, path, f"{text} is text, no domain: {instead}; to keep the text, write {{grid: [{text}]}}")
+            self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
             return BAD
         return node.value
 
@@ -95,11 +95,11 @@ class Tunable:
         names = [key for key in node.value if key != "when"]
         found = [key for key in names if key in DOMAINS]
         if found and len(names) == 1:
-            return found[0]
+            return str(found[0])
         if found and any(node.value[key].is_list for key in found):
             mark = node.keys[found[-1]]
             if len(found) > 1:
-                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(found)}; a dimension has one")
+                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(found)}; a dimension has only one")
             else:
                 others = ", ".join(str(key) for key in names if key != found[0])
                 self.problems.add(mark, path, f"`{found[0]}` must be the only key of its mapping, which also has: {others}")
@@ -108,13 +108,13 @@ class Tunable:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             meant = known("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
-                bound = " Its upper bound does not occur" if meant == "randint" else ""
+                bound = " Its upper bound is excluded" if meant == "randint" else ""
                 self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
                 return BROKEN
         if values and not self.begun and (instead := in_our_words(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
             keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
-            self.problems.add(node.mark, path, f"{shown} is no domain: {instead}{keep}")
+            self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
             return BROKEN
         if "when" in node.value:
             self.stray(node, path)
@@ -122,7 +122,7 @@ class Tunable:
 
     def stray(self, node: Node, path: str) -> None:
         """Note a `when` that stands beside no domain."""
-        text = "`when` stands beside a domain; a constant has none, but may be a choice of one option: {choice: [...], when: {...}}"
+        text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
         self.problems.add(node.keys["when"], path, text)
 
     def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
@@ -135,7 +135,7 @@ class Tunable:
         mark = node.keys[kind]
         if not args.is_list or not args.value:
             got = "an empty list" if args.is_list else args.show()
-            self.problems.add(mark, path, f"{kind} needs a list of at least one option, got {got}")
+            self.problems.add(mark, path, f"{kind} needs a list with at least one option, got {got}")
             return BAD
         slot = len(self._slots)  # in the order of the file: before what stands inside it
         self._slots.append(None)

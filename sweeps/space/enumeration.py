@@ -153,7 +153,7 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 
 
 def unmet(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
-    """The name of a dimension that would have to be two things at once for this one to be there; None if it can be there.
+    """The name of a dimension that would need two values at once for this one to be there; None if it can be there.
 
     Args:
         dim: with a condition.

@@ -65,7 +65,7 @@ class Points:
         missing = self._walk(node, path, known)
         values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
         if values is not None and missing:
-            text = f"a point with a known result must say all that is there; missing: {', '.join(missing[:5])}"
+            text = f"a point with `value` must give every active dimension; missing: {', '.join(missing[:5])}"
             self.problems.add(node.keys[VALUE], path, text)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
@@ -79,7 +79,7 @@ class Points:
             there = holds(when, known, open_)
             if there is False:
                 if name in known:
-                    self.problems.add(node.keys[name], f"{path}.{name}", "is not there beside the other values of this point")
+                    self.problems.add(node.keys[name], f"{path}.{name}", "is inactive with the other values of this point")
                 continue
             if name not in known:
                 open_.add(name)

@@ -155,7 +155,7 @@ class _Loader:
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
         for key in self.root.value:
             if key == "when":
-                self.problems.add(self.root.keys[key], "when", "stands beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
+                self.problems.add(self.root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
             elif key not in TOP:
                 self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
         name = self.name(path)
@@ -174,14 +174,14 @@ class _Loader:
         if scheduler and scheduler.population and limits and not limits.max_trials:
             limits = replace(limits, max_trials=scheduler.population)
         if self.node("space").value in (None, {}) and not tuned and not self.begun:
-            text = "is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
+            text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.problems.add(self.at("space"), "space", text)
         if trainer is not None:
             self.labelled(definition, trainer_name)
         before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
         if data is not None and not data.given and _has_step(sections.get("preprocessor")):
-            text = "prepares the data that `data:` names, and the space names none; name it, or leave this out"
+            text = "needs `data`, which the file does not have; add `data`, or remove this"
             self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
@@ -262,7 +262,7 @@ class _Loader:
             rule = "must be text; quote it" if number else "must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ."
             self.problems.add(node.mark, "name", f"{rule}, got {node.show()}")
         if node.value == "latest":
-            self.problems.add(node.mark, "name", "`latest` stands for the newest sweep in every command; take another name")
+            self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
     def data(self, reader: Reader) -> tuple[DataSpec | None, dict[str, Template]]:
@@ -291,7 +291,7 @@ class _Loader:
         cells = enumeration.count_cells(sections)
         if cells > enumeration.MAX_CELLS:
             many = "" if cells == enumeration.MAX_CELLS + 1 else f"{cells} cells, "
-            text = f"the grids make {many}more than {enumeration.MAX_CELLS}{'' if many else ' cells'}; make some a choice"
+            text = f"the grids make {many}more than {enumeration.MAX_CELLS}{'' if many else ' cells'}; change some grids to choices"
             self.problems.add(self.at("space"), "space", text)
             return cells
         shapes = enumeration.count_variants(sections.get("scaling", {}))
@@ -306,7 +306,8 @@ class _Loader:
         sampled = [dim.name for dim in dims if not dim.is_grid]
         if search and search.algorithm == "grid" and sampled:
             mark = self.node("search").value["algorithm"].mark
-            text = f"grid needs grids alone; sampled: {', '.join(sampled[:5])}{', ...' if len(sampled) > 5 else ''}"
+            names = ", ".join(sampled[:5]) + (", ..." if len(sampled) > 5 else "")
+            text = f"grid search allows only `grid` dimensions, but these are sampled: {names}"
             self.problems.add(mark, "search.algorithm", text)
         if limits and limits.max_trials and limits.max_trials < cells:
             mark = self.node("limits").value["max_trials"].mark

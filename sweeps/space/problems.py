@@ -146,7 +146,7 @@ def note_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ..
         if len(names) == 1 and (kind := names[0]) in DOMAINS:
             where = ".".join((path, *map(str, way)))
             section = path.split(".")[0]
-            rule = "of data, train, drop and rows may be tuned" if section == "data" else "only what stands under `space:` is tuned"
+            rule = "only train, drop and rows of data can be tuned" if section == "data" else "only values under `space:` can be tuned"
             problems.add(at.keys[kind], where, f"a {kind} under {section}; {rule}")
             found.add(way)
             return

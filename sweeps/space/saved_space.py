@@ -74,7 +74,7 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
 
 def _algorithm(origin: dict[str, Any]) -> str:
     """Return the search algorithm of a sweep that has begun; before 2026-11-23 the default was `tpe`, and was not kept."""
-    return origin.get("algorithm", "tpe")
+    return str(origin.get("algorithm", "tpe"))
 
 
 def bundle_of(folder: Path) -> Path:

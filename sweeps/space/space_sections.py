@@ -55,12 +55,12 @@ class Reader(Chains):
             if key == "when":
                 self.stray(node, "space")
             elif key in DOMAINS:
-                self.problems.add(mark, f"space.{key}", f"a {key} stands inside a section: {', '.join(SECTIONS)}")
+                self.problems.add(mark, f"space.{key}", f"a {key} belongs inside a section: {', '.join(SECTIONS)}")
             elif key == "data":
-                self.problems.add(mark, "space.data", "data stands at the top of the file; its train, drop and rows may be tuned there")
+                self.problems.add(mark, "space.data", "`data` belongs at the top of the file; its train, drop and rows can be tuned there")
             elif key not in read:
                 hint = suggest("space", key, SECTIONS)
-                hint += "; a parameter of the loop stands under `params`" if hint.startswith("valid") else ""
+                hint += "; put a parameter of the loop under `params`" if hint.startswith("valid") else ""
                 self.problems.add(mark, f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = read[key](child, key)

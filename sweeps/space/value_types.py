@@ -78,7 +78,7 @@ def share(value: Any) -> float:
         ValueError: it is none.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise ValueError("must be a part above 0 and at most 1")
+        raise ValueError("must be a fraction above 0 and at most 1")
     return float(value)
 
 

@@ -14,7 +14,7 @@ from sweeps.space.option_labels import canon, say
 from sweeps.space.problems import Problems
 from sweeps.space.step_names import NONE
 
-FORM = "`when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}"
+FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
 # What a dimension's name has for an option that it stands inside of, and people leave out.
 INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
@@ -37,7 +37,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     """
     children = node.value if node.is_list else [node]
     if not children:
-        raise Refused("an empty list is never met; name a value")
+        raise Refused("an empty list never matches; give at least one value")
     keys: list[Any] = []
     tests: list[tuple[str, float]] = []
     for child in children:
@@ -72,13 +72,13 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise Refused('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
-        raise Refused('takes any number, so it is never just this one; compare it, as in "> 3"', node)
+        raise Refused('is continuous, so it never equals a number; write a comparison such as "> 3"', node)
     return _held(dim, ("==", value), node)
 
 
 def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
     if not possible(dim, [Term(dim.name, tests=(test,))]):
-        raise Refused(f"can never hold, as {dim.name} is {takes(dim)}", node)
+        raise Refused(f"can never be true, because {dim.name} is {takes(dim)}", node)
     return test
 
 
@@ -89,7 +89,7 @@ def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]
             raise Refused(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
-        raise Refused(f"can never hold, as {dim.name} is {takes(dim)}", node)
+        raise Refused(f"can never be true, because {dim.name} is {takes(dim)}", node)
     return keys
 
 
@@ -112,7 +112,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
         if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
             return named.key
     hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
-    raise Refused(f"is none of the options of {dim.name}; {hint}", node)
+    raise Refused(f"is not an option of {dim.name}; {hint}", node)
 
 
 def takes(dim: Dimension) -> str:
@@ -162,11 +162,11 @@ class Whens:
         if name == path:
             wrong(f"`when` names the dimension itself, `{name}`")
         elif name in self.around:
-            wrong(f"`when` names `{name}`, inside of whose option it stands: that is said already")
+            wrong(f"`when` names `{name}`, which contains this dimension; remove this key, because it is always true")
         elif name in self.known:
             dim = self.known[name]
             if kind == "grid" and not dim.is_grid:
-                wrong(f"the `when` of a grid may name grids alone, as a cell must know it; `{name}` is a {dim.kind}")
+                wrong(f"the `when` of a grid may name only grids; `{name}` is a {dim.kind}")
                 return None
             try:
                 return read_term(dim, node)
@@ -181,18 +181,18 @@ class Whens:
         """Tell what is only known when all dimensions are: of names that were never met, and of what can never hold."""
         for mark, path, name in self._later:
             if name in self.known:
-                text = f"`when` may name what stands before it; `{name}` comes later"
+                text = f"`when` may name only earlier dimensions; `{name}` comes later"
             elif self.known:
                 others = [n for n in self.known if n != path]
                 inside = [n for n in others if INSIDE.sub("", n) == name]
                 hint = did_you_mean(inside[0], inside) if inside else did_you_mean(name, others or ["none"])
-                text = f"`when` names no dimension: `{name}`; {hint}"
+                text = f"`when` names an unknown dimension: `{name}`; {hint}"
             else:
-                text = f"`when` names no dimension: `{name}`"
+                text = f"`when` names an unknown dimension: `{name}`"
             self.problems.add(mark, path, text)
         if self._later:
             return
         for name, dim in self.known.items():
             if dim.when and name in outer and (other := unmet(dim, self.known, outer)) is not None:
-                text = f"`when` can never hold: with what it rests on, `{other}` would have to be two things at once"
+                text = f"`when` can never be true: with the conditions it depends on, `{other}` would need two values at once"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

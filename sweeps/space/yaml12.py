@@ -75,7 +75,7 @@ def read_text(path: Path, source: str) -> str:
         raise stop(f"is not UTF-8 text (byte 0x{data[e.start]:02x}); save it as UTF-8", *_line_column(before)) from None
     if bad := _UNPRINTABLE.search(text):
         what = f"the control character U+{ord(bad[0]):04X}"
-        raise stop(f"holds {what}, which YAML does not allow; is this a text file?", *_line_column(text[: bad.start()]))
+        raise stop(f"contains {what}, which YAML does not allow; is this a text file?", *_line_column(text[: bad.start()]))
     return text
 
 
@@ -131,7 +131,7 @@ class _Builder:
     def build(self, text: str) -> Node:
         try:
             if bad := _UNPRINTABLE.search(text):
-                raise _Stop(Mark(self.source), f"holds the control character U+{ord(bad[0]):04X}, which YAML does not allow")
+                raise _Stop(Mark(self.source), f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow")
             for event in YAML(typ="safe", pure=True).parse(text):
                 self.take(event)
         except _Stop as e:
@@ -167,7 +167,7 @@ class _Builder:
                 raise _Stop(mark, f"`*{event.anchor}`: no anchor `&{event.anchor}` before it")
             known = self.anchors[event.anchor]
             if known is None:
-                raise _Stop(mark, f"`*{event.anchor}` stands inside what it stands for")
+                raise _Stop(mark, f"`*{event.anchor}` refers to a value that contains it")
             self.add(known[0], mark, known[1], known[2])
         elif isinstance(event, (ScalarEvent, SequenceStartEvent, MappingStartEvent)):
             mark = self.mark(event.start_mark)
@@ -206,7 +206,7 @@ class _Builder:
         if not counted:
             self.total += size
         if self.total > MAX_NODES:
-            raise _Stop(mark, f"more than {MAX_NODES} values (aliases count as what they stand for); a space file is small")
+            raise _Stop(mark, f"more than {MAX_NODES} values (each alias counts as a copy); a space file is small")
         if len(self.stack) + height > MAX_DEPTH:
             raise _Stop(mark, f"nested more than {MAX_DEPTH} deep")
         if not self.stack:
@@ -224,7 +224,7 @@ class _Builder:
                 raise _Stop(mark, "merge keys (`<<`) are not YAML 1.2; write the keys out")
             if node.value in top.node.value:
                 first = top.node.keys[node.value]
-                raise _Stop(mark, f"duplicate key `{node.value}`" + (f"; it stands on line {first.line} already" if first.line else ""))
+                raise _Stop(mark, f"duplicate key `{node.value}`" + (f"; it is already on line {first.line} already" if first.line else ""))
             top.key, top.has_key = node.value, True
             top.node.keys[node.value] = mark
         else:
@@ -242,13 +242,13 @@ def _yaml_words(e: MarkedYAMLError) -> str:
     problem = " ".join(str(e.problem or e.context or "").split())
     context = " ".join(str(e.context or "").split())
     if "'\\t'" in problem:
-        text = "a tab cannot indent or stand before a key or value; use spaces"
+        text = "a tab is not allowed as indentation or before a key or value; use spaces"
     elif "<stream end>" in problem or "end of stream" in problem:
         text = "a quote is not closed" if "quoted" in context else "a `[` or `{` is not closed"
     elif "<block end>" in problem:
         text = "the indentation is wrong, or a `- ` or a `key:` is missing"
     elif "mapping values are not allowed" in problem:
-        text = "a `key:` cannot stand here; the indentation is wrong, or a text that holds `: ` needs quotes"
+        text = "a `key:` is not allowed here; the indentation is wrong, or a text with `: ` needs quotes"
     else:
         text = f"{context}: {problem}" if context and context != problem else problem
     return f"not valid YAML: {text}"

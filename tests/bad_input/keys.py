@@ -36,12 +36,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no space",
             "space",
-            "1:1: space: is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "1:1: space: is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "an empty space",
             "space: {}",
-            "5:1: space: is required: what to search, and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "5:1: space: is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "no label for a trainer that needs one",
@@ -84,18 +84,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no scheduler named beside its keys",
             "scheduler: {max_t: 9}",
-            "6:1: scheduler.name: is required beside other keys: asha, hyperband, median, pbt or none",
+            "6:1: scheduler.name: is required beside other keys: none, asha, hyperband, median or pbt",
         ),
         line(
             "the same key twice",
             "data: {train: rows.csv, valid: 0.2, valid: 0.3}",
-            "2:37: duplicate key `valid`; it stands on line 2 already",
+            "2:37: duplicate key `valid`; it is already on line 2 already",
         ),
         whole(
             "the same section twice",
             "limits: {max_trials: 4}⏎...⏎limits: {max_trials: 8}",
             top() + "limits: {max_trials: 8}\n",
-            "6:1: duplicate key `limits`; it stands on line 4 already",
+            "6:1: duplicate key `limits`; it is already on line 4 already",
         ),
         line(
             "a section that is no mapping",
@@ -118,17 +118,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a condition on what is not there",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.boster: dart}}",
-            "5:83: params.eta: `when` names no dimension: `params.boster`; did you mean `params.booster`?",
+            "5:83: params.eta: `when` names an unknown dimension: `params.boster`; did you mean `params.booster`?",
         ),
         params(
             "a condition on what comes later",
             "eta: {uniform: [0, 1], when: {params.booster: dart}}, booster: {choice: [gbtree, dart]}",
-            "5:48: params.eta: `when` may name what stands before it; `params.booster` comes later",
+            "5:48: params.eta: `when` may name only earlier dimensions; `params.booster` comes later",
         ),
         params(
             "a condition on no option",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
-            "5:99: params.eta: when params.booster: is none of the options of params.booster; did you mean `dart`?, got drat",
+            "5:99: params.eta: when params.booster: is not an option of params.booster; did you mean `dart`?, got drat",
         ),
         params(
             "a comparison of words",
@@ -136,9 +136,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:99: params.eta: when params.booster: compares numbers, but params.booster has the option gbtree, got '> 1'",
         ),
         params(
-            "a comparison that can never hold",
+            "a comparison that can never be true",
             'depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: "> 8"}}',
-            "5:88: params.eta: when params.depth: can never hold, as params.depth is 1 to 8, got '> 8'",
+            "5:88: params.eta: when params.depth: can never be true, because params.depth is 1 to 8, got '> 8'",
         ),
         params(
             "a comparison in another form",
@@ -148,24 +148,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "conditions that exclude each other",
             "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], when: {params.a: y, params.b: 1}}",
-            "5:102: params.c: `when` can never hold: with what it rests on, `params.a` would have to be two things at once",
+            "5:102: params.c: `when` can never be true: with the conditions it depends on, `params.a` would need two values at once",
         ),
         params(
             "a condition that is no mapping",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: params.booster == dart}",
-            "5:76: params.eta: `when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}, "
-            "got params.booster == dart",
+            "5:76: params.eta: `when` must map dimensions to required values, such as {params.booster: dart}, got params.booster == dart",
         ),
         params(
             "a condition of a grid on what is no grid",
             "booster: {choice: [gbtree, dart]}, eta: {grid: [0.1, 0.3], when: {params.booster: dart}}",
-            "5:84: params.eta: the `when` of a grid may name grids alone, as a cell must know it; `params.booster` is a choice",
+            "5:84: params.eta: the `when` of a grid may name only grids; `params.booster` is a choice",
         ),
         params(
             "a condition of a constant",
             "booster: {choice: [gbtree, dart]}, eta: {rate: 0.1, when: {params.booster: dart}}",
-            "5:70: params.eta: `when` stands beside a domain; a constant has none, but may be a choice of one option: "
-            "{choice: [...], when: {...}}",
+            "5:70: params.eta: `when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option",
         ),
         line(
             "a condition of what a step needs",

@@ -9,7 +9,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "two domains in one mapping",
             "eta: {uniform: [0, 1], choice: [1]}",
-            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension has one",
+            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension has only one",
         ),
         params(
             "a domain and another key",
@@ -32,22 +32,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid under limits",
             "limits: {max_trials: {grid: [4, 8]}}",
-            "4:23: limits.max_trials: a grid under limits; only what stands under `space:` is tuned",
+            "4:23: limits.max_trials: a grid under limits; only values under `space:` can be tuned",
         ),
         line(
             "a choice under data",
             "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
-            "2:43: data.valid: a choice under data; of data, train, drop and rows may be tuned",
+            "2:43: data.valid: a choice under data; only train, drop and rows of data can be tuned",
         ),
         line(
             "a domain for the trainer",
             "trainer: {grid: [xgboost, torch_tabular]}",
-            "1:11: trainer: a grid under trainer; only what stands under `space:` is tuned",
+            "1:11: trainer: a grid under trainer; only values under `space:` can be tuned",
         ),
         line(
             "a domain for all of space",
             "space: {grid: [{}]}",
-            "5:9: space.grid: a grid stands inside a section: preprocessor, scaling, params",
+            "5:9: space.grid: a grid belongs inside a section: preprocessor, scaling, params",
         ),
         line("a range of chains", "space: {preprocessor: {uniform: [0, 1]}}", "5:23: preprocessor: can be a grid or a choice, not uniform"),
         line(
@@ -58,12 +58,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "grid search of what is no grid",
             "search: {algorithm: grid}",
-            "6:21: search.algorithm: grid needs grids alone; sampled: params.eta",
+            "6:21: search.algorithm: grid search allows only `grid` dimensions, but these are sampled: params.eta",
         ),
         params(
             "more cells than anybody runs",
             ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(17)),
-            "5:1: space: the grids make 131072 cells, more than 100000; make some a choice",
+            "5:1: space: the grids make 131072 cells, more than 100000; change some grids to choices",
         ),
     ),
     "Names": (
@@ -114,7 +114,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown step",
             "space: {preprocessor: StandardScalr}",
-            "5:23: preprocessor: unknown step `StandardScalr` (any but Ray Data's: module:attr); did you mean `StandardScaler`?",
+            "5:23: preprocessor: unknown step `StandardScalr` (your own: module:attr); did you mean `StandardScaler`?",
         ),
         line(
             "unknown parameter of a step",
@@ -141,7 +141,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a step whose parameters are not under it",
             "space: {preprocessor: {StandardScaler: , columns: all}}",
-            "5:23: preprocessor: a step is a one-key mapping, got keys StandardScaler, columns; indent `columns` under `StandardScaler`",
+            "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, columns; "
+            "indent `columns` under `StandardScaler`",
         ),
         line(
             "unknown scheduler",
@@ -200,11 +201,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a step in two lists",
             "space: {preprocessor: [[StandardScaler]]}",
-            "5:24: preprocessor.0: a step is a name or `{Name: {...}}`, got the list [StandardScaler]; "
-            "chains to choose from stand under `grid:`",
+            "5:24: preprocessor.0: a step must be a name or `{Name: {...}}`, got the list [StandardScaler]; "
+            "put alternative chains under `grid:`",
         ),
-        line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got 3"),
-        line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step is a name or `{Name: {...}}`, got {}"),
+        line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3"),
+        line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got {}"),
         line("params that are no mapping", "space: {params: [1]}", "5:17: params: must be a mapping such as {eta: 0.1}, got [1]"),
         line(
             "resources that are no mapping",

@@ -51,14 +51,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:24: params.eta: uniform needs a list [lower, upper], got {lower: 0, upper: 1}",
         ),
         params("one number", "eta: {uniform: 3}", "5:24: params.eta: uniform needs a list [lower, upper], got 3"),
-        params("empty grid", "eta: {grid: []}", "5:24: params.eta: grid needs a list of at least one option, got an empty list"),
-        params("grid of nothing", "eta: {grid: }", "5:24: params.eta: grid needs a list of at least one option, got null"),
-        params("empty choice", "eta: {choice: []}", "5:24: params.eta: choice needs a list of at least one option, got an empty list"),
+        params("empty grid", "eta: {grid: []}", "5:24: params.eta: grid needs a list with at least one option, got an empty list"),
+        params("grid of nothing", "eta: {grid: }", "5:24: params.eta: grid needs a list with at least one option, got null"),
+        params("empty choice", "eta: {choice: []}", "5:24: params.eta: choice needs a list with at least one option, got an empty list"),
         params("empty range", "eta: {uniform: []}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got []"),
         params(
             "an option twice", "eta: {choice: [1, 2, 1.0]}", "5:39: params.eta: choice has the same option twice: 1.0 (options 1 and 3)"
         ),
-        params("one option for a list", "eta: {choice: adam}", "5:24: params.eta: choice needs a list of at least one option, got adam"),
+        params("one option for a list", "eta: {choice: adam}", "5:24: params.eta: choice needs a list with at least one option, got adam"),
     ),
     "What YAML 1.1 would have read": (
         line("yes for true", "space: {scaling: {use_gpu: yes}}", "5:28: scaling.use_gpu: must be true or false, got yes; write true"),
@@ -188,7 +188,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a fraction in quotes",
             "data: {train: rows.csv, valid: '0.2', label: y}",
-            "2:32: data.valid: '0.2' is text; a fraction is written without quotes",
+            "2:32: data.valid: '0.2' is text; write a fraction without quotes",
         ),
         line(
             "fractions that leave nothing",

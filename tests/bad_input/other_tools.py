@@ -9,55 +9,55 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "W&B's bounds, of integers",
             "depth: {min: 1, max: 8}",
-            "5:25: params.depth: {min: 1, max: 8} is no domain: write {randint: [1, 9]} for integers, or {uniform: [1, 8]}; "
+            "5:25: params.depth: {min: 1, max: 8} is not a domain; write {randint: [1, 9]} for integers, or {uniform: [1, 8]}; "
             "to keep it as a constant, write {grid: [{min: 1, max: 8}]}",
         ),
         params(
             "W&B's bounds, of numbers",
             "eta: {min: 0.0, max: 0.3}",
-            "5:23: params.eta: {min: 0.0, max: 0.3} is no domain: write {uniform: [0.0, 0.3]}; "
+            "5:23: params.eta: {min: 0.0, max: 0.3} is not a domain; write {uniform: [0.0, 0.3]}; "
             "to keep it as a constant, write {grid: [{min: 0.0, max: 0.3}]}",
         ),
         params(
             "W&B's values",
             "booster: {values: [gbtree, dart]}",
-            "5:27: params.booster: {values: [gbtree, dart]} is no domain: write {choice: [gbtree, dart]}; "
+            "5:27: params.booster: {values: [gbtree, dart]} is not a domain; write {choice: [gbtree, dart]}; "
             "to keep it as a constant, write {grid: [{values: [gbtree, dart]}]}",
         ),
         params(
             "W&B's value",
             "eta: {value: 0.1}",
-            "5:23: params.eta: {value: 0.1} is no domain: write the value itself: 0.1; "
+            "5:23: params.eta: {value: 0.1} is not a domain; write the value itself: 0.1; "
             "to keep it as a constant, write {grid: [{value: 0.1}]}",
         ),
         params(
             "W&B's distribution",
             "eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3}",
-            "5:23: params.eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3} is no domain: write {loguniform: [1e-3, 0.3]}; "
+            "5:23: params.eta: {distribution: log_uniform_values, min: 1e-3, max: 0.3} is not a domain; write {loguniform: [1e-3, 0.3]}; "
             "to keep it as a constant, write {grid: [{distribution: log_uniform_values, min: 1e-3, max: 0.3}]}",
         ),
         params(
             "Ray Tune's function of other values",
             "eta: {sample_from: by_depth}",
-            "5:23: params.eta: {sample_from: by_depth} is no domain: a value cannot be a function of others; give it a `when`, or "
+            "5:23: params.eta: {sample_from: by_depth} is not a domain; a value cannot be a function of others; give it a `when`, or "
             "compute it in the loop; to keep it as a constant, write {grid: [{sample_from: by_depth}]}",
         ),
         params(
             "bounds as Optuna calls them",
             "eta: {type: float, low: 1e-3, high: 0.3, log: true}",
-            "5:23: params.eta: {type: float, low: 1e-3, high: 0.3, log: true} is no domain: write {loguniform: [1e-3, 0.3]}; "
+            "5:23: params.eta: {type: float, low: 1e-3, high: 0.3, log: true} is not a domain; write {loguniform: [1e-3, 0.3]}; "
             "to keep it as a constant, write {grid: [{type: float, low: 1e-3, high: 0.3, log: true}]}",
         ),
         params(
             "Katib's feasible space",
             'eta: {feasibleSpace: {min: "0.01", max: "0.3"}}',
-            "5:23: params.eta: {feasibleSpace: {min: '0.01', max: '0.3'}} is no domain: write {uniform: [0.01, 0.3]}; "
+            "5:23: params.eta: {feasibleSpace: {min: '0.01', max: '0.3'}} is not a domain; write {uniform: [0.01, 0.3]}; "
             "to keep it as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: '0.3'}}]}",
         ),
         line(
             "bounds for workers",
             "space: {scaling: {num_workers: {min: 1, max: 2}}}",
-            "5:32: scaling.num_workers: {min: 1, max: 2} is no domain: write {randint: [1, 3]}",
+            "5:32: scaling.num_workers: {min: 1, max: 2} is not a domain; write {randint: [1, 3]}",
         ),
     ),
     "Words of other tools": (
@@ -69,18 +69,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a scaler",
             "space: {preprocessor: Scaler}",
-            "5:23: preprocessor: unknown step `Scaler` (any but Ray Data's: module:attr); did you mean `StandardScaler`?",
+            "5:23: preprocessor: unknown step `Scaler` (your own: module:attr); did you mean `StandardScaler`?",
         ),
         line(
             "a function as a step of scikit-learn",
             "space: {preprocessor: FunctionTransformer}",
-            "5:23: preprocessor: unknown step `FunctionTransformer` (any but Ray Data's: module:attr); "
+            "5:23: preprocessor: unknown step `FunctionTransformer` (your own: module:attr); "
             "write the function itself, as `module:function`",
         ),
         line(
             "a step that is not needed",
             "space: {preprocessor: Repartitioner}",
-            "5:23: preprocessor: unknown step `Repartitioner` (any but Ray Data's: module:attr); "
+            "5:23: preprocessor: unknown step `Repartitioner` (your own: module:attr); "
             "it is not needed: each worker gets an equal part of the rows",
         ),
         line(
@@ -101,12 +101,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a metric outside the objective",
             "metric: valid-logloss",
-            "6:1: metric: unknown key; it stands under `objective`: {metric: valid-logloss, goal: minimize}",
+            "6:1: metric: unknown key; put it under `objective`: {metric: valid-logloss, goal: minimize}",
         ),
         line(
             "a parameter outside params",
             "space: {eta: 0.1}",
-            "5:9: space.eta: unknown section; valid: preprocessor, scaling, params; a parameter of the loop stands under `params`",
+            "5:9: space.eta: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
         ),
         line(
             "Optuna's goal",

@@ -53,7 +53,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a population of PBT beside more trials",
             "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
-            "6:62: scheduler.population: must be limits.max_trials, 4, as pbt trains its population and no other trials; got 6",
+            "6:62: scheduler.population: must be limits.max_trials, 4, because pbt trains only its population; got 6",
         ),
         line(
             "an option of another algorithm",
@@ -83,7 +83,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a known result of half a point",
             "search: {initial_points: [{value: 0.5}]}",
-            "6:28: search.initial_points.0: a point with a known result must say all that is there; missing: params.eta",
+            "6:28: search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta",
         ),
         line("a target that is no number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
         line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be at least 1, got 0"),
@@ -111,7 +111,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid",
             "checkpoints: {top: {grid: [1, 2]}}",
-            "6:21: checkpoints.top: a grid under checkpoints; only what stands under `space:` is tuned",
+            "6:21: checkpoints.top: a grid under checkpoints; only values under `space:` can be tuned",
         ),
     ),
     "Variants of the data": (
@@ -128,12 +128,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "more than all rows",
             "data: {train: rows.csv, label: y, valid: 0.25, rows: {choice: [0.5, 2]}}",
-            "2:69: data.rows.choice.1: must be a part above 0 and at most 1, got 2",
+            "2:69: data.rows.choice.1: must be a fraction above 0 and at most 1, got 2",
         ),
         line(
             "a range that begins at no rows",
             "data: {train: rows.csv, label: y, valid: 0.25, rows: {uniform: [0, 1]}}",
-            "2:54: data.rows: must be parts above 0 and at most 1, got {uniform: [0, 1]}",
+            "2:54: data.rows: must be fractions above 0 and at most 1, got {uniform: [0, 1]}",
         ),
         line(
             "a feature subset that is no list",

@@ -187,15 +187,15 @@ BAD = [
     ({"search": "{initial_points: [{params.eta: x}]}"}, "search.initial_points.0.params.eta: must be a number, got x"),
     (
         {"search": "{initial_points: [{params.booster: drat}]}"},
-        "search.initial_points.0.params.booster: is none of the options of params.booster; did you mean `dart`?, got drat",
+        "search.initial_points.0.params.booster: is not an option of params.booster; did you mean `dart`?, got drat",
     ),
     (
         {"search": "{initial_points: [{params.booster: gbtree, params.drop: 0.5}]}"},
-        "search.initial_points.0.params.drop: is not there beside the other values of this point",
+        "search.initial_points.0.params.drop: is inactive with the other values of this point",
     ),
     (
         {"search": "{initial_points: [{params.booster: dart, value: 0.5}]}"},
-        "search.initial_points.0: a point with a known result must say all that is there; missing: params.eta, params.drop",
+        "search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta, params.drop",
     ),
     ({"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"}, "value: must be a number, got x"),
     (

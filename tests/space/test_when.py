@@ -108,7 +108,7 @@ def test_whole_sections_and_columns(space) -> None:
     body = """
 preprocessor: {choice: [[StandardScaler: {columns: [a, {choice: [b], when: {preprocessor: 0}}]}], none]}
 """
-    with pytest.raises(InputError, match="inside of whose option"):
+    with pytest.raises(InputError, match="which contains this dimension"):
         space(body)
     body = """
 scaling: {num_workers: {grid: [1, 2]}}
@@ -167,32 +167,32 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
 def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(space):
     body = "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> 3'}}}"
     assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (Term("params.kind.choice.1.k", tests=((">", 3),)),)
-    with pytest.raises(InputError, match=r"names no dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?"):
+    with pytest.raises(InputError, match=r"names an unknown dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?"):
         space(body % "params.kind.k")
 
 
 BAD = [
-    ("a: 1", "params.x: `when` must be a mapping of dimensions to what they must be, such as {params.booster: dart}, got a: 1"),
+    ("a: 1", "params.x: `when` must map dimensions to required values, such as {params.booster: dart}, got a: 1"),
     ("{}", "got {}"),
-    ("{params.nn: 3}", "params.x: `when` names no dimension: `params.nn`; did you mean `params.n`?"),
+    ("{params.nn: 3}", "params.x: `when` names an unknown dimension: `params.nn`; did you mean `params.n`?"),
     ("{params.x: 1}", "params.x: `when` names the dimension itself"),
-    ("{params.n: 12}", "params.x: when params.n: can never hold, as params.n is 1 to 8, got 12"),
-    ('{params.n: "> 8"}', "can never hold, as params.n is 1 to 8, got '> 8'"),
-    ("{params.n: [1, '< 1']}", "can never hold"),
-    ("{params.n: 2.5}", "can never hold, as params.n is 1 to 8"),
-    ("{params.q: 0.3}", "can never hold, as params.q is 0 to 1 by 0.25"),
-    ("{params.u: 0.5}", "takes any number, so it is never just this one; compare it"),
-    ('{params.u: "<= 0"}', "can never hold"),
+    ("{params.n: 12}", "params.x: when params.n: can never be true, because params.n is 1 to 8, got 12"),
+    ('{params.n: "> 8"}', "can never be true, because params.n is 1 to 8, got '> 8'"),
+    ("{params.n: [1, '< 1']}", "can never be true"),
+    ("{params.n: 2.5}", "can never be true, because params.n is 1 to 8"),
+    ("{params.q: 0.3}", "can never be true, because params.q is 0 to 1 by 0.25"),
+    ("{params.u: 0.5}", "is continuous, so it never equals a number"),
+    ('{params.u: "<= 0"}', "can never be true"),
     ("{params.n: many}", 'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > and a number)'),
     ('{params.n: "!= 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "== 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "3 < n"}', "must be a value, a list of values or a comparison"),
     ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
     ("{params.n: true}", "must be a number or a comparison"),
-    ("{params.n: []}", "an empty list is never met"),
-    ("{params.c: 4}", "params.x: when params.c: is none of the options of params.c; valid: 3, 6, 9, got 4"),
-    ("{params.c: 0}", "is none of the options"),
-    ('{params.c: "> 9"}', "can never hold, as params.c is one of 3, 6, 9"),
+    ("{params.n: []}", "an empty list never matches"),
+    ("{params.c: 4}", "params.x: when params.c: is not an option of params.c; valid: 3, 6, 9, got 4"),
+    ("{params.c: 0}", "is not an option"),
+    ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]
 
 
@@ -207,19 +207,19 @@ def test_one_clear_line(lines, when: str, piece: str) -> None:
 
 
 MORE = [
-    ("a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}", "`when` may name what stands before it; `params.b` comes later"),
-    ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name grids alone"),
-    ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "inside of whose option it stands"),
-    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` stands beside a domain; a constant has none"),
+    ("a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}", "`when` may name only earlier dimensions; `params.b` comes later"),
+    ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name only grids"),
+    ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "which contains this dimension"),
+    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` belongs beside a domain"),
     ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "compares numbers, but params.a has the option x"),
-    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is none of the options of params.a; valid: x, y, got z"),
+    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is not an option of params.a; valid: x, y, got z"),
     (
         "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
-        "params.c: `when` can never hold: with what it rests on, `params.a` would have to be two things at once",
+        "params.c: `when` can never be true: with the conditions it depends on, `params.a` would need two values at once",
     ),
     (
         "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",
-        "params.a.choice.1.c: `when` can never hold",
+        "params.a.choice.1.c: `when` can never be true",
     ),
 ]
 
