@@ -163,7 +163,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a condition of a constant",
             "booster: {choice: [gbtree, dart]}, eta: {rate: 0.1, when: {params.booster: dart}}",
-            "5:70: params.eta: `when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option",
+            "5:70: params.eta: `when` belongs beside a domain; "
+            "write a conditional constant as {choice: [...], when: {...}} with one option",
         ),
         line(
             "a condition of what a step needs",
