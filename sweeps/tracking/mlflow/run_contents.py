@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sweeps.core import registry
 from sweeps.core.result import SweepResult
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
@@ -51,7 +52,10 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
-    scheduler = {"name": space.scheduler.name, **space.scheduler.options}
+    name = space.scheduler.name
+    # earlier versions logged these for every scheduler, and sweeps of one name are compared by their parameters
+    defaults = {"grace_period": 1, "reduction_factor": 3} if registry.is_built_in("scheduler", name) else {}
+    scheduler = {"name": name, **defaults, **space.scheduler.options}
     params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
     return {name: str(value) for name, value in params.items()}
 
