@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import textwrap
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,32 +75,3 @@ def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, .
     done = [t for t in study.trials if t.state is optuna.trial.TrialState.COMPLETE]
     times = [(t.datetime_start, t.datetime_complete) for t in done]
     return tuple(a.timestamp() for a, _ in times if a), tuple(b.timestamp() for _, b in times if b)
-
-
-class NullTracker:
-    """Stands for `sweeps.tracking.TrackerProcess` where MLflow is to be off: takes everything, does nothing."""
-
-    def __init__(self, uri: str, root: Path, experiment: str, *more: Any, **named: Any):
-        self.uri, self.root, self.experiment = uri, root, experiment
-        self.parent, self.error, self.waiting = None, None, False
-
-    def close(self, *timeout: Any) -> bool:
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *what, **named: None
-
-
-@contextlib.contextmanager
-def no_mlflow() -> Iterator[None]:
-    """While this lasts, sweeps of this process log nothing to MLflow."""
-    from sweeps import tracking
-
-    real = tracking.TrackerProcess
-    tracking.TrackerProcess = NullTracker  # type: ignore[assignment,misc]
-    try:
-        yield
-    finally:
-        tracking.TrackerProcess = real  # type: ignore[misc]

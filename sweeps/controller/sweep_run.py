@@ -284,10 +284,11 @@ class SweepRun:
     def _start_trackers(self) -> TrackerHub:
         from sweeps import tracking
 
+        own = self.trackers if self.pending_for_mlflow is None else ()  # A sweep with no trials left is sent to MLflow alone.
         if not self.space.has_mlflow:
-            return TrackerHub(self.trackers)
+            return TrackerHub(own)
         log_file, name, uri = self.folder / "sweep.log", self.folder.name, self._absolute_tracking_uri
-        return TrackerHub(self.trackers, tracking.TrackerProcess(uri, self.root, self.space.name, name, self.first_began, log_file))
+        return TrackerHub(own, tracking.TrackerProcess(uri, self.root, self.space.name, name, self.first_began, log_file))
 
     def _send_to_mlflow(self, trackers: TrackerHub, earlier: SweepResult, note: str) -> SweepResult:
         """Send what MLflow missed of a sweep with no trials left."""

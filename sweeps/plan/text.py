@@ -249,7 +249,9 @@ def _disk(plan: Plan) -> list[str]:
         assumed = f" ({disk.assumed})" if disk.assumed else ""
         lines = [f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to {format_bytes(disk.each)} each{assumed}"]
     test = "the test split, and " if plan.space.data.test is not None else ""
-    lines.append(f"plus {test}about 0.3 KB per step and metric in MLflow")
+    runs = "about 0.3 KB per step and metric in MLflow" if plan.space.has_mlflow else ""
+    if added := f"{test}{runs}".removesuffix(", and "):
+        lines.append(f"plus {added}")
     if disk.free is not None:
         lines.append(f"WARNING: only {format_bytes(disk.free)} are free" if disk.short else f"{format_bytes(disk.free)} are free")
     return lines

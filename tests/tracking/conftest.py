@@ -14,6 +14,6 @@ def database():
 
 
 @pytest.fixture
-def made_before(database, tmp_path):
+def empty_database(database, tmp_path):
     """An empty MLflow database in the test's folder."""
     shutil.copy(database, tmp_path)

@@ -50,7 +50,7 @@ class TestWebhookTracker(TrackerTests):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("made_before")
+@pytest.mark.usefixtures("empty_database")
 class TestMlflowTracker(TrackerTests):
     def create_tracker(self, folder):
         return MlflowTracker(default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0)

@@ -1,4 +1,4 @@
-"""MLflow gets everything once, in batches, whether its server is there or comes late."""
+"""The MLflow tracker writes every event once, in batches, even if the server is away for a while."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.report.made import space_in
 from tests.tracking.made import begin, end, report, reports, sweep_events, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("empty_database")]
 
 
 def play(tracker: MlflowTracker, folder: Path) -> None:
@@ -64,7 +64,7 @@ def check(client, tracker: MlflowTracker) -> None:
 
 
 @pytest.mark.integration
-def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
+def test_events_that_are_written_twice_change_nothing(tmp_path):
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(default_uri(tmp_path))
@@ -78,7 +78,7 @@ def test_a_sweep_is_written_and_saying_it_again_doubles_nothing(tmp_path):
 
 
 @pytest.mark.integration
-def test_sweeps_of_one_name_that_begin_in_the_same_second_have_runs_of_their_own(tmp_path):
+def test_sweeps_that_start_in_the_same_second_have_separate_runs(tmp_path):
     told = []
     for began in (1_700_000_000.123, 1_700_000_000.456):
         tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began)
@@ -90,7 +90,7 @@ def test_sweeps_of_one_name_that_begin_in_the_same_second_have_runs_of_their_own
 
 @pytest.mark.integration
 @pytest.mark.parametrize("began", [1_763_836_404.1234, 1_763_836_404.1237, 1_763_836_404.15, 1_763_836_404.9996])
-def test_a_sweep_that_goes_on_finds_its_run_whatever_the_fraction_of_a_second(tmp_path, began):
+def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, began):
     told = []
     for at in (began, round(began, 3)):  # which is what its folder keeps
         tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at)
@@ -101,7 +101,7 @@ def test_a_sweep_that_goes_on_finds_its_run_whatever_the_fraction_of_a_second(tm
 
 
 @pytest.mark.integration
-def test_a_study_that_cannot_be_read_now_is_read_later(tmp_path, monkeypatch):
+def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
     tracker, tried = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0), []
 
@@ -118,7 +118,7 @@ def test_a_study_that_cannot_be_read_now_is_read_later(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-def test_the_best_trials_tags_are_those_of_the_latest_report(tmp_path):
+def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
@@ -138,8 +138,8 @@ def test_the_best_trials_tags_are_those_of_the_latest_report(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("last", ["reports", "end"])
-def test_a_driver_that_takes_over_sends_what_the_last_one_had_not(tmp_path, last):
-    """Two trials ended, one whose end was lost, one that was never sent, one that runs: each is there once, and goes on."""
+def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
+    """Two trials ended, one end was lost, one trial was never sent, and one still runs. MLflow has each of them once."""
     from mlflow.tracking import MlflowClient
 
     done = Result(State.COMPLETE, 1 / 3, 3, 3, None, None, 1.5)
@@ -193,7 +193,7 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
 
 
 @pytest.mark.integration
-def test_files_of_a_trial_are_logged_when_it_ends_and_those_that_came_later_with_the_sweep(tmp_path):
+def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_ends(tmp_path):
     from mlflow.tracking import MlflowClient
 
     client, files = MlflowClient(default_uri(tmp_path)), tmp_path / "sweep-1" / "trials" / "0001" / "files"
@@ -222,7 +222,7 @@ def test_files_of_a_trial_are_logged_when_it_ends_and_those_that_came_later_with
     assert not client.list_artifacts(tracker.writer.runs[0]) and not (tmp_path / "sweep-1" / "trials" / "0000").exists()
 
 
-def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
+def test_characters_that_mlflow_refuses_are_replaced(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
@@ -237,7 +237,7 @@ def test_a_name_that_mlflow_does_not_take_costs_nobody_anything(tmp_path):
         assert shown.info.status == "FINISHED" and shown.data.metrics["acc_5"] == 0.9 and shown.data.metrics["loss_val_"] == 0.1
 
 
-def test_names_that_read_as_paths_cost_no_batch(tmp_path):
+def test_names_that_look_like_paths_are_replaced(tmp_path):
     from mlflow.tracking import MlflowClient
 
     odd = {"a/../b": 1.0, "/abs": 2.0, "a//b": 3.0, ".": 4.0, "..": 5.0, "end/": 6.0, "": 7.0, "n" * 250: 8.0}
@@ -259,7 +259,7 @@ def test_names_that_read_as_paths_cost_no_batch(tmp_path):
 @pytest.mark.parametrize(
     "name", ["...", "..a", "./..", "a/.", "a/..", "//", "///a", "a/./b", "/" * 300, "a" * 249 + "/b", "x" * 248 + "/..y"]
 )
-def test_every_name_becomes_one_that_mlflow_takes(name):
+def test_every_replaced_name_is_accepted_by_mlflow(name):
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
     _validate_metric_name(legal_name(name))
@@ -290,8 +290,8 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
     assert [client.get_run(r).info.status for r in (*tracker.writer.runs.values(), tracker.parent)] == ["FAILED", "FAILED", "FINISHED"]
 
 
-def test_an_encoding_error_is_no_server_that_is_away(tmp_path, monkeypatch):
-    """MLflow's store raises it as an internal error. It costs the run whose text it is, and the sweep goes on."""
+def test_an_encoding_error_is_not_retried(tmp_path, monkeypatch):
+    """MLflow's store reports it as an internal error. Only the run with the text is affected."""
     monkeypatch.setattr("sweeps.tracking.mlflow.client.encodable", lambda given: given)
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     for number, error in ((0, "\udce9"), (1, "plain")):
@@ -314,7 +314,7 @@ def test_the_source_of_the_data_is_logged_without_its_secret(tmp_path):
 
 
 @pytest.mark.integration
-def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
+def test_a_sweep_that_never_started_creates_no_database(tmp_path):
     (tmp_path / "mlflow.db").unlink()
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     tracker.handle(SweepEnded(1.0, None))
@@ -322,7 +322,7 @@ def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
 
 
 @pytest.mark.integration
-def test_nothing_waits_for_mlflow(tmp_path):
+def test_handling_an_event_does_not_wait_for_mlflow(tmp_path):
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
     began = time.monotonic()
     play(tracker, tmp_path)
@@ -332,7 +332,7 @@ def test_nothing_waits_for_mlflow(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.integration
-def test_a_server_that_comes_late_gets_everything(tmp_path):
+def test_a_server_that_starts_late_gets_everything(tmp_path):
     from mlflow.tracking import MlflowClient
 
     with socket.socket() as s:
@@ -367,7 +367,7 @@ def test_a_server_that_comes_late_gets_everything(tmp_path):
 
 
 @pytest.mark.integration
-def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
+def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
     tracker = MlflowTracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0)
     play(tracker, tmp_path)
     began = time.monotonic()
@@ -376,7 +376,7 @@ def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
 
 
 @pytest.mark.integration
-def test_the_parent_run_shows_what_was_asked_for_and_what_came_of_it(tmp_path):
+def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
     from mlflow.tracking import MlflowClient
 
     space = space_in(tmp_path)
@@ -408,7 +408,7 @@ def test_the_parent_run_shows_what_was_asked_for_and_what_came_of_it(tmp_path):
     assert {a.path for a in client.list_artifacts(tracker.parent)} == {"report.md", "report.html", "space.yaml"}
 
 
-def test_a_long_report_is_cut_at_a_line_and_outside_of_code():
+def test_a_long_report_is_cut_at_a_line_and_its_code_block_is_closed():
     short = description("# x\n\nfirst\n\nrest", {"a": "#/b"})
     assert short == "[a](#/b)\n\nfirst\n\nrest"
     assert description("# x\n\n| a | b |\n| --- | --- |\n| 1 | 2 |", {}) == "\n\n| a&emsp;| b |\n| --- | --- |\n| 1&emsp;| 2 |"
@@ -417,7 +417,7 @@ def test_a_long_report_is_cut_at_a_line_and_outside_of_code():
     assert long.endswith("line of code\n```\n\nThe rest is in the artifact `report.md`.\n")
 
 
-def test_the_preprocessor_is_a_parameter_by_which_trials_can_be_grouped():
+def test_the_preprocessor_parameter_groups_trials():
     step = Step("features:Clip", None, {"quantile": 0.99})
     tuned = dataclasses.replace(trial(0), preprocessor=(step,), labels={"preprocessor.0.quantile": 0.99})
     logged = trial_params(tuned)

@@ -1,4 +1,4 @@
-"""A bundle in MLflow's Model Registry: with its run, and an alias that moves to the better one alone."""
+"""Bundles are registered with the runs of their trials, and an alias moves only to a better version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ numbers = st.floats(allow_nan=False)
 
 
 @given(numbers, numbers, st.sampled_from(["minimize", "maximize"]))
-def test_an_alias_moves_to_the_better_alone(old, new, goal):
+def test_an_alias_moves_only_to_a_better_version(old, new, goal):
     better = new < old if goal == "minimize" else new > old
     assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), False)[0] == better
     assert should_move_alias(Score("loss", goal, old), Score("loss", goal, new), True)[0]
@@ -27,7 +27,7 @@ def test_an_alias_moves_to_the_better_alone(old, new, goal):
         assert not should_move_alias(other, Score("loss", goal, new), False)[0]
 
 
-def test_nan_moves_nothing():
+def test_an_alias_does_not_move_to_nan():
     made = {"metric": "loss", "goal": "minimize"}
     assert score_of(made | {"value": 0.5}) == Score("loss", "minimize", 0.5)
     assert not should_move_alias(Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False)[0]
@@ -35,7 +35,7 @@ def test_nan_moves_nothing():
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_versions_runs_and_aliases(tmp_path, monkeypatch):
+def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypatch):
     import made as ingredients
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
@@ -89,7 +89,7 @@ def test_versions_runs_and_aliases(tmp_path, monkeypatch):
         mlflow.set_tracking_uri(None)
 
 
-def test_what_breaks_a_constraint_takes_no_alias_from_what_keeps_it():
+def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
     made = {"metric": "loss", "goal": "minimize", "value": 0.1}
     kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"feasible": False})
     assert should_move_alias(kept, broken, False) == (False, "the new one breaks a constraint") and should_move_alias(kept, broken, True)[0]
@@ -98,7 +98,7 @@ def test_what_breaks_a_constraint_takes_no_alias_from_what_keeps_it():
     assert score_of(made) == score_of(made | {"feasible": True}) == Score("loss", "minimize", 0.1)
 
 
-def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
+def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
     made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
     with pytest.raises(InputError, match=r"moved/mlflow\.db, where the sweep was tracked, does not exist"):
@@ -118,13 +118,13 @@ def test_what_a_store_lets_through_is_told_in_a_line(tmp_path, monkeypatch):
     [("", None, "--register"), ("a/b", None, "--register"), ("a:b", "x", "--register"), ("a", "", "--alias"), ("a", "v1", "--alias")]
     + [("a", alias, "--alias") for alias in ("latest", "a b", "V12", "a/b", "x" * 256)],
 )
-def test_names_that_mlflow_refuses_are_refused_before_there_is_anything_to_name(name, alias, place):
+def test_names_that_mlflow_refuses_are_refused(name, alias, place):
     with pytest.raises(InputError, match=f"^{place}: .*got "):
         check_names(name, alias)
 
 
 @pytest.mark.parametrize(("name", "alias"), [("big_tip", "champion"), ("a b.c", "x-1"), ("a", None), ("a", "v1x")])
-def test_names_that_mlflow_takes_are_taken(name, alias):
+def test_names_that_mlflow_accepts_are_accepted(name, alias):
     from mlflow.utils import validation
 
     check_names(name, alias)

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 @pytest.fixture
 def serve(tmp_path):
-    """Starts MLflow's server, each time on the same port and database."""
+    """Return a function that starts MLflow's server, each time on the same port and database."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -52,7 +52,7 @@ def end(server: subprocess.Popen) -> None:
         server.wait(20)
 
 
-def test_a_server_that_comes_back_has_missed_nothing(tmp_path, serve):
+def test_a_server_that_comes_back_gets_what_it_missed(tmp_path, serve):
     from mlflow.tracking import MlflowClient
 
     uri, server = serve()

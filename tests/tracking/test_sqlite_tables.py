@@ -1,4 +1,4 @@
-"""MLflow's tables in a new SQLite file are there whole or not at all."""
+"""MLflow's tables in a new SQLite file are created all or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def experiments(uri: str) -> list[str]:
     return [e.name for e in MlflowClient(uri).search_experiments()]
 
 
-def test_a_death_while_they_are_made_leaves_nothing_in_the_way(tmp_path):
+def test_a_process_that_is_killed_while_it_creates_tables_blocks_nobody(tmp_path):
     uri = default_uri(tmp_path)
     env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
     (tmp_path / "elsewhere").mkdir()
@@ -46,7 +46,7 @@ def test_a_death_while_they_are_made_leaves_nothing_in_the_way(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "mlflow.db"]
 
 
-def test_of_two_who_make_them_one_is_first(tmp_path, database, monkeypatch):
+def test_two_processes_create_the_tables_at_the_same_time(tmp_path, database, monkeypatch):
     uri, second = default_uri(tmp_path), threading.Event()
     link = os.link
 
@@ -66,6 +66,6 @@ def test_of_two_who_make_them_one_is_first(tmp_path, database, monkeypatch):
 
 
 @pytest.mark.parametrize("uri", ["http://localhost:1", "sqlite:///:memory:", "sqlite://", "sqlite:////no/such/folder/mlflow.db"])
-def test_what_is_no_new_file_is_left_alone(uri):
+def test_other_stores_are_left_alone(uri):
     sqlite_tables.create(uri)
     assert not Path("/no/such").exists()

@@ -1,4 +1,4 @@
-"""The tracker in a process of its own: all is written once, whatever happens to the process or to the driver."""
+"""The tracker in its own process writes everything once, even if the process or the driver is killed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.tracking.made import begin, end, report, reports, trial
 from tests.tracking.test_mlflow_tracker import check, play
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("made_before")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("empty_database")]
 
 
 def started(tmp_path) -> TrackerProcess:
     return TrackerProcess(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
 
 
-def test_what_is_said_is_written_in_another_process(tmp_path):
+def test_events_are_written_by_another_process(tmp_path):
     from mlflow.tracking import MlflowClient
 
     tracker = started(tmp_path)
@@ -54,14 +54,14 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
 
-def test_a_sweep_that_never_began_leaves_nothing(tmp_path):
+def test_a_sweep_that_never_started_creates_no_database(tmp_path):
     (tmp_path / "mlflow.db").unlink()
     tracker = started(tmp_path)
     tracker.handle(SweepEnded(1.0, None))
     assert tracker.close() and tracker.error is None and not (tmp_path / "mlflow.db").exists()
 
 
-def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(tmp_path):
+def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_path):
     command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
     pickle.dump(("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
@@ -77,7 +77,7 @@ def test_it_survives_the_signals_that_are_meant_for_the_driver_and_ends_with_it(
     process.stdout.close()
 
 
-def test_a_server_that_stays_away_costs_a_bounded_time(tmp_path):
+def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
     tracker = TrackerProcess("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
     play(tracker, tmp_path)
     assert not tracker.close(1.0)

@@ -1,4 +1,4 @@
-"""`ui` serves MLflow's UI on the root of all sweeps until Ctrl-C, and leaves nothing running."""
+"""`sweeps ui` serves MLflow's UI until Ctrl-C, and leaves no process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refused(**asked) -> str:
     return str(e.value)
 
 
-def test_the_newest_sweep_is_shown_or_the_one_that_is_named():
+def test_the_newest_sweep_or_the_named_one_is_chosen():
     assert choose_sweep([OLD, NEW], None) is NEW and choose_sweep([], None) is None
     assert choose_sweep([OLD, NEW], "made-1") is OLD
     assert choose_sweep([OLD, NEW], "sweeps-runs/made-1/") is OLD
@@ -44,13 +44,13 @@ def test_the_newest_sweep_is_shown_or_the_one_that_is_named():
         choose_sweep([OLD, NEW], "made-12")
 
 
-def test_links_lead_to_a_saved_view_or_say_it_all_themselves():
+def test_links_lead_to_a_saved_view_or_contain_the_filter():
     assert "viewStateShareKey=made-2" in links("http://h:1", NEW)["charts"]
     old = links("http://h:1", OLD)
     assert list(old) == ["trials, best first", "the sweep"] and "orderByAsc=true" in old["trials, best first"]
 
 
-def test_nothing_to_show(tmp_path, monkeypatch):
+def test_a_root_without_sweeps_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert refused(root=tmp_path) == f"{tmp_path}: no sweeps here yet: it holds no mlflow.db"
     (tmp_path / "mlflow.db").touch()
@@ -59,7 +59,7 @@ def test_nothing_to_show(tmp_path, monkeypatch):
     assert refused(root=tmp_path, sweep="made-2") == "--sweep: no sweep `made-2`; did you mean `made-1`?"
 
 
-def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
+def test_ports_and_hosts_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "mlflow.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -74,7 +74,7 @@ def test_ports_and_hosts_that_cannot_be_listened_on(tmp_path, monkeypatch):
     assert free_port("127.0.0.1", 0) > 1023
 
 
-def test_a_server_that_is_not_there_or_silent_is_told_soon(tmp_path, monkeypatch):
+def test_a_server_that_does_not_answer_is_reported_within_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(ui, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -84,7 +84,7 @@ def test_a_server_that_is_not_there_or_silent_is_told_soon(tmp_path, monkeypatch
         serve_ui(tmp_path, uri=f"http://127.0.0.1:{port}")
 
 
-def test_a_server_that_refuses_does_answer():
+def test_a_server_that_asks_for_a_password_counts_as_an_answer():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def refuse() -> None:
@@ -102,7 +102,7 @@ def test_a_server_that_refuses_does_answer():
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_it_ends_with_ctrl_c_and_leaves_no_process(tmp_path):
+def test_ctrl_c_ends_the_server_and_its_workers(tmp_path):
     tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
     tracker.handle(sweep_started(tmp_path))
     tracker.handle(SweepEnded(START + 1, sweep_result(tmp_path)))

@@ -1,4 +1,4 @@
-"""What MLflow's UI is told to show of a sweep."""
+"""The saved views of a sweep in MLflow's UI."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_trial_has_every_axis(space):
     assert curves["metricKey"] == "acc_5"
 
 
-def test_sweeps_are_compared_by_what_they_came_to(space):
+def test_the_view_of_sweeps_shows_their_results(space):
     state = views.sweeps_view(space)
     assert state["orderByKey"] == "metrics.`best`" and not state["orderByAsc"]
     assert {"metrics.`best.test`", "tags.`best.preprocessor`", "tags.`best.params.eta`"} <= set(state["selectedColumns"])
