@@ -116,6 +116,16 @@ class SweepFolder:
         return self.path / "exports"
 
     @property
+    def events(self) -> Path:
+        """What the tracker `jsonl` writes."""
+        return self.path / "events.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """What the tracker `tensorboard` writes: a folder for each trial."""
+        return self.path / "tensorboard"
+
+    @property
     def trials(self) -> Path:
         """The folders of the trials."""
         return self.path / "trials"
@@ -161,10 +171,10 @@ def refuse_links(folder: Path) -> None:
     """Refuse a sweep's folder with links to other places. Call this before a command deletes or writes anything in the folder.
 
     Raises:
-        InputError: The folder of a trial, a checkpoint or another folder of the sweep is a link.
+        InputError: The folder of a trial, a checkpoint, or another file or folder of the sweep is a link.
     """
     sweep = SweepFolder(folder)
-    own = [sweep.trials, sweep.prepared, sweep.bundle, sweep.checkpoint, sweep.exports]
+    own = [sweep.trials, sweep.prepared, sweep.bundle, sweep.checkpoint, sweep.exports, sweep.events, sweep.tensorboard]
     trials = [] if sweep.trials.is_symlink() else list(sweep.trials.glob("*"))
     inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
     for path in (*own, *trials, *inside):

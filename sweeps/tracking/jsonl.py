@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
 from sweeps.tracking.events import (
     ArtifactSaved,
@@ -23,8 +24,6 @@ from sweeps.tracking.events import (
     TrialStarted,
 )
 from sweeps.tracking.json_values import json_value
-
-FILE = "events.jsonl"
 
 
 class JsonLinesTracker:
@@ -46,7 +45,7 @@ class JsonLinesTracker:
     def handle(self, event: Event) -> None:
         """Append an event."""
         if isinstance(event, SweepStarted):
-            self._open(event.folder / FILE)
+            self._open(SweepFolder(event.folder).events)
         if self._file is None:  # the sweep never started
             return
         for line in self._lines(event):

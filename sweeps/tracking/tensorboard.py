@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.installed_package import install
-from sweeps.core.trial import Report, State, Trial
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trial import Report, State, Trial, format_trial_id
 from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialReported, TrialStarted
 
-FOLDER = "tensorboard"
 # An empty file in the run of a trial that ended and was written completely.
 COMPLETE = "complete"
 # Seconds between two writes to the disk.
@@ -60,7 +60,7 @@ class TensorBoardTracker:
             self._writers.popitem()[1].close()
 
     def _start(self, event: SweepStarted) -> None:
-        self._folder = event.folder / FOLDER
+        self._folder = SweepFolder(event.folder).tensorboard
         self._objectives = [objective.metric for objective in event.space.objectives]
         if event.history is None:
             return
@@ -79,7 +79,7 @@ class TensorBoardTracker:
         if number not in self._writers:
             assert self._folder is not None, "SweepStarted comes first"
             summary_writer: Any = tensorboard.SummaryWriter
-            self._writers[number] = summary_writer(str(self._folder / f"{number:04d}"), flush_secs=FLUSH_SECONDS)
+            self._writers[number] = summary_writer(str(self._folder / format_trial_id(number)), flush_secs=FLUSH_SECONDS)
         return self._writers[number]
 
     def _add_report(self, number: int, report: Report) -> None:

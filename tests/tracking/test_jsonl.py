@@ -6,10 +6,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.core.sweep_folder import refuse_links
 from sweeps.core.trial import Result, State
 from sweeps.testing.pytest_trackers import sample_events, trial_events
 from sweeps.tracking.events import SweepStarted, TrialEnded
-from sweeps.tracking.jsonl import FILE, JsonLinesTracker
+from sweeps.tracking.jsonl import JsonLinesTracker
 
 
 def play(events) -> None:
@@ -20,7 +24,7 @@ def play(events) -> None:
 
 
 def lines_in(folder: Path):
-    return [json.loads(line) for line in next(folder.glob(f"*/{FILE}")).read_text().splitlines()]
+    return [json.loads(line) for line in next(folder.glob("*/events.jsonl")).read_text().splitlines()]
 
 
 def test_each_line_has_a_type_and_a_time(tmp_path):
@@ -46,7 +50,7 @@ def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
     """The first driver was killed in the middle of a line: the report of step 2 of trial 0, which it had put on record."""
     events = sample_events(tmp_path)
     play(events[:5])
-    file = next(tmp_path.glob(f"*/{FILE}"))
+    file = next(tmp_path.glob("*/events.jsonl"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-20])
     play(sample_events(tmp_path, resumed=True))
@@ -62,7 +66,7 @@ def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
 def test_a_line_that_somebody_edited_is_left_alone(tmp_path):
     events = sample_events(tmp_path)
     play(events[:5])
-    file = next(tmp_path.glob(f"*/{FILE}"))
+    file = next(tmp_path.glob("*/events.jsonl"))
     file.write_text("not JSON\n[1]\n" + file.read_text())
     play(sample_events(tmp_path, resumed=True))
     assert file.read_text().startswith("not JSON\n[1]\n")
@@ -76,5 +80,13 @@ def test_no_secret_is_written(tmp_path):
     begun = trial_events(0, State.COMPLETE)[0]
     begun = replace(begun, trial=replace(begun.trial, params={"source": secret, "nested": [{secret: 1}]}))
     play([replace(start, space=space), begun, TrialEnded(2.0, 0, Result(State.FAIL, error=f"no {secret}\n"))])
-    text = next(tmp_path.glob(f"*/{FILE}")).read_text()
+    text = next(tmp_path.glob("*/events.jsonl")).read_text()
     assert "***" in text and "hunter2" not in text
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "tensorboard"])
+def test_a_link_out_of_the_sweeps_folder_is_refused(tmp_path, name):
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=f"{name}: is a link"):
+        refuse_links(tmp_path / "sweep")
