@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import InputError
-from sweeps.controller.api import _clear, _tracking_again
+from sweeps.controller.api import _remove_folder, _resumed_tracking_uri
 from sweeps.core.errors import Problem
 from sweeps.core.origin import read_origin
 from sweeps.core.secrets import masked, without_password
@@ -218,19 +218,19 @@ def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):
     (root / "mlartifacts").mkdir(parents=True)
     (root / "mlflow.db").touch()
     (root / "other-20261122-120000").mkdir()
-    _clear(root / "mine", root)
+    _remove_folder(root / "mine", root)
     assert (root / "mlflow.db").is_file() and (root / "other-20261122-120000").is_dir(), "it began meanwhile"
     (root / "other-20261122-120000").rmdir()
-    _clear(root / "mine", root)
+    _remove_folder(root / "mine", root)
     assert not root.exists()
-    _clear(root / "mine", root)
+    _remove_folder(root / "mine", root)
 
 
 def test_a_sweep_goes_on_in_the_mlflow_that_it_began_with(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
-    assert _tracking_again(None, None) is None and _tracking_again(None, "http://kept:5000") == "http://kept:5000"
-    assert _tracking_again("http://said:5000", "http://kept:5000") == "http://said:5000"
+    assert _resumed_tracking_uri(None, None, True) is None and _resumed_tracking_uri(None, "http://kept:5000", True) == "http://kept:5000"
+    assert _resumed_tracking_uri("http://said:5000", "http://kept:5000", True) == "http://said:5000"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:s3cret@kept:5000")
-    assert _tracking_again(None, "http://me@kept:5000") == "http://me:s3cret@kept:5000", "the password is kept nowhere else"
+    assert _resumed_tracking_uri(None, "http://me@kept:5000", True) == "http://me:s3cret@kept:5000", "the password is kept nowhere else"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert _tracking_again(None, None) is None
+    assert _resumed_tracking_uri(None, None, True) is None
