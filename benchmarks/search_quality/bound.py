@@ -16,7 +16,7 @@ from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.replay import replay
 from benchmarks.search_quality.report import read, section
 from benchmarks.search_quality.tasks import STEPS, task
-from sweeps.search.samplers.tpe import KERNELS
+from sweeps.search.samplers.tpe_model import KERNELS
 
 # Those on which several hundred trials leave something to find; a recorded table would be searched to its end.
 TASKS = ("hartmann6", "rosenbrock4", "ackley5", "cells", "crossing")

@@ -10,8 +10,8 @@ from typing import Any
 from docs.generate import docstrings
 from docs.generate.markdown import table
 from sweeps.core import registry
-from sweeps.space import domains, search_sections, section_models, step_names
-from sweeps.space.json_schema import schema
+from sweeps.space import domains, section_models, step_names
+from sweeps.space.json_schema import model_properties, schema
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all of them.
 MODELS: Mapping[str, tuple[type, ...]] = {
@@ -221,9 +221,17 @@ def options_section() -> Iterator[str]:
     """Yield the options of each algorithm."""
     yield "### `search.options` of each algorithm { #options }\n"
     rows = []
-    for name, rules in search_sections.OPTIONS.items():
-        rows += [(f"`{name}`", f"`{option}`", rule[1]) for option, rule in rules.items()] or [(f"`{name}`", "none", "")]
-    yield table(("algorithm", "option", "takes"), rows)
+    for name in registry.names("sampler"):
+        model = registry.built_in("sampler", name)
+        defaults = defaults_of(model)
+        for option, fragment in model_properties(model).items():
+            accepted = takes({part: value for part, value in fragment.items() if part != "description"})
+            meaning = fragment["description"][:1].upper() + fragment["description"][1:] + "."
+            rows.append((f"`{name}`", f"`{option}`", shown_default(defaults[option], {}), accepted, meaning))
+        if not defaults:
+            rows.append((f"`{name}`", "none", "", "", ""))
+    yield table(("algorithm", "option", "default", "takes", "meaning"), rows)
+    yield "A sampler of Optuna or of yours, `module:attr`, takes the options of its class: [Own sampler](../how-to/own-sampler.md).\n"
 
 
 def splits_section() -> Iterator[str]:

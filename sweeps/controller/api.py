@@ -25,7 +25,7 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_li
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.plan import find_infeasible_shapes_here
-from sweeps.search.optional_packages import missing
+from sweeps.search.plugins import check_plugins
 from sweeps.space.saved_space import save_space, taken_up
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
@@ -72,7 +72,7 @@ def run(
     check_data(space)
     if problems := check_metric_functions(space):
         raise locate_problems(space, problems)
-    if problems := missing(space.search.algorithm):
+    if problems := check_plugins(space):
         raise locate_problems(space, problems)
     if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space)):
         raise InputError(problems)

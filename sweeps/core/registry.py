@@ -16,6 +16,15 @@ from sweeps.core.suggestions import did_you_mean
 
 # Reference of each plug-in of ours, by kind and name, in the order of messages and reference pages.
 BUILT_IN: dict[str, dict[str, str]] = {
+    "sampler": {
+        "tpe": "sweeps.search.samplers.tpe:Tpe",
+        "random": "sweeps.search.samplers.random:Random",
+        "grid": "sweeps.search.samplers.grid:Grid",
+        "gp": "sweeps.search.samplers.gp:Gp",
+        "qmc": "sweeps.search.samplers.qmc:Qmc",
+        "cmaes": "sweeps.search.samplers.cmaes:Cmaes",
+        "nsga2": "sweeps.search.samplers.nsga2:Nsga2",
+    },
     "scheduler": {
         "none": "sweeps.search.schedulers.none:NoScheduler",
         "asha": "sweeps.search.schedulers.asha:Asha",

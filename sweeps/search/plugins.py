@@ -1,12 +1,21 @@
-"""Build the scheduler of a space, and check plug-ins of the user's before a sweep starts."""
+"""Build the scheduler and the sampler of a space, and check those of the user's before a sweep starts."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from sweeps.core import references, registry
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.installed_package import install
+from sweeps.search.samplers.base import Algorithm, Model, ReseededSampler, SamplerContext
 from sweeps.search.schedulers.base import Scheduler
 from sweeps.search.schedulers.none import NoScheduler
-from sweeps.space.section_models import SchedulerSpec
+from sweeps.space import Space
+from sweeps.space.saved_space import roots_of
+from sweeps.space.section_models import SchedulerSpec, Search
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
@@ -18,11 +27,13 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
     if registry.is_built_in("scheduler", spec.name):
         scheduler: Scheduler = registry.built_in("scheduler", spec.name)(**spec.options)
         return scheduler
-    try:
-        found = registry.resolve("scheduler", spec.name)
-    except references.RefError as e:
-        raise InputError(Problem("scheduler.name", str(e))) from None
-    return _own_scheduler(spec, found)
+    found = _import("scheduler.name", "scheduler", spec.name)
+    if not (isinstance(found, type) and issubclass(found, Scheduler)):
+        raise InputError(Problem("scheduler.name", f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler"))
+    own: Scheduler = _call("scheduler", spec.name, found, spec.options)
+    if not hasattr(own, "max_t"):
+        raise InputError(Problem("scheduler.name", f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None"))
+    return own
 
 
 def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
@@ -30,10 +41,70 @@ def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
     return scheduler_of(spec) if registry.is_built_in("scheduler", spec.name) else NoScheduler(spec.max_t)
 
 
-def _own_scheduler(spec: SchedulerSpec, found: object) -> Scheduler:
-    if not (isinstance(found, type) and issubclass(found, Scheduler)):
-        raise InputError(Problem("scheduler.name", f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler"))
-    scheduler = found(**spec.options)
-    if not hasattr(scheduler, "max_t"):
-        raise InputError(Problem("scheduler.name", f"`{spec.name}` must have a field `max_t`, the step at which a trial ends or None"))
-    return scheduler
+def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSampler:
+    """Build the sampler of a space. A sampler of the user's is imported.
+
+    Raises:
+        InputError: The algorithm needs a package that is not installed, or the user's class cannot be imported or built.
+    """
+    if registry.is_built_in("sampler", search.algorithm):
+        if problems := missing_package(search.algorithm):
+            raise InputError(problems)
+        algorithm: Algorithm = registry.built_in("sampler", search.algorithm)(**(search.options or {}))
+        return algorithm.build(context)
+    from sweeps.search.samplers.foreign import build_foreign
+
+    found = _import("search.algorithm", "sampler", search.algorithm)
+    build = lambda **options: build_foreign(search.algorithm, found, options, context)  # noqa: E731
+    built: Model | ReseededSampler = _call("search.options", search.algorithm, build, search.options or {})
+    return built
+
+
+def missing_package(algorithm: str) -> list[Problem]:
+    """Return the problem of an algorithm whose package is not installed; [] if it can run."""
+    package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
+    if package is None or importlib.util.find_spec(package) is not None:
+        return []
+    return [Problem("search.algorithm", f"{algorithm} needs the package `{package}`, which is not installed: {install(package)}")]
+
+
+def check_plugins(space: Space) -> list[Problem]:
+    """Return what is wrong with the sampler and the scheduler of a space. Imports those of the user's."""
+    named = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
+    if not all(registry.is_built_in(kind, name) for kind, name in named):
+        sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
+    problems = missing_package(space.search.algorithm)
+    try:
+        scheduler = scheduler_of(space.scheduler)
+        problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
+        if scheduler.perturbs and not space.checkpoints.all_stay:
+            text = f"is not for {space.scheduler.name}, whose trials continue from the checkpoints of other trials"
+            problems.append(Problem("checkpoints", text))
+    except InputError as e:
+        problems += e.problems
+    if not registry.is_built_in("sampler", space.search.algorithm):
+        from sweeps.search.samplers.cell_sampler import CellSampler
+
+        try:
+            CellSampler(space)
+        except InputError as e:
+            problems += e.problems
+    return problems
+
+
+def _import(place: str, kind: str, name: str) -> Any:
+    """Import a class of the user's. Whatever its module raises becomes a problem in one line."""
+    try:
+        return registry.resolve(kind, name)
+    except references.RefError as e:
+        raise InputError(Problem(place, str(e))) from None
+    except Exception as e:
+        raise InputError(Problem(place, f"`{name}` cannot be imported: {type(e).__name__}: {e}")) from e
+
+
+def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Call a class of the user's with its options. Whatever it raises becomes a problem in one line."""
+    try:
+        return factory(**options)
+    except Exception as e:
+        raise InputError(Problem(place, f"`{name}` does not take these options: {type(e).__name__}: {e}")) from e

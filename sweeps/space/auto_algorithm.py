@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AUTO = "auto"
+# Algorithms that have options and that `auto` may stand for. If both have an option, the last one checks it.
+AUTO_CANDIDATES = ("gp", "tpe")
 # `gp` looks at every value that it knows for each suggestion; up to this number of trials it finds more than `tpe` in as many.
 GP_TRIALS = 500
 

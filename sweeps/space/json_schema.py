@@ -11,10 +11,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 from sweeps.core import docstrings, registry
 from sweeps.core.parameter_schema import allows
 from sweeps.space import section_models
+from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
 from sweeps.space.parameter_checks import json_schema
-from sweeps.space.search_sections import OPTIONS
+from sweeps.space.search_sections import option_names
 from sweeps.space.space_sections import SCALING
 from sweeps.space.step_names import RAY_STEPS
 from sweeps.space.trainer_definition import TrainerDefinition, definition_of
@@ -38,7 +39,7 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
     ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
     ("limits", "target"): {"type": "number"},
     ("limits", "retry_on"): {"type": "array", "items": {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"}},
-    ("search", "options"): {"type": "object", "propertyNames": {"enum": sorted({name for own in OPTIONS.values() for name in own})}},
+    ("search", "options"): {"type": "object"},
     ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
     ("data", "rows"): _SHARE,
     ("checkpoints", "max_disk"): {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"},
@@ -54,7 +55,7 @@ def schema() -> Schema:
     trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     sections = {
         "objective": _section("objective", section_models.Objective),
-        "search": _section("search", section_models.Search),
+        "search": _search(),
         "limits": _section("limits", section_models.Limits),
         "repeats": _section("repeats", section_models.Repeats),
     }
@@ -146,6 +147,12 @@ def _section(section: str, model: type) -> Schema:
     }
 
 
+def model_properties(model: type) -> dict[str, Schema]:
+    """Return the schema of each option of a plug-in's class."""
+    properties: dict[str, Schema] = _section("", model)["properties"]
+    return properties
+
+
 def _typed(hint: Any) -> Schema:
     """Return the schema of the annotation of a field."""
     arguments, origin = get_args(hint), get_origin(hint)
@@ -186,6 +193,19 @@ def _trackers() -> Schema:
     }
     names = {"enum": [name for name in options if name not in needed]}
     return {"type": "array", "items": {"anyOf": [names, reference, with_options]}}
+
+
+def _search() -> Schema:
+    """The section `search`. Which options there are depends on the algorithm."""
+    section = _section("search", section_models.Search)
+    reference = {"type": "string", "pattern": REFERENCE}
+    algorithm = section["properties"]["algorithm"] | {"anyOf": [{"enum": [AUTO, *registry.names("sampler")]}, reference]}
+    for rule in ("type", "minLength"):
+        algorithm.pop(rule, None)
+    own = {"properties": {"algorithm": reference}, "required": ["algorithm"]}
+    known = sorted({name for algorithm in registry.names("sampler") for name in option_names("sampler", algorithm)})
+    built_in = {"properties": {"options": {"propertyNames": {"enum": known}}}}
+    return section | {"properties": section["properties"] | {"algorithm": algorithm}, "if": own, "else": built_in}
 
 
 def _scheduler() -> Schema:

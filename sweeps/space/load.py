@@ -18,7 +18,7 @@ from sweeps.space.initial_points import Points
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.problems import Problems, note_domains
-from sweeps.space.search_sections import GP, Searching, perturbs, scheduler_keys
+from sweeps.space.search_sections import Searching, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import (
     Checkpoints,
     DataKeys,
@@ -249,7 +249,7 @@ class _Loader:
             objectives=len(objectives),
             max_trials=max_trials,
             perturbs=scheduler is not None and perturbs(scheduler),
-            takes_options=set(search.options or ()) <= set(GP),
+            takes_options=set(search.options or ()) <= set(option_names("sampler", "gp")),
         )
 
     def name(self, path: Path) -> str:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from sweeps.core import registry
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.auto_algorithm import AUTO, Choice
+from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Mark, Node, scalar
 from sweeps.space.problems import Problems, check, note_domains
@@ -21,48 +21,6 @@ from sweeps.space.when_parser import COMPARISON
 
 # Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
 ALWAYS = COSTS
-# Algorithms that know what to do with several objectives.
-SEVERAL = ("nsga2", "tpe", "random", "grid", "qmc")
-
-# ---- options
-
-Rule = tuple[Callable[[Any], bool], str]  # whether a value will do; what it must be
-
-
-def _integer(low: int) -> Rule:
-    return lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= low, f"an integer of at least {low}"
-
-
-def _between(low: float, high: float, text: str) -> Rule:
-    return lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and low <= v <= high, text
-
-
-_BOOLEAN: Rule = (lambda v: isinstance(v, bool), "true or false")
-_PROBABILITY = _between(0, 1, "a number from 0 to 1")
-
-
-def _word(*words: str) -> Rule:
-    return lambda v: v in words and isinstance(v, str), f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-TPE: Mapping[str, Rule] = {"n_startup_trials": _integer(0), "n_ei_candidates": _integer(1)}
-GP: Mapping[str, Rule] = {"n_startup_trials": _integer(1), "deterministic_objective": _BOOLEAN}
-# Of each algorithm. What is not given is the algorithm's own affair.
-OPTIONS: Mapping[str, Mapping[str, Rule]] = {
-    AUTO: {**GP, **TPE},
-    "tpe": TPE,
-    "random": {},
-    "grid": {},
-    "gp": GP,
-    "qmc": {"qmc_type": _word("sobol", "halton"), "scramble": _BOOLEAN},
-    "cmaes": {"n_startup_trials": _integer(1), "sigma0": _between(1e-9, 1e9, "a number above 0"), "popsize": _integer(2)},
-    "nsga2": {
-        "population_size": _integer(2),
-        "mutation_prob": _PROBABILITY,
-        "crossover_prob": _PROBABILITY,
-        "swapping_prob": _PROBABILITY,
-    },
-}
 
 
 class Searching:
@@ -120,40 +78,59 @@ class Searching:
         return tuple(found)
 
     def search(self) -> Search | None:
-        """The algorithm and its options; `initial_points` are left as they are, for who knows the dimensions."""
+        """Read the algorithm and its options. `initial_points` are read later, when the dimensions are known."""
         node = self.node("search")
-        plain = node
+        own = node
         if node.is_map:
-            plain = replace(node, value={k: v for k, v in node.value.items() if k not in ("options", "initial_points")})
-        found = check(Search, plain, "search", self.at("search"), self.problems)
+            own = replace(node, value={k: v for k, v in node.value.items() if k not in ("options", "initial_points")})
+        found = check(Search, own, "search", self.at("search"), self.problems)
+        if found is None or not self._check_algorithm(found.algorithm):
+            return None
         options = node.value.get("options") if node.is_map else None
-        if found is None or options is None or options.value is None or note_domains(options, "search.options", self.problems):
+        if options is None or options.value is None or note_domains(options, "search.options", self.problems):
             return found
         if not options.is_map:
             self.problems.add(options.mark, "search.options", f"must be a mapping, got {options.show()}")
             return found
-        self._check_options(options, found.algorithm)
+        if found.algorithm == AUTO or registry.is_built_in("sampler", found.algorithm):
+            self._check_options(options, found.algorithm)
         return replace(found, options=options.plain())
+
+    def _check_algorithm(self, algorithm: str) -> bool:
+        """Report an algorithm that is neither built in nor a reference to a sampler. `run` checks what a reference leads to."""
+        valid = (AUTO, *registry.names("sampler"))
+        if algorithm in valid:
+            return True
+        node = self.node("search").value["algorithm"]
+        if ":" not in algorithm:
+            self.problems.add(node.mark, "search.algorithm", _unknown_name("search.algorithm", node, valid))
+        elif (problem := registry.problem("sampler", algorithm, self.roots)) is not None:
+            self.problems.add(node.mark, "search.algorithm", problem)
+        else:
+            return True
+        return False
 
     def chosen(self, search: Search, choice: Choice) -> Search:
         """Return the search with the algorithm that stands for `auto`."""
+        own = option_names("sampler", choice.algorithm) if registry.is_built_in("sampler", choice.algorithm) else ()
         for name in search.options or ():
-            if name in OPTIONS[AUTO] and name not in OPTIONS[choice.algorithm]:
+            if name in _algorithm_options(AUTO) and name not in own:
                 self._unknown_option(self.node("search").value["options"], name, choice.algorithm)
-        return replace(search, algorithm=choice.algorithm)  # type: ignore[arg-type]
+        return replace(search, algorithm=choice.algorithm)
 
     def _check_options(self, options: Node, algorithm: str) -> None:
-        rules = OPTIONS[algorithm]
-        for name, child in options.value.items():
-            if name not in rules:
+        known = _algorithm_options(algorithm)
+        for name in options.value:
+            if name not in known:
                 self._unknown_option(options, name, algorithm)
-            elif not rules[name][0](child.plain()):
-                self.problems.add(child.mark, f"search.options.{name}", f"must be {rules[name][1]}, got {child.show()}")
+        for model in dict.fromkeys(known.values()):
+            given = {name: child for name, child in options.value.items() if known.get(name) is model}
+            check(model, Node(given, options.mark, options.keys), "search.options", options.mark, self.problems)
 
     def _unknown_option(self, options: Node, name: str, algorithm: str) -> None:
-        others = [other for other, known in OPTIONS.items() if name in known and other != AUTO]
-        rules = OPTIONS[algorithm]
-        hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), rules) if rules else "it has none"
+        others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
+        valid = _algorithm_options(algorithm)
+        hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), valid) if valid else "it has none"
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     def scheduler(self) -> SchedulerSpec | None:
@@ -255,9 +232,10 @@ class Searching:
                 mark = self.node("scheduler").value["name"].mark
                 text = f"several objectives need none: trials cannot be ranked by one number before they end, got {scheduler.name}"
                 self.problems.add(mark, "scheduler.name", text)
-            if search and search.algorithm not in (*SEVERAL, AUTO):
+            able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
+            if search and search.algorithm in registry.names("sampler") and search.algorithm not in able:
                 mark = self.node("search").value["algorithm"].mark
-                self.problems.add(mark, "search.algorithm", f"several objectives need {_or(SEVERAL)}, got {search.algorithm}")
+                self.problems.add(mark, "search.algorithm", f"several objectives need {_or(able)}, got {search.algorithm}")
             if limits and limits.target is not None:
                 self.problems.add(self.node("limits").value["target"].mark, "limits.target", "is of one objective, but there are several")
         elif objectives and objectives[0].metric in COSTS and scheduler and compares_trials(scheduler):
@@ -288,6 +266,13 @@ def _unknown_name(place: str, name: Node, valid: tuple[str, ...]) -> str:
     hint = suggest(place, name.value, valid)
     hint = f"; {hint}" if hint.startswith("did") or known(place, name.value) else ""
     return f"must be {_or(valid)}, got {name.show()}{hint}"
+
+
+def _algorithm_options(algorithm: str) -> dict[str, type]:
+    """Return the options of an algorithm with the class that checks each. `auto` takes those of `tpe` and `gp`."""
+    names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
+    models = [registry.built_in("sampler", name) for name in names]
+    return {field.name: model for model in models for field in dataclasses.fields(model)}
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:

@@ -186,7 +186,7 @@ class Search:
         initial_points: Configurations to try before anything is sampled, in this order.
     """
 
-    algorithm: Literal["auto", "tpe", "random", "grid", "gp", "qmc", "cmaes", "nsga2"] = "auto"
+    algorithm: Text = "auto"
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     options: dict[str, Any] | None = None
     initial_points: tuple[Any, ...] = ()

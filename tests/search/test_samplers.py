@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from sweeps.core import registry
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Action, State
-from sweeps.search import optional_packages
-from sweeps.search.samplers import gp, optuna_samplers, tpe
+from sweeps.search import plugins
+from sweeps.search.samplers import gp_model, tpe_model
+from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from tests.search.test_study import reports
@@ -132,12 +134,12 @@ def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
     assert first.params["x"] == 0.25 and second.params["x"] not in (0.25, 0.5)
 
 
-def test_options_are_the_algorithms():
-    assert tpe.Tpe(n_startup_trials=3, n_ei_candidates=5).candidates == 5
-    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-    halton, sobol = (optuna_samplers.Plain("qmc", 1, {"qmc_type": kind}, space) for kind in ("halton", "sobol"))
-    assert (halton.base._qmc_type, sobol.base._qmc_type) == ("halton", "sobol")
-    assert optuna_samplers.Plain("nsga2", 1, {"population_size": 7}, {}).base.population_size == 7
+def test_options_reach_the_sampler():
+    context = SamplerContext(1, {"x": optuna.distributions.FloatDistribution(0, 1)}, frozenset())
+    built = lambda name, **options: registry.built_in("sampler", name)(**options).build(context)  # noqa: E731
+    assert built("tpe", n_startup_trials=3, n_ei_candidates=5).candidates == 5
+    assert [built("qmc", qmc_type=kind).sampler._qmc_type for kind in ("halton", "sobol")] == ["halton", "sobol"]
+    assert built("nsga2", population_size=7).sampler.population_size == 7
 
 
 def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
@@ -148,7 +150,7 @@ def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
 
 
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
-    monkeypatch.setattr(optional_packages.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugins.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"sweeps-ray\[cmaes\]"):
         SearchLoop.open(tmp_path, make_space(NUMBERS, 20, "cmaes"))
 
@@ -208,10 +210,10 @@ def test_the_highest_level_with_enough_values_is_modelled_and_what_failed_ranks_
 def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
-    kept = tpe._bounded(own, others, rng, tpe.KERNELS)
-    assert len(kept) == len(set(kept)) == tpe.KERNELS and sum(n < 1000 for n in kept) == tpe.KERNELS // 2
-    assert tpe._bounded(own[:5], others[:5], rng, tpe.KERNELS) == own[:5] + others[:5]
-    assert sum(n < 1000 for n in tpe._bounded(own, others[:5], rng, tpe.KERNELS)) == tpe.KERNELS - 5
+    kept = tpe_model._bounded(own, others, rng, tpe_model.KERNELS)
+    assert len(kept) == len(set(kept)) == tpe_model.KERNELS and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
+    assert tpe_model._bounded(own[:5], others[:5], rng, tpe_model.KERNELS) == own[:5] + others[:5]
+    assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng, tpe_model.KERNELS)) == tpe_model.KERNELS - 5
 
 
 # ---- the Gaussian process
@@ -220,7 +222,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = gp.Process(x, gp.standardised(rng.rand(20)), np.array([False, False, True, False]))
+    process = gp_model.Process(x, gp_model.standardised(rng.rand(20)), np.array([False, False, True, False]))
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
@@ -230,7 +232,7 @@ def test_the_gradient_of_the_fit_is_the_slope():
 
 def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
     x = np.array([[0.1], [0.2], [0.5]])
-    process = gp.Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
+    process = gp_model.Process(x, np.array([1.0, 0.0, -1.0]), np.array([False]))
     process.condition(np.array([-1.0, 0.0, -9.0]))
     mean, deviation = process.predict(np.array([[0.1], [0.5], [0.99]]))
     assert mean[:2] == pytest.approx([1.0, -1.0], abs=0.01) and deviation[2] > 10 * deviation[0]
@@ -245,7 +247,7 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
     study = study_of([(v, 0, [v + 3, v + 1, v][: 3 if i < 10 else 1], TrialState.PRUNED) for i, v in enumerate(at_3)])
     history = History()
     history.refresh(study)
-    found = gp.observations(history, np.random.RandomState(0))
+    found = gp_model.observations(history, np.random.RandomState(0))
     assert sorted(level for level, _, _ in found) == [1] * 20 + [3] * 10, "a step too near another tells nothing more"
     for level, trial, value in found:
         if level == 1:
@@ -254,7 +256,7 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
 def test_standardised_values_keep_their_order(values):
-    scores = gp.standardised(np.array(values))
+    scores = gp_model.standardised(np.array(values))
     assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
     for (a, below), (b, above) in itertools.pairwise(sorted(zip(values, scores.tolist(), strict=True))):
         assert below <= above + 1e-9 or a == -math.inf, (a, b)
@@ -262,10 +264,10 @@ def test_standardised_values_keep_their_order(values):
 
 def test_what_diverged_does_not_hide_how_the_others_differ():
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
-    scores = gp.standardised(values)
+    scores = gp_model.standardised(values)
     assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
-    assert gp.standardised(np.array([3.0, math.inf, 1.0])).argmax() == 1
-    assert gp.standardised(values[:7] * 1e3 - 5) == pytest.approx(gp.standardised(values[:7]))
+    assert gp_model.standardised(np.array([3.0, math.inf, 1.0])).argmax() == 1
+    assert gp_model.standardised(values[:7] * 1e3 - 5) == pytest.approx(gp_model.standardised(values[:7]))
 
 
 def test_of_several_objectives_the_front_is_good():
@@ -277,9 +279,10 @@ def test_of_several_objectives_the_front_is_good():
         study.add_trial(optuna.trial.create_trial(params={"x": x}, distributions=space, values=values))
     history = History()
     history.refresh(study)
-    good, rest = tpe.Tpe()._split(study, history, FULL, 60, "", np.random.RandomState(0))
+    history.number = 60
+    good, rest = tpe_model.TpeModel()._split(study, history, FULL, 60, "", np.random.RandomState(0))
     assert all(0.1 < t.params["x"] < 0.4 for t in good) and len(good) + len(rest) == 60
-    found = [tpe.Tpe().suggest(study, history, 60, {}, np.random.RandomState(seed)) for seed in range(30)]
+    found = [tpe_model.TpeModel().suggest(history, {}, np.random.RandomState(seed)) for seed in range(30)]
     assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)
 
 
@@ -293,7 +296,8 @@ def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm
     number = study.ask().number
     history = History()
     history.refresh(study)
-    model = tpe.Tpe() if algorithm == "tpe" else gp.Gp(space=space)
-    found = [model.suggest(study, history, number, {}, np.random.RandomState(seed)) for seed in range(20)]
+    history.number = number
+    model = tpe_model.TpeModel() if algorithm == "tpe" else gp_model.GpModel(space=space)
+    found = [model.suggest(history, {}, np.random.RandomState(seed)) for seed in range(20)]
     assert all(f.get("i", 10) >= 10 for f in found) and any(found)
     assert all(f.get("i") != running.params["i"] for f in found)

@@ -38,7 +38,7 @@ VALID = {
     "trainer.name": tuple(trainer_names()),
     "SimpleImputer.strategy": RAY_STEPS["SimpleImputer"]["strategy"]["enum"],
     "objective.goal": get_args(get_type_hints(section_models.Objective)["goal"]),
-    "search.algorithm": get_args(get_type_hints(section_models.Search)["algorithm"]),
+    "search.algorithm": ("auto", *registry.names("sampler")),
     "scheduler.name": registry.names("scheduler"),
 }
 ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in MEANT.items() for name, word in words.items()]

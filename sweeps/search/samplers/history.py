@@ -41,8 +41,11 @@ class History:
     Args:
         grids: the names of the grid's dimensions, which tell a trial's cell.
         repeats: of each configuration.
+        space: Distributions of the dimensions that every trial has.
 
     Attributes:
+        space: The argument.
+        number: Number of the trial that is sampled.
         running: those that have not ended, by number.
         levels: of each level and cell the trials that came to it, the best first (by number where there are several objectives).
         ended: by the highest level that it came to and by cell, the trials that have ended.
@@ -50,7 +53,15 @@ class History:
         tried: their configurations, see `point_of`.
     """
 
-    def __init__(self, grids: Collection[str] = (), repeats: Repeats = Repeats()):  # noqa: B008 - frozen
+    def __init__(
+        self,
+        grids: Collection[str] = (),
+        repeats: Repeats = Repeats(),  # noqa: B008 - frozen
+        space: Mapping[str, BaseDistribution] | None = None,
+    ):
+        self.space: Mapping[str, BaseDistribution] = space or {}
+        self.number = 0
+        self._study: Study | None = None
         self._grids, self._repeats = sorted(grids), repeats
         self._repeated: dict[int, list[int]] = defaultdict(list)  # the numbers of the repeats, by the first trial's
         self._read = 0  # trials looked at
@@ -64,8 +75,21 @@ class History:
         self.tried: set[Point] = set()
         self.last_step = 1  # the highest that is on record
 
+    @property
+    def study(self) -> Study:
+        """The Optuna study."""
+        if self._study is None:
+            raise RuntimeError("the history has not been refreshed from a study")
+        return self._study
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials that started before the one that is sampled, each configuration once, as Optuna's frozen trials."""
+        trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
+        return [trials[number] for number in sorted(trials) if number != self.number]
+
     def refresh(self, study: Study) -> None:
-        """Take up what the study has learnt since the last time."""
+        """Add what the study has learnt since the last call."""
+        self._study = study
         trials = study.get_trials(deepcopy=False)
         signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         fresh = []

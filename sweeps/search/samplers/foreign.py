@@ -1,0 +1,55 @@
+"""Samplers of the user's, named as `module:attr`: any Optuna sampler, or a class with a method `suggest`."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
+
+log = logging.getLogger(__name__)
+
+
+def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext) -> Model | ReseededSampler:
+    """Build a sampler of the user's.
+
+    An Optuna sampler is built again for each trial, from the trial's seed. So a suggestion is a function of the study, the seed and the
+    trial's number, unless the sampler keeps state elsewhere.
+
+    Args:
+        name: Reference of the class.
+        factory: The class, or a function that returns a sampler.
+        options: Keyword arguments of the class.
+        context: What the sampler may know of the sweep.
+
+    Raises:
+        TypeError: The class does not take these options, or builds no sampler.
+    """
+    from optuna.samplers import BaseSampler
+
+    takes_seed = "seed" in inspect.signature(factory).parameters
+    if takes_seed and "seed" in options:
+        raise TypeError("`seed` is not an option: sweeps gives each trial a seed that follows from search.seed")
+    sampler = factory(**options, **({"seed": context.seed} if takes_seed else {}))
+    if not isinstance(sampler, BaseSampler):
+        if not callable(getattr(sampler, "suggest", None)):
+            raise TypeError(f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`")
+        return sampler  # type: ignore[no-any-return]
+    if not takes_seed:
+        log.warning("%s takes no `seed`, so a resumed sweep may suggest other values", name)
+    state = set(vars(sampler))
+    random = independent_sampler(context)
+    built = ReseededSampler(sampler, context.free, random.reseed)
+
+    def rebuild(seed: int, index: int) -> None:
+        nonlocal state
+        random.reseed(seed, index)
+        if grown := set(vars(built.sampler)) - state:
+            log.warning("%s keeps state (%s) that the study does not hold; it is lost with each trial", name, ", ".join(sorted(grown)))
+            state |= grown
+        built.sampler = factory(**options, **({"seed": seed} if takes_seed else {}))
+
+    built.reseed = rebuild
+    return built

@@ -1,0 +1,18 @@
+"""Grid search: every dimension is a grid, so nothing is left to sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+
+
+@dataclass(frozen=True)
+class Grid(Algorithm):
+    """Visit every cell of the grid in turn."""
+
+    several_objectives: ClassVar[bool] = True
+
+    def build(self, context: SamplerContext) -> ReseededSampler:
+        return independent_sampler(context)

@@ -1,0 +1,18 @@
+"""Random search: every dimension is sampled independently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+
+
+@dataclass(frozen=True)
+class Random(Algorithm):
+    """Sample each trial independently of all others."""
+
+    several_objectives: ClassVar[bool] = True
+
+    def build(self, context: SamplerContext) -> ReseededSampler:
+        return independent_sampler(context)
