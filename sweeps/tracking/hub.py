@@ -25,15 +25,15 @@ MAX_WAITING = 100_000
 
 
 class TrackerHub:
-    """Publishes the events of one driver to all trackers.
+    """Publishes the events of one driver to all trackers. See the module for what happens when a tracker fails.
 
     Args:
         trackers: Trackers other than MLflow, with the names that the space file gives them.
         mlflow: The MLflow tracker; None if the sweep has none.
 
     Attributes:
-        mlflow: See above.
-        mlflow_complete: Whether MLflow took every event that it did not refuse. Known after `close`.
+        mlflow: The MLflow tracker, or None.
+        mlflow_complete: Whether MLflow took every event that it did not refuse. This is known after `close`.
     """
 
     def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):
@@ -52,7 +52,7 @@ class TrackerHub:
         """Wait until the trackers have handled all events, then close them.
 
         Args:
-            timeout: Seconds to wait. MLflow gets this time again whenever its server answers.
+            timeout: Seconds to wait. For MLflow, this time starts again whenever its server answers.
 
         Returns:
             A note for each tracker other than MLflow that was dropped or did not finish.
@@ -73,7 +73,7 @@ class TrackerThread:
     """Runs one tracker in a daemon thread.
 
     Args:
-        name: What the space file calls the tracker; for notes and the log.
+        name: The tracker's name in the space file, for notes and the log.
         tracker: The tracker.
 
     Attributes:
@@ -120,7 +120,7 @@ class TrackerThread:
         while self.failure is None and (event := self._queue.get()) is not None:
             try:
                 self._tracker.handle(event)
-            except BaseException as e:  # a tracker must not end a thread of ours, even by `sys.exit`
+            except BaseException as e:  # not even `sys.exit` in a tracker may end this thread without a note
                 log.exception("tracker `%s` failed", self.name)
                 self._drop(f"failed at {_described(event)} and got no more events: {type(e).__name__}: {e} (traceback: sweep.log)")
         try:

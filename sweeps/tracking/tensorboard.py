@@ -10,7 +10,7 @@ from typing import Any
 from sweeps.core.installed_package import install
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
-from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialReported, TrialStarted
+from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
 
 # An empty file in the run of a trial that ended and was written completely.
 COMPLETE = "complete"
@@ -51,6 +51,9 @@ class TensorBoardTracker:
         elif isinstance(event, TrialReported):
             for report in event.reports:
                 self._add_report(event.number, report)
+        elif isinstance(event, TrialPaused):  # a writer is a thread and an open file, and many trials may be paused
+            if (writer := self._writers.pop(event.number, None)) is not None:
+                writer.close()
         elif isinstance(event, TrialEnded):
             self._end(event)
 
@@ -89,16 +92,16 @@ class TensorBoardTracker:
 
     def _end(self, event: TrialEnded) -> None:
         """Write the hyperparameters and the final metrics, and close the run. An interrupted trial may continue in the same run."""
-        result, writer = event.result, self._writers.pop(event.number, None)
-        if writer is None:
+        if event.number not in self._trials:
             return
+        result, writer = event.result, self._writer(event.number)
         if result.state is not State.RUNNING:
             names = [f"objective.{name}" for name in self._objectives] if len(self._objectives) > 1 else ["objective"]
             values = dict(zip(names, result.values or (result.value,), strict=False)) | {f"final/{k}": v for k, v in result.final.items()}
             metrics = {name: float(value) for name, value in values.items() if value is not None}
-            self._add_hparams(writer, self._trials[event.number], metrics, result.state, event.time)
+            self._add_hparams(writer, self._trials.pop(event.number), metrics, result.state, event.time)
         folder = Path(writer.get_logdir())
-        writer.close()
+        self._writers.pop(event.number).close()
         if result.state is not State.RUNNING:
             (folder / COMPLETE).touch()
 
