@@ -71,7 +71,8 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
     """Note when the driver begins a trial and hears of its end: (what, trial, began, ended)."""
     from sweeps.controller.controller import SweepController
 
-    real = {name: getattr(SweepController, name) for name in ("begin", "hear", "tick") if hasattr(SweepController, name)}
+    methods = {"begin": "start_trial", "hear": "on_trial_progress", "tick": "poll"}
+    real = {name: getattr(SweepController, method) for name, method in methods.items()}
 
     def watched(name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -89,12 +90,12 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
         return call
 
     for name, function in real.items():
-        setattr(SweepController, name, watched(name, function))
+        setattr(SweepController, methods[name], watched(name, function))
     try:
         yield
     finally:
         for name, function in real.items():
-            setattr(SweepController, name, function)
+            setattr(SweepController, methods[name], function)
 
 
 def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]) -> list[str]:

@@ -22,9 +22,9 @@ SHOWN_TRIALS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_sweeps(root: Path, as_json: bool) -> None:
     """List the sweeps of a root folder with state, trials, best value and age; the newest come first."""
-    from sweeps.controller.sweep_lookup import sweeps_in
+    from sweeps.controller.sweep_summary import list_sweeps as summarize_all
 
-    sweeps = sweeps_in(root)
+    sweeps = summarize_all(root)
     for problem in (problem for sweep in sweeps for problem in sweep.problems):
         click.echo(printable(str(problem)), err=True)
     if as_json:
@@ -41,26 +41,27 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @options.root
 def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path) -> None:
     """Show SWEEP and its trials, or one trial. SWEEP is a folder, a name (the newest of it), its beginning, or `latest`."""
-    from sweeps.controller import sweep_lookup
+    from sweeps.controller.sweep_lookup import find, trial_of
+    from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record
 
-    overview = sweep_lookup.look_at(sweep_lookup.find(sweep, root))
-    study = record.read(overview.folder)
-    for problem in overview.problems:
+    summary = summarize(find(sweep, root))
+    study = record.read(summary.folder)
+    for problem in summary.problems:
         click.echo(printable(str(problem)), err=True)
     if trial is not None:
-        recorded = sweep_lookup.trial_of(study, trial)
+        recorded = trial_of(study, trial)
         assert study is not None
         if as_json:
             click.echo(json.dumps(recorded.to_json()))
             return
-        click.echo(printable(text.one_trial(recorded, study.metric, study.goal, overview.state_of(recorded))))
-        if (stage := overview.stages.get(recorded.id, "")).startswith("silent: "):
+        click.echo(printable(text.one_trial(recorded, study.metric, study.goal, summary.state_of(recorded))))
+        if (stage := summary.stages.get(recorded.id, "")).startswith("silent: "):
             click.echo(printable("\n" + stage.removeprefix("silent: ")))
     elif as_json:
-        click.echo(json.dumps({**overview.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
+        click.echo(json.dumps({**summary.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
     else:
-        click.echo(printable(text.one_sweep(overview, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
+        click.echo(printable(text.one_sweep(summary, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
 
 
 @main.command()
@@ -71,9 +72,10 @@ def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Pat
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
     """Print the output of the workers of a TRIAL of SWEEP."""
-    from sweeps.controller import sweep_lookup
+    from sweeps.controller.log_reader import read_logs
+    from sweeps.controller.sweep_lookup import find
 
-    for line in sweep_lookup.log_lines(sweep_lookup.find(sweep, root), trial, rank, follow):
+    for line in read_logs(find(sweep, root), trial, rank, follow):
         click.echo(printable(line, colours=True))
 
 

@@ -176,7 +176,7 @@ def resume(
         lock.release()
 
 
-def _tracking_uri(uri: str | None, has_mlflow: bool) -> str | None:
+def _tracking_uri(uri: str | None, has_mlflow: bool = True) -> str | None:
     """Return the given MLflow tracking URI, else that of the environment, after a check; None if there is neither.
 
     Args:
@@ -199,7 +199,7 @@ def _tracking_uri(uri: str | None, has_mlflow: bool) -> str | None:
     return uri or None
 
 
-def _resumed_tracking_uri(uri: str | None, saved: str | None, has_mlflow: bool) -> str | None:
+def _resumed_tracking_uri(uri: str | None, saved: str | None, has_mlflow: bool = True) -> str | None:
     """Return the MLflow tracking URI of a resumed sweep: the given one, else the saved one.
 
     The environment only adds the password to the saved URI. It may name the server of other sweeps.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sweeps.controller import sweep_lookup
+from sweeps.controller.sweep_summary import trial_state
 from sweeps.core import folder_lock
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.space.saved_space import bundle_of
@@ -78,7 +79,7 @@ class Sweep:
         metrics = [o.metric for o in study.judge.objectives] if study is not None else []
         columns: dict[str, Any] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
-            "state": pd.Series([sweep_lookup.trial_state(t, running) for t in trials], dtype="str"),
+            "state": pd.Series([trial_state(t, running) for t in trials], dtype="str"),
         }
         for i, name in enumerate([f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]):
             columns[name] = pd.Series([t.result.values[i] if i < len(t.result.values) else None for t in trials], dtype="float64")

@@ -20,7 +20,7 @@ from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, un
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
-from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, format_trial_id
+from sweeps.core.trial import CHECK_PREDICTIONS, Result, Trial, complete_trial_id, format_trial_id
 from sweeps.core.trust import UnreadableFile
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
@@ -296,7 +296,7 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
             more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
             raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
         return best
-    name = trial_id.zfill(4)
+    name = complete_trial_id(trial_id)
     if name not in known:
         raise unknown_trial("--trial", trial_id, known)
     return known[name]

@@ -35,6 +35,15 @@ def format_trial_id(number: int) -> str:
     return f"{number:04d}"
 
 
+def complete_trial_id(typed: str) -> str:
+    """Return the id of the trial that a user typed, with or without leading zeros.
+
+    >>> complete_trial_id("7")
+    '0007'
+    """
+    return typed.zfill(4)
+
+
 class Action(enum.Enum):
     """What a scheduler does with a trial at a rung.
 

@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweeps import cli
-from sweeps.controller import sweep_lookup
+from sweeps.controller import log_reader, sweep_lookup
+from sweeps.controller.sweep_summary import list_sweeps
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import SweepResult
@@ -227,7 +228,7 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):
             sweep_lookup.find(name, tmp_path)
     with pytest.raises(InputError, match="no such folder"):
-        sweep_lookup.sweeps_in(tmp_path / "absent")
+        list_sweeps(tmp_path / "absent")
     with pytest.raises(InputError, match="there are none"):
         sweep_lookup.find("latest", tmp_path / "absent")
 
@@ -272,16 +273,16 @@ def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
         (("9", None, False), "no trial"),
     ):
         with pytest.raises(InputError, match=said):
-            list(sweep_lookup.log_lines(folder, *args))
+            list(log_reader.read_logs(folder, *args))
 
 
 def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep_lookup, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(log_reader, "POLL_INTERVAL", 0.02)
     folder, heard = made(tmp_path), []
     log = trial_logs.log_of(folder / "trials" / "0003", 0)
     lock = FolderLock(folder)
-    listener = threading.Thread(target=lambda: heard.extend(sweep_lookup.log_lines(folder, "3", None, True)), daemon=True)
-    lines = iter(sweep_lookup.log_lines(folder, "3", None, True))
+    listener = threading.Thread(target=lambda: heard.extend(log_reader.read_logs(folder, "3", None, True)), daemon=True)
+    lines = iter(log_reader.read_logs(folder, "3", None, True))
     log.parent.mkdir(parents=True)
     log.write_text("one\ntw")
     assert next(lines) == "one"

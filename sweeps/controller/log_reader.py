@@ -1,0 +1,74 @@
+"""Read the logs of a trial's workers, for `sweeps logs`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweeps.controller.sweep_lookup import trial_of
+from sweeps.core.errors import InputError, Problem
+from sweeps.core.sweep_folder import SweepFolder
+
+# Seconds between two looks at logs that are followed.
+POLL_INTERVAL = 0.3
+
+
+def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> Iterator[str]:
+    """Yield the lines of a trial's logs, rank by rank. If there are several ranks, each line starts with its rank.
+
+    Args:
+        folder: The sweep's folder.
+        trial_id: Id of the trial.
+        rank: The only rank to read; None reads all.
+        follow: Wait for more lines while the trial runs.
+
+    Raises:
+        InputError: There is no such trial or rank.
+    """
+    from sweeps.core.folder_lock import is_driven
+    from sweeps.core.trial import State
+    from sweeps.study import record
+
+    trial = trial_of(record.read(folder), trial_id)
+    logs = SweepFolder(folder).logs(trial.id)
+    offsets: dict[Path, int] = {}
+    while True:
+        ended = not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+        files = _log_files(logs)
+        wanted = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
+        if not wanted and ended:
+            text = f"no rank {rank}; there are 0 to {len(files) - 1}" if files else "has no log: it has not started"
+            raise InputError(Problem("--rank" if files else trial.id, text))
+        for file in wanted:
+            prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
+            for line in _new_lines(file, offsets, ended):
+                yield prefix + line
+        if ended:
+            return
+        time.sleep(POLL_INTERVAL)
+
+
+def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
+    """Return the lines that a log has got since the last call.
+
+    Args:
+        file: The log.
+        offsets: How many bytes of each log were read. This function updates it.
+        ended: Whether the log is complete. If not, an unfinished last line is left for the next call.
+    """
+    with file.open("rb") as opened:
+        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A log that grows too large loses its middle.
+        new = opened.read()
+    complete = len(new) if ended else new.rfind(b"\n") + 1
+    offsets[file] = start + complete
+    return new[:complete].decode(errors="replace").splitlines()
+
+
+def _log_files(logs: Path) -> list[Path]:
+    """Return the log files of a trial, ordered by rank. Links and pipes, which a stranger's folder may hold, do not count."""
+    if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
+        return []
+    files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]
+    return sorted((path for path in files if path.is_file() and not path.is_symlink()), key=lambda path: int(path.stem.partition("-")[2]))

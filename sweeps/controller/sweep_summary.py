@@ -1,0 +1,205 @@
+"""Summarize sweeps from their folders, for `ls` and `show`. Nothing is written, and the sweeps may be running."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.core.command_hints import repair_command
+from sweeps.core.errors import DamagedStudy, InputError, Problem
+from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.origin import origin_error, valid_origin_keys
+from sweeps.core.result import read_result, relocate, result_file_error, to_json_value
+from sweeps.core.sweep_folder import SweepFolder
+
+if TYPE_CHECKING:
+    from sweeps.study.record import Record, TrialRecord
+
+# State in a summary by the state in the study.
+_STATES = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """Summary of a sweep.
+
+    Attributes:
+        name: Name of the sweep's folder.
+        folder: The sweep's folder.
+        state: "running", "finished", "failed", "interrupted", or "killed" if its process died.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, `running` or `interrupted`. It is empty before the first
+            trial. In a running sweep, trials that do not train yet count under their stage, such as `waiting`.
+        total: Number of trials in the whole sweep, as known now; None if it is not known.
+        best: Id and value of the best trial; None before there is one.
+        metric: Metric of the objective.
+        began: When the sweep started, in seconds since the epoch.
+        result: What `--json` printed at the end; None before the end.
+        algorithm: Algorithm of the search; None if the folder does not say.
+        stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers` or
+            `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does not run.
+        problems: What is damaged in the folder.
+    """
+
+    name: str
+    folder: Path
+    state: str
+    trials: dict[str, int]
+    total: int | None
+    best: tuple[str, float] | None
+    metric: str | None
+    began: float
+    result: dict[str, Any] | None
+    algorithm: str | None = None
+    stages: dict[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def state_of(self, trial: TrialRecord) -> str:
+        """Return the word for the state of a trial. If the trial does not train yet, it is the trial's stage."""
+        state = trial_state(trial, self.state == "running")
+        return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `ls --json` prints."""
+        shown: dict[str, Any] = {
+            "sweep": self.name,
+            "dir": str(self.folder),
+            "state": self.state,
+            "began": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds"),
+            "trials": self.trials,
+            "total": self.total,
+            "metric": self.metric,
+            "best": None if self.best is None else {"trial": self.best[0], "value": self.best[1]},
+            "algorithm": self.algorithm,
+        }
+        if self.problems:
+            shown["problems"] = [str(problem) for problem in self.problems]
+        content: dict[str, Any] = to_json_value(shown)
+        return content
+
+
+def trial_state(trial: TrialRecord, is_driven: bool) -> str:
+    """Return the state of a trial: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED or GIVEN.
+
+    Args:
+        trial: The trial.
+        is_driven: Whether a process runs the sweep.
+    """
+    if trial.result.given:
+        return "GIVEN"
+    state = trial.result.state.name
+    return "INTERRUPTED" if state == "RUNNING" and not is_driven else state
+
+
+def list_sweeps(root: Path) -> list[SweepSummary]:
+    """Return a summary of every sweep in a root folder; the newest comes first.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if not root.is_dir():
+        raise InputError(Problem("--dir", f"{root}: no such folder; a sweep makes it"))
+    summaries = [summarize(folder) for folder in sorted(root.iterdir()) if SweepFolder(folder).origin.is_file()]
+    return sorted(summaries, key=lambda s: s.began, reverse=True)
+
+
+def summarize(folder: Path) -> SweepSummary:
+    """Return the summary of the sweep in a folder."""
+    from sweeps.core.folder_lock import is_driven
+
+    origin, result, problems = valid_origin_keys(folder), read_result(folder), [*_damaged_files(folder)]
+    running = is_driven(folder)
+    ended = result is not None and not running
+    study = None
+    if not ended or origin.get("repeats", 1) > 1:
+        study, damage = _read_study(folder)
+        problems += damage
+    if result is not None:
+        result = relocate(result, folder)
+    trials, total = (result or {}).get("trials"), origin.get("max_trials")
+    best, stages = _best_of_result(result) if ended else None, dict[str, str]()
+    if study is not None:
+        total = study.total(total) if total is not None else None
+        if not ended:
+            stages = _stages(folder, study) if running else {}
+            trials, best = _count_trials(study, running, stages), _best_of_study(study)
+    return SweepSummary(
+        name=folder.name,
+        folder=folder,
+        state=_sweep_state(running, result),
+        trials=trials or {},
+        total=total,
+        best=best,
+        metric=origin.get("metric"),
+        began=origin.get("began") or SweepFolder(folder).origin.stat().st_mtime,
+        result=result,
+        algorithm=origin.get("algorithm"),
+        stages=stages,
+        problems=tuple(problems),
+    )
+
+
+def _sweep_state(is_driven: bool, result: dict[str, Any] | None) -> str:
+    if is_driven:
+        return "running"
+    if result is None:
+        return "killed"
+    if result.get("reason") == "interrupted":
+        return "interrupted"
+    return "finished" if result.get("best") or result.get("front") else "failed"
+
+
+def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
+    """Return the study and what is damaged in it. There is no study if it is damaged, or if its database cannot be reached."""
+    from sweeps.study import record
+
+    try:
+        return record.read(folder), ()
+    except DamagedStudy as e:
+        return None, tuple(e.problems)
+    except InputError:  # The database cannot be reached. The other sweeps can be shown all the same.
+        return None, ()
+
+
+def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[str, int]:
+    counts = Counter(t.result.state.name for t in study.ran)
+    trials = {word: counts[state] for word, state in _STATES.items()}
+    trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
+    return {**trials, **Counter(_first_word(stage) for stage in stages.values())}
+
+
+def _stages(folder: Path, study: Record) -> dict[str, str]:
+    """Return the stages of running trials that do not train yet or are silent, by id."""
+    running = {t.id for t in study.ran if t.result.state.name == "RUNNING"}
+    saved = read_json_object(SweepFolder(folder).stages) or {}
+    return {trial: stage for trial, stage in saved.items() if trial in running and is_text(stage) and stage.strip()}
+
+
+def _best_of_study(study: Record) -> tuple[str, float] | None:
+    if (best := study.best) is None:
+        return None
+    value = study.configurations.results()[best.number if best.origin is None else best.origin].value
+    return None if value is None else (best.id, value)
+
+
+def _best_of_result(result: dict[str, Any] | None) -> tuple[str, float] | None:
+    best = (result or {}).get("best")
+    return (best["trial"], best["value"]) if best and best["value"] is not None else None
+
+
+def _first_word(stage: str) -> str:
+    """Return the first word of a stage, such as `waiting` of `waiting for workers`, or `silent` of `silent: rank 1 ...`."""
+    return stage.split()[0].rstrip(":")
+
+
+def _damaged_files(folder: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the files beside the study."""
+    paths = SweepFolder(folder)
+    origin = read_json_object(paths.origin)
+    if why := "holds no JSON object" if origin is None else origin_error(origin):
+        yield Problem(str(paths.origin), f"{why}; copy the file from a backup, or mend it by hand")
+    if why := result_file_error(paths.result):
+        yield Problem(str(paths.result), f"{why}; `{repair_command(folder)}` puts the file aside")
