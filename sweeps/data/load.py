@@ -150,16 +150,16 @@ def _split_train(
     """Take valid and test from train, unless they have sources of their own."""
     from sweeps.data import split as splitting
 
-    rules_to_apply = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
-    if not rules_to_apply:
+    remaining = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
+    if not remaining:
         return parts
     whole = parts["train"]
-    columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in rules_to_apply.values() if r.column is not None}
+    columns = {str(r.column): whole.column(str(r.column)).to_numpy() for r in remaining.values() if r.column is not None}
     try:
         codes = splitting.assign_splits(
             whole.num_rows,
-            valid=rules_to_apply.get("valid"),
-            test=rules_to_apply.get("test"),
+            valid=remaining.get("valid"),
+            test=remaining.get("test"),
             columns=columns,
             strata=whole.column(spec.label).to_numpy() if classify else None,
             seed=seed,
@@ -167,5 +167,5 @@ def _split_train(
     except splitting.SplitError as e:
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
     order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
-    taken = {key: whole.take(pa.array(np.flatnonzero(codes == order[key]))) for key in ("train", *rules_to_apply)}
+    taken = {key: whole.take(pa.array(np.flatnonzero(codes == order[key]))) for key in ("train", *remaining)}
     return parts | taken

@@ -1,12 +1,12 @@
-"""What a sweep's folder keeps of its data, for the export: the facts, the fitted chains and the test split.
+"""The folder `prepared` of a sweep: what the export needs of the data.
 
-    prepared/facts.json, facts-VARIANT.json   label, classes, features, rows by split, fingerprint
-    prepared/check.parquet, ...               raw rows of `valid` that a bundle must answer for
+    prepared/facts.json, facts-VARIANT.json   label, classes, features, number of rows by split, fingerprint
+    prepared/check.parquet, ...               raw rows of valid that a bundle must reproduce predictions for
     prepared/test.parquet, ...                the test split
     prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; a pickle has its MAC beside it
 
-Nothing here runs code when it is read, but a pickle, which `sweeps.core.trust` vouches for, and a function that a chain names.
-Earlier versions kept a pickle of each of these, which is read only if it is trusted.
+Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and functions that a chain names.
+Earlier versions stored a pickle for each of these. Such pickles are read only if they are trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trust import UnreadableFile, UntrustedFile
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fit import FittedChain, data_key
+from sweeps.data.preprocessing.fit import data_key
+from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.data.variants import variant_name
 
 if TYPE_CHECKING:
@@ -36,21 +37,25 @@ if TYPE_CHECKING:
     from sweeps.space import Step
 
 INFO_FILE = "facts.json"
-# Ray Data's types of a column of tensors. Reading a column of any other type of Ray's would unpickle it.
+# Ray Data's types of tensor columns. Reading a column of another type of Ray's would unpickle it.
 TENSOR_TYPES = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
 EXTENSION_KEY = b"ARROW:extension:name"
 
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """What the rest of a sweep needs to know of its data.
+    """Information about a sweep's data. The field names are the keys of `facts.json`.
 
     Attributes:
-        label, task, classes, features, fingerprint: see `sweeps.data.Splits`.
-        rows: by split.
-        check: raw feature rows of `valid`, up to 32.
-        test: the name of the test split on the shelf.
-        notes: what the user should know of the splits.
+        label: see `sweeps.data.Splits`.
+        task: see `sweeps.data.Splits`.
+        classes: see `sweeps.data.Splits`.
+        features: see `sweeps.data.Splits`.
+        fingerprint: see `sweeps.data.Splits`.
+        rows: number of rows by split.
+        check: up to 32 raw feature rows of valid.
+        test: name of the stored test split.
+        notes: notes for the user about the splits.
     """
 
     label: str | None
@@ -65,40 +70,38 @@ class DatasetInfo:
 
 
 class PreparedStore:
-    """The folder `prepared` of a sweep.
+    """The folder `prepared` of a sweep. Each file is written completely or not at all.
 
     Args:
-        folder: the sweep's.
-        trust: read pickles whoever wrote them.
+        folder: folder of the sweep.
+        trust: read pickles of any origin.
     """
 
     def __init__(self, folder: Path, trust: bool = False):
         self.folder, self.trust = SweepFolder(folder).prepared, trust
 
-    # ---- writing, each whole or not at all
-
-    def save_info(self, facts: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None) -> None:
-        """Keep the facts of a variant of the data.
+    def save_info(self, info: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None) -> None:
+        """Store the information about a data variant.
 
         Args:
-            facts: its `check` is not written.
-            check: the same rows as a table; None without data.
-            data: what is tuned of the data, and how.
+            info: the information. Its `check` is not written.
+            check: the same rows as a table. None without data.
+            data: the variant's values of the tuned keys of `data`.
         """
         if check is not None:
             self.save_table(_file_stem("check", data), check)
-        told = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts) if field.name != "check"}
-        text = json.dumps({"format": 1, **told}, indent=1, ensure_ascii=False, default=_to_json) + "\n"
+        fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info) if field.name != "check"}
+        text = json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=_to_json) + "\n"
         self._replace(f"{_file_stem('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
 
     def save_table(self, name: str, table: pa.Table) -> None:
-        """Keep rows, such as the test split."""
+        """Store rows, such as the test split."""
         import pyarrow.parquet as pq
 
         self._replace(f"{name}.parquet", lambda part: pq.write_table(table, part))
 
     def save_chain(self, key: str, fitted: FittedChain) -> None:
-        """Keep a fitted chain.
+        """Store a fitted chain.
 
         Raises:
             pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
@@ -116,13 +119,14 @@ class PreparedStore:
         with staged(self.folder / name) as part:
             write(part)
 
-    # ---- reading
-
     def load_info(self, data: Mapping[str, Any] | None = None) -> DatasetInfo:
-        """Return the facts of a variant; of data of which nothing is tuned without an argument.
+        """Load the information about a data variant.
+
+        Args:
+            data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
 
         Raises:
-            UnreadableFile: they are damaged or missing, or an earlier version's and not trusted.
+            UnreadableFile: the file is damaged or missing, or it is an earlier version's pickle and not trusted.
         """
         import pandas as pd
 
@@ -131,34 +135,34 @@ class PreparedStore:
         if not file.exists() and (self.folder / f"{name}.pkl").exists():
             return self._load_pickle(name)
         try:
-            told = json.loads(file.read_text(encoding="utf-8"))
-            if told.pop("format") != 1:
-                raise ValueError("it is of a later version")
+            fields = json.loads(file.read_text(encoding="utf-8"))
+            if fields.pop("format") != 1:
+                raise ValueError("a later version wrote it")
             check = self._load_table(_file_stem("check", data))
             rows = pd.DataFrame() if check is None else check.to_pandas()
             for key in ("classes", "features", "notes"):
-                told[key] = None if told[key] is None else tuple(told[key])
-            return DatasetInfo(**told, check=rows)
+                fields[key] = None if fields[key] is None else tuple(fields[key])
+            return DatasetInfo(**fields, check=rows)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise unreadable(file, e) from None
 
     def load_chain(self, steps: Sequence[Step], data: Mapping[str, Any] | None = None) -> FittedChain:
-        """Return the chain as it was fitted for the trials that used it, on their variant of the data.
+        """Load the chain that was fitted for the trials with these steps and this data variant.
 
         Raises:
-            UnreadableFile: it is damaged or missing, or holds a pickle that is not trusted.
+            UnreadableFile: the chain is damaged or missing, or has a pickle that is not trusted.
         """
         key = data_key(self.load_info(data).fingerprint, steps)
-        found = self.find_chain(key)
-        if found is None:
-            raise UnreadableFile(Problem(str(self.folder / key), "there is no such folder; the chain of this trial is not on record"))
-        return found
+        chain = self.find_chain(key)
+        if chain is None:
+            raise UnreadableFile(Problem(str(self.folder / key), "there is no such folder; the chain of this trial was not stored"))
+        return chain
 
     def find_chain(self, key: str) -> FittedChain | None:
-        """Return the chain with a key; None if there is none.
+        """Load the chain with a key. None if it is not stored.
 
         Raises:
-            UnreadableFile: see `chain`.
+            UnreadableFile: see `load_chain`.
         """
         folder = self.folder / key
         if not folder.is_dir():
@@ -171,14 +175,14 @@ class PreparedStore:
             raise unreadable(folder / step_files.FILE, e) from None
 
     def count_chains(self) -> int:
-        """Return how many chains with a step in them are kept."""
+        """Return the number of stored chains that have a step."""
         return sum(bool(step_files.requested_steps(folder)) for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file())
 
     def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
-        """Return raw feature rows of the test split and their encoded labels; None without one.
+        """Load the raw feature rows of the test split and their encoded labels. None without a test split.
 
         Raises:
-            UnreadableFile: see `facts`.
+            UnreadableFile: see `load_info`.
         """
         facts = self.load_info(data)
         if "test" not in facts.rows or facts.label is None:
@@ -194,16 +198,16 @@ class PreparedStore:
         return old_pickles.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
 
     def _load_table(self, name: str) -> pa.Table | None:
-        """A table that `put_table` wrote.
+        """Load a table that `save_table` wrote.
 
         Raises:
-            ValueError: it is no Parquet, or has a column that would have to be unpickled.
+            ValueError: the file is not Parquet, or reading a column would unpickle it.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         if Path(name).name != name:
-            raise ValueError(f"`{name}` is no name of a file")
+            raise ValueError(f"`{name}` is not a file name")
         file = self.folder / f"{name}.parquet"
         if not file.exists():
             return None
@@ -211,18 +215,18 @@ class PreparedStore:
             marked = (field.metadata or {}).get(EXTENSION_KEY, b"").decode(errors="replace")
             kind = field.type.extension_name if isinstance(field.type, pa.BaseExtensionType) else marked
             if kind in TENSOR_TYPES:
-                import ray.data.extensions  # noqa: F401 - which registers them
+                import ray.data.extensions  # noqa: F401 - registers the types
             elif kind:
                 raise ValueError(f"column `{field.name}` is of type {kind}")
         return pq.read_table(file)
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Refuse a sweep's folder whose data cannot be read safely, before anything is changed in it.
+    """Refuse a sweep's folder whose data cannot be read safely. Call this before anything in the folder changes.
 
     Raises:
-        UntrustedFile: an earlier version keeps pickles in it, and `trust` is false.
-        InputError: what is prepared holds a link or a pipe.
+        UntrustedFile: an earlier version stored pickles in the folder, and `trust` is false.
+        InputError: the prepared data contains a link or a pipe.
     """
     kept = SweepFolder(folder).prepared
     refuse_special_files(kept)
@@ -232,17 +236,17 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
 
 
 def unreadable(file: Path, error: Exception) -> UnreadableFile:
-    """Return what to raise for a file that cannot be read."""
-    said = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return UnreadableFile(Problem(str(file), f"cannot be read: {said}; `sweeps resume` writes it anew"))
+    """Return the error to raise for a file that cannot be read."""
+    message = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return UnreadableFile(Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes it again"))
 
 
 def _to_json(value: Any) -> Any:
-    """A class that JSON does not know: a NumPy scalar as Python's own, anything else as text."""
-    own = value.item() if hasattr(value, "item") else value
-    return own if isinstance(own, bool | int | float | str) else str(own)
+    """Convert a class that JSON does not have: a NumPy scalar to a Python scalar, everything else to text."""
+    scalar = value.item() if hasattr(value, "item") else value
+    return scalar if isinstance(scalar, bool | int | float | str) else str(scalar)
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:
-    """The name of a file of a variant."""
+    """Return the name of a variant's file without its suffix."""
     return f"{name}-{variant_name(data)}" if data else name

@@ -1,4 +1,4 @@
-"""What files of rows hold, as far as their heads say; and single columns of them. Needs neither Ray nor pandas."""
+"""Read the column names of data files, and single columns. Needs neither Ray nor pandas."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sweeps.data.files import SUFFIXES, SourceFiles, data_suffix, first_line, ra
 from sweeps.data.tables import CSV_MISSING, canonical_table, drop_index_names, infer_types
 
 _LFS_POINTER = b"version https://git-lfs"
-# A quoted field may hold a whole document; a row longer than a block cannot be read
+# Arrow cannot read a row that is longer than a block. A quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
-# Smaller ones are quicker to read, for a head and for one column; and Arrow reads 32 of them ahead. If a row fits
+# Smaller blocks are faster for the first rows and for one column, if a row fits. Arrow reads 32 blocks ahead.
 _PROBE_BLOCK = 64 << 10
 COLUMN_BLOCK = 4 << 20
 
@@ -25,8 +25,8 @@ class FileSchema:
     """What the beginning of a file says.
 
     Attributes:
-        names: of its columns; "" for a CSV column without one.
-        rows: whether there is any.
+        names: column names. "" for a CSV column without a name.
+        rows: whether the file has any rows.
     """
 
     names: tuple[str, ...]
@@ -34,14 +34,17 @@ class FileSchema:
 
 
 def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSchema, ...]:
-    """The heads of the files, which must be of one kind and have the same columns.
+    """Read the schemas of the files of a source. The files must be of one kind and have the same columns.
 
     Args:
-        files: of one source.
-        most: look at no more than so many of them.
+        files: the files.
+        most: read at most this number of files. None reads all.
+
+    Returns:
+        The schema of each file that was read.
 
     Raises:
-        InputError: a file is not what its name says, or differs from the first; or none has rows.
+        InputError: a file is not what its name says or differs from the first one, or no file has rows.
     """
     kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
     if len(kinds) > 1:
@@ -57,8 +60,8 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     for path, other in found.items():
         if set(other.names) != first:
             lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
-            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [f"has {_column_list(more)} more"] * bool(more)
-            text = f"`{files.display_name(path)}` {' and '.join(texts)}, against `{files.display_name(start)}`"
+            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [f"also has {_column_list(more)}"] * bool(more)
+            text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(found) == len(files.paths) and not any(other.rows for other in found.values()):
         raise_problem(files.place, f"`{files.source}` has no rows")
@@ -70,10 +73,14 @@ def _column_list(names: list[str]) -> str:
 
 
 def probe_schema(system: Any, path: str) -> FileSchema:
-    """What the beginning of a file says.
+    """Read the schema of a file.
+
+    Args:
+        system: Arrow's file system.
+        path: path of the file.
 
     Raises:
-        ValueError: it is not what its name says; `OSError` and Arrow's errors too.
+        ValueError: the file is not what its name says. Arrow's errors and `OSError` are raised too.
     """
     with system.open_input_stream(path, compression=None) as stream:
         start = stream.read(4096)
@@ -94,7 +101,7 @@ def probe_schema(system: Any, path: str) -> FileSchema:
         return FileSchema(tuple(drop_index_names(meta.schema.to_arrow_schema().names)), meta.num_rows > 0)
     if kind.endswith(".gz"):
         if start[:2] != b"\x1f\x8b":
-            raise ValueError("it is not compressed with gzip, as its name says")
+            raise ValueError("it is not compressed with gzip, but its name ends in .gz")
         with system.open_input_stream(path) as stream:
             start = stream.read(4096)
         if not start:
@@ -104,15 +111,15 @@ def probe_schema(system: Any, path: str) -> FileSchema:
         raise ValueError("it is blank")
     try:
         return _probe_csv(system, path, _PROBE_BLOCK)
-    except pa.ArrowInvalid:  # a row may be longer
+    except pa.ArrowInvalid:  # a row may be longer than a block
         return _probe_csv(system, path, CSV_BLOCK)
 
 
-# How other kinds of files begin, and what to say of them
+# First bytes of other file formats, and the message for each
 _FILE_SIGNATURES = {
     b"PAR1": "it is a Parquet file, not text",
     b"PK\x03\x04": "it is a workbook or a zip archive, not text",
-    b"\x1f\x8b": "it is compressed with gzip, which its name does not say",
+    b"\x1f\x8b": "it is compressed with gzip, but its name does not end in .gz",
     b"\xff\xfe": "it is UTF-16; write it as UTF-8",
     b"\xfe\xff": "it is UTF-16; write it as UTF-8",
 }
@@ -137,20 +144,20 @@ def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
         reader = csv.open_csv(stream, **csv_options(path, block=block))
         names = reader.schema.names
         rows = any(batch.num_rows for batch in reader)
-    twice = [n for n in names if names.count(n) > 1]
-    if twice:
-        raise ValueError(f"two columns are named `{twice[0]}`")
+    duplicates = [n for n in names if names.count(n) > 1]
+    if duplicates:
+        raise ValueError(f"two columns are named `{duplicates[0]}`")
     return FileSchema(tuple(names), rows)
 
 
 def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
-    """Arrow's options to read CSV as pandas does.
+    """Return Arrow's options that read CSV as pandas does.
 
     Args:
-        path: its suffix says what separates columns.
-        names: columns to leave as text, as types are found on all rows; None to leave that to Arrow.
-        only: columns to read; all if none is given.
-        block: bytes at once; no row may be longer.
+        path: path of the file. Its suffix determines the separator.
+        names: columns to read as text, because their types are inferred from all rows later. None lets Arrow infer types.
+        only: columns to read. All if empty.
+        block: size of a block in bytes. No row may be longer.
     """
     from pyarrow import csv
 
@@ -168,15 +175,12 @@ def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[st
 
 
 def pandas_names(names: Sequence[str]) -> list[str]:
-    """Names of columns, an index that was written without one called as in pandas."""
+    """Return column names as pandas reads them: a column without a name is called `Unnamed: N`."""
     return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
 
 
-# ---- some of their columns
-
-
 def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """About how many bytes of text or of values reading these columns takes. Of CSV that is all of the files."""
+    """Estimate the number of bytes that reading some columns takes. For CSV these are the bytes of the whole files."""
     total = 0
     for path in files.paths:
         kind = data_suffix(path) or ""
@@ -194,12 +198,12 @@ def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
     return total
 
 
-# Text of numbers and words in gzip; the true ratio stands in no place that can be trusted
+# Typical compression ratio of CSV text. A gzip file does not state it reliably.
 _GZIP_RATIO = 5
 
 
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
-    """Some columns of all rows, of the types that they have when everything is read (`tables`).
+    """Read some columns of all rows, with the types that they have when everything is read (see `tables`).
 
     Raises:
         InputError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""The columns of the sets that scikit-learn ships, known without importing it; a test holds them against it."""
+"""Columns of the data sets that scikit-learn ships, known without importing it. A test compares them with scikit-learn."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ NAMES = tuple(_COLUMNS)
 
 
 def feature_names(name: str) -> tuple[str, ...]:
-    """The features of a set; its label is `target` in each."""
+    """Return the features of a data set. Its label is always `target`."""
     return _COLUMNS[name]

@@ -1,4 +1,4 @@
-"""Where rows come from: files, globs, folders and URIs through Ray Data's readers, toy sets of scikit-learn, a function."""
+"""Read rows: files, globs, folders and URIs through Ray Data, data sets of scikit-learn, and users' functions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ if TYPE_CHECKING:
 
 
 def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
-    """All rows of a source as one Arrow table in canonical types (`tables.tidy`).
+    """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Files are read by Ray Data, in the order of their names; so Ray must run, or is started. The types of CSV columns are
-    those that pandas would find.
+    Ray Data reads files in the order of their names. Ray is started if it does not run. CSV columns get the types that pandas would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
-        base: relative paths are looked up here first, then in the working directory; modules too.
+        base: folder in which relative paths and modules are looked up first, before the working directory.
         place: the key of the space file, for messages.
-        args: the keyword arguments of a function.
+        args: keyword arguments of a function.
 
     Raises:
-        InputError: nothing is there, it cannot be read, or it holds no rows.
+        InputError: the source does not exist, cannot be read, or has no rows.
     """
     if source.startswith("sklearn:"):
         table = _read_sklearn(source.removeprefix("sklearn:"), place)
@@ -47,9 +46,9 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
     else:
         table = _read_files(find_files(source, base, place))
     names = table.column_names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise_problem(place, f"`{source}` has two columns named `{twice[0]}`")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise_problem(place, f"`{source}` has two columns named `{duplicates[0]}`")
     table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
         raise_problem(place, f"`{source}` has no {'rows' if table.num_columns else 'columns'}")
@@ -57,9 +56,9 @@ def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
 
 
 def _read_sklearn(name: str, place: str) -> pa.Table:
-    """A data set that scikit-learn ships, features and `target` in one table."""
+    """Return a data set that scikit-learn ships, with features and `target` in one table."""
     if name not in sklearn_datasets.NAMES:
-        raise_problem(place, f"`sklearn:{name}` is no data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}")
+        raise_problem(place, f"`sklearn:{name}` is not a data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}")
     from sklearn import datasets
 
     return pa.Table.from_pandas(getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False)
@@ -67,7 +66,7 @@ def _read_sklearn(name: str, place: str) -> pa.Table:
 
 @contextlib.contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """Modules beside the space file can be imported inside this block."""
+    """Make modules in these folders importable inside the block."""
     added = [str(f) for f in folders if str(f) not in sys.path]
     sys.path[:0] = added
     importlib.invalidate_caches()
@@ -80,7 +79,7 @@ def importable(*folders: Path) -> Iterator[None]:
 
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-    """What the user's function returns: a DataFrame, an Arrow table or a Ray Dataset."""
+    """Call the user's function. It returns a DataFrame, an Arrow table or a Ray Dataset."""
     import pandas as pd
 
     with importable(base.absolute(), Path.cwd()):
@@ -91,44 +90,44 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
         if not callable(function):
             raise_problem(place, f"`{ref}` is {type(function).__name__}, not a function")
         try:
-            found = function(**args)
-            if isinstance(found, pa.Table):
-                return found
-            if isinstance(found, pd.DataFrame):
-                return pa.Table.from_pandas(arrays_to_tensors(found), preserve_index=False)
-            if hasattr(found, "to_arrow_refs"):
-                return _to_arrow(lambda: found)
-        except InputError:  # a loader may say it in our way
+            result = function(**args)
+            if isinstance(result, pa.Table):
+                return result
+            if isinstance(result, pd.DataFrame):
+                return pa.Table.from_pandas(arrays_to_tensors(result), preserve_index=False)
+            if hasattr(result, "to_arrow_refs"):
+                return _to_arrow(lambda: result)
+        except InputError:  # a loader may raise our own errors
             raise
         except Exception as e:
             raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
-    kind = f"{type(found).__module__}.{type(found).__qualname__}".removeprefix("builtins.")
+    kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
     raise_problem(place, f"`{ref}` returned {kind}; it must return a pandas DataFrame, an Arrow table or a Ray Dataset")
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
-    """Columns of NumPy arrays as Ray Data's tensors, which Arrow can hold and loops read in batches.
+    """Convert columns of NumPy arrays to Ray Data's tensors, which Arrow can store and loops can read in batches.
 
     Args:
-        frame: rows. Their arrays of two and more dimensions become tensors; those of one stay lists, as Arrow has them.
-        names: columns whose arrays become tensors whatever their dimensions.
+        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension stay lists, as in Arrow.
+        names: columns whose arrays always become tensors.
     """
 
-    def arrays(name: Any) -> bool:
+    def holds_arrays(name: Any) -> bool:
         values = frame[name]
         first = values.iloc[0] if len(values) and values.dtype == object else None
         return isinstance(first, np.ndarray) and first.dtype != object and (first.ndim > 1 or name in names)
 
-    found = [name for name in frame.columns if arrays(name)]
-    if not found:
+    tensors = [name for name in frame.columns if holds_arrays(name)]
+    if not tensors:
         return frame
     from ray.data.extensions import TensorArray
 
-    return frame.assign(**{name: TensorArray(list(frame[name])) for name in found})
+    return frame.assign(**{name: TensorArray(list(frame[name])) for name in tensors})
 
 
 def _read_files(files: SourceFiles) -> pa.Table:
-    """One table of all files, which must be of one kind and have the same columns."""
+    """Return one table of all files. They must be of one kind and have the same columns."""
     first = list(probe_schemas(files)[0].names)
     text = not files.paths[0].lower().endswith((".parquet", ".pq"))
     try:
@@ -150,7 +149,7 @@ def _ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
 
 
 def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
-    """What is wrong with a CSV file: Ray's error names the file alone, so the culprit is read again here."""
+    """Return the reason why CSV files cannot be read. Ray's error names only the file, so the files are read again here."""
     from pyarrow import csv
 
     for path in files.paths:
@@ -163,7 +162,7 @@ def _csv_error(files: SourceFiles, names: list[str], error: BaseException) -> st
 
 
 def _to_arrow(make: Callable[[], Any]) -> pa.Table:
-    """The rows of a Ray Dataset in order, as one table whose columns are in the order of its first block."""
+    """Return the rows of a Ray Dataset in order, as one table. The columns are in the order of the first block."""
     import ray
 
     with quiet_ray_data():
@@ -177,12 +176,12 @@ def _to_arrow(make: Callable[[], Any]) -> pa.Table:
 
 @contextlib.contextmanager
 def quiet_ray_data() -> Iterator[None]:
-    """Ray Data without progress bars and chatter, its blocks in order, so that reading and fitting twice gives the same bits."""
+    """Run Ray Data without progress bars and log messages, and with blocks in order, so that reading twice gives the same bits."""
     from ray.data import DataContext
 
     context, logger = DataContext.get_current(), logging.getLogger("ray.data")
     before = context.enable_progress_bars, context.execution_options.preserve_order, logger.level
-    logger.setLevel(logging.CRITICAL)  # what fails is raised, so it need not be printed as well
+    logger.setLevel(logging.CRITICAL)  # errors are raised, so they need not be logged
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which row goes where: pure functions of NumPy arrays and a seed."""
+"""Assign rows to splits: pure functions of NumPy arrays and a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GROUP_TRIES = 32
 
 
 class SplitError(ValueError):
-    """A split that the data cannot give; `key` says which one, the message why."""
+    """The data does not allow a split. `key` names the split, and the message says why."""
 
     def __init__(self, key: str, text: str):
         self.key = key
@@ -32,22 +32,23 @@ def assign_splits(
     strata: np.ndarray | None,
     seed: int,
 ) -> np.ndarray:
-    """The split of every row.
+    """Assign each row to a split.
 
-    `test` is taken first, `valid` from what is left; every fraction is one of all `n` rows. What neither takes is train.
+    The test split is taken first, then valid from the remaining rows. Every fraction refers to all `n` rows. The remaining rows are train.
 
     Args:
-        n: rows in all.
-        valid, test: how to choose them; None where they come from elsewhere.
-        columns: the columns that the splits name, each of shape (n,).
-        strata: class codes of shape (n,), each class keeping its share in a split by fraction; None for no classes.
-        seed: decides splits by fraction and by group.
+        n: number of rows.
+        valid: how to choose the rows of valid. None if they have a source of their own.
+        test: how to choose the rows of test, likewise.
+        columns: columns that the splits name, each of shape (n,).
+        strata: class codes of shape (n,). In a split by fraction, each class keeps its share. None without classes.
+        seed: seed of splits by fraction and by group.
 
     Returns:
-        int8 codes of shape (n,): TRAIN, VALID, TEST. All asked for are non-empty, and so is train.
+        int8 codes of shape (n,): TRAIN, VALID, TEST. Each requested split has rows, and so has train.
 
     Raises:
-        SplitError: a split would be empty, or leave nothing to train on.
+        SplitError: a split would be empty, or no rows would remain to train on.
     """
     codes = np.zeros(n, dtype=np.int8)
     for key, split, code in (("test", test, TEST), ("valid", valid, VALID)):
@@ -62,7 +63,7 @@ def assign_splits(
         else:
             rows = rows_in_fraction(n, split.fraction)
             if rows >= len(rest):
-                raise SplitError(key, f"{split.fraction} of {n} rows is {rows}, but only {len(rest)} are left: nothing remains to train on")
+                raise SplitError(key, f"{split.fraction} of {n} rows is {rows}, but only {len(rest)} are left: no rows remain to train on")
             rng = np.random.default_rng([abs(int(seed)), code])
             if split.kind == "fraction":
                 chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
@@ -73,9 +74,9 @@ def assign_splits(
             else:
                 raise SplitError(key, f"unknown kind of split `{split.kind}`")
             if not chosen.any():
-                raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split them")
+                raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
         if chosen.all():
-            raise SplitError(key, f"it takes all of the {len(rest)} rows that are left: nothing remains to train on")
+            raise SplitError(key, f"it takes all of the {len(rest)} rows that are left: no rows remain to train on")
         codes[rest[chosen]] = code
     return codes
 
@@ -85,14 +86,17 @@ def _column_name(split: Any) -> str:
 
 
 def rows_in_fraction(n: int, share: float | None) -> int:
-    """How many rows a fraction of `n` rows is: rounded, at least 1."""
+    """Return the number of rows in a fraction of `n` rows: rounded, at least 1."""
     return max(1, round(n * float(share or 0)))
 
 
 def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
-    """A random mask of shape (n,) with exactly `rows` rows, each class keeping its share to within a row.
+    """Sample exactly `rows` rows, so that each class keeps its share to within one row.
 
-    A class with two rows or more never leaves the rest altogether, as far as the number of rows allows that.
+    A class with two or more rows is never taken completely, as far as the number of rows allows this.
+
+    Returns:
+        A mask of shape (n,).
     """
     chosen = np.zeros(n, dtype=bool)
     if strata is None:
@@ -102,14 +106,14 @@ def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray 
     counts = np.bincount(codes)
     take = _rows_per_class(counts, rows)
     order = rng.permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]  # class by class, shuffled within
+    order = order[np.argsort(codes[order], kind="stable")]  # class by class, in random order within a class
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
     chosen[order[rank < np.repeat(take, counts)]] = True
     return chosen
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
-    """`rows` given out in proportion to `counts`, by largest remainder."""
+    """Distribute `rows` in proportion to `counts`, by the largest remainder."""
     room = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
     take = np.minimum(np.floor(ideal).astype(np.int64), room)
@@ -121,30 +125,35 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
-    """Where a column has a value; if nowhere, where it has it as text, so that `2` finds "2"."""
+    """Return where a column has a value. If nowhere, compare as text, so that `2` finds "2"."""
     same = np.asarray(pd.Series(column) == value, dtype=bool)
     return same if same.any() else np.asarray(pd.Series(column).map(str) == str(value), dtype=bool)
 
 
 def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
-    """A column of times as sortable numbers; numbers as they are, text as ISO 8601."""
+    """Convert a column of times to sortable numbers. Numbers stay as they are; text is read as ISO 8601."""
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
         values = "value" if missing == 1 else "values"
-        raise SplitError(key, f"time column `{name}` has {missing} missing {values}; a split by time needs them all")
+        raise SplitError(key, f"time column `{name}` has {missing} missing {values}; a split by time needs a value in each row")
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601")
     if times.isna().any():
-        raise SplitError(key, f"time column `{name}` holds {series[times.isna()].iloc[0]!r}, which is no time; write ISO 8601, or numbers")
+        raise SplitError(
+            key, f"time column `{name}` holds {series[times.isna()].iloc[0]!r}, which is not a time; write ISO 8601, or numbers"
+        )
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
-    """A mask of the latest `rows` rows. Rows of the same time stay together.
+    """Select the latest `rows` rows. Rows with the same time stay together.
 
-    They fall on the later side, which then has more rows, unless that would take all; then on the earlier side.
+    Rows at the border join the later side, which may then have more rows. If this would take all rows, they join the earlier side.
+
+    Returns:
+        A mask of the rows.
     """
     border = np.partition(times, len(times) - rows)[len(times) - rows]
     chosen = times >= border
@@ -152,9 +161,12 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
 
 
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """A mask of whole groups with as near to `rows` rows as some random tries find.
+    """Select whole groups with about `rows` rows, as close as some random tries get.
 
-    Rows without a group form one group. With two groups or more, some are chosen and some are not; with one, none is.
+    Rows without a group form one group. With two or more groups, some are selected and some are not. With one group, none is selected.
+
+    Returns:
+        A mask of the rows.
     """
     codes, uniques = pd.factorize(pd.Series(groups, dtype=object), use_na_sentinel=False)
     if len(uniques) < 2:

@@ -1,4 +1,4 @@
-"""Arrow tables in one canonical form: the same rows have the same types and the same fingerprint wherever they came from."""
+"""Arrow tables in a canonical form: the same rows have the same types and the same fingerprint, whatever source they come from."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
 
-# What pandas reads as missing in a CSV file, so that a file means the same to sweeps and to `pandas.read_csv`.
+# Texts that `pandas.read_csv` reads as missing values
 CSV_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 
 
-# What pandas calls an index without a name in a Parquet file, as it writes one of every frame that was filtered or shuffled
+# Name of an unnamed pandas index in a Parquet file. Pandas writes one for each frame that was filtered or shuffled.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _string_array(*words: str) -> pa.Array:
-    """Text as Arrow holds it. (`pa.array` would import pandas, and so take a third of the second in which bad data is answered.)"""
+    """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time in which bad data is refused."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
 
@@ -34,15 +34,16 @@ _BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
-    """The names of columns without those of an index of pandas' that had no name: where a row stood is no feature of it."""
+    """Return the column names without those of a pandas index that had no name. The position of a row is not a feature."""
     return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 
 def canonical_table(table: pa.Table) -> pa.Table:
-    """The table with one type for one meaning.
+    """Return the table with one type for each meaning.
 
-    Categories become their values, all strings `large_string` (whose offsets do not overflow when blocks are joined),
-    decimals and columns without a value `double`, dates timestamps; NaN becomes null. Pandas' metadata and its index are dropped.
+    Categories become their values. Strings become `large_string`, whose offsets do not overflow when blocks are joined. Decimals and
+    columns without a value become `double`, dates become timestamps, and NaN becomes null. The metadata and the index of pandas are
+    dropped.
     """
     return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
 
@@ -68,9 +69,9 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def infer_types(table: pa.Table) -> pa.Table:
-    """Columns of CSV text given the types that pandas would give them: integers, floats, booleans, else strings.
+    """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
 
-    Deciding on the whole column, not on a first block, makes the types independent of how files and blocks are cut.
+    The types are inferred from the whole column, so they do not depend on how files and blocks are cut.
     """
     return pa.table({name: _infer_type(table.column(name)) for name in table.column_names})
 
@@ -85,7 +86,7 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLEAN_WORDS.cast(column.type))).as_py():
             return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)))
         return column
-    # Arrow reads 0x1F as a number, and neither `+5` nor ` 5`; pandas the other way round
+    # Arrow reads 0x1F as a number, but not `+5` or ` 5`. Pandas does the opposite.
     plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
     if pc.any(pc.match_substring(plain, "x", ignore_case=True)).as_py():
         return column
@@ -98,7 +99,15 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ()) -> str:
-    """A SHA-256, in hex, over the names, types and values of tables, in order of rows; block borders do not count."""
+    """Hash the names, types and values of tables in the order of their rows. The borders of blocks do not count.
+
+    Args:
+        parts: tables by name.
+        extra: further strings to hash.
+
+    Returns:
+        The SHA-256 in hex.
+    """
     digest = hashlib.sha256()
     for text in extra:
         digest.update(f"{text}\0".encode())
@@ -114,7 +123,7 @@ def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ())
 
 
 def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
-    """Add an array's values. What lies under a null, and in the buffers around a slice, does not count."""
+    """Hash an array's values. Bytes under a null and bytes around a slice do not count."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _hash_array(digest, array.storage)
@@ -149,10 +158,14 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
 
 
 def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
-    """Split a table for the ranks of a gang: `k` tables of exactly n // k rows.
+    """Split a table into `k` tables of exactly n // k rows, one for each rank of a gang.
 
-    Part r holds the rows r, r + k, r + 2k, ..., so that a sorted file still gives every rank each class. The at most
-    k - 1 last rows are left out: ranks with unequal rows would hang in a collective.
+    Part r has the rows r, r + k, r + 2k, ..., so that each rank of a sorted file gets every class. At most k - 1 rows at the end are
+    dropped, because ranks with different numbers of rows would deadlock in a collective operation.
+
+    Args:
+        table: n rows.
+        k: number of parts.
 
     Raises:
         InputError: there are fewer rows than parts.

@@ -1,4 +1,4 @@
-"""The variants of a sweep's data: each source is read once, and what a trial gets of it is cut from there."""
+"""Data variants of a sweep. Each source is read once, and the data of a trial is cut from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def variant_name(data: Mapping[str, Any]) -> str:
-    """A name for a variant, for files: "" for data of which nothing is tuned, else 16 hex digits."""
+    """Return a name for the files of a variant: "" if nothing is tuned, else 16 hex digits."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16] if data else ""
 
 
@@ -28,11 +28,15 @@ class DataVariants:
     Args:
         spec: see `sweeps.space.Space.data`.
         variants: see `sweeps.space.Space.variants`.
-        seed: decides splits and parts of the rows.
-        tuned: the keys of `data` that are tuned.
+        seed: seed of splits and of parts of the rows.
+        tuned: the tuned keys of `data`.
+
+    Attributes:
+        sources: the splits of each distinct source.
+        fingerprint: hash of all variants.
 
     Raises:
-        InputError: see `load_splits`; or the sources do not agree on what the label is.
+        InputError: see `load_splits`; or the sources differ in the label's task or classes.
     """
 
     def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()):
@@ -40,27 +44,27 @@ class DataVariants:
         whole: dict[str, Any] = {key: value for key, value in (("drop", ()), ("rows", 1.0)) if key in tuned}
         distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
         self.sources = {variant.source: load_splits(replace(variant, **whole), seed) for variant in distinct}
-        gone = () if "drop" in tuned else spec.drop  # known to be there, or loading had failed
-        problems = [p for variant in variants for p in check_dropped(variant, [*self._columns(variant), *gone])]
+        dropped = () if "drop" in tuned else spec.drop  # these columns exist, or loading would have failed
+        problems = [p for variant in variants for p in check_dropped(variant, [*self._columns(variant), *dropped])]
         problems += check_same_task(
             [(variant.train, s.task, s.classes) for variant, s in zip(distinct, self.sources.values(), strict=True)]
         )
         if problems:
             raise InputError(dict.fromkeys(problems))
-        prints = [self._fingerprint(variant) for variant in variants]
-        self.fingerprint = prints[0] if len(prints) == 1 else hashlib.sha256(json.dumps(prints).encode()).hexdigest()
+        fingerprints = [self._fingerprint(variant) for variant in variants]
+        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()
 
     def _columns(self, spec: DataSpec) -> list[str]:
-        """The columns of a source, those too that are no features."""
+        """Return all columns of a source, including those that are not features."""
         whole = self.sources[spec.source]
         return [*whole.features, *split_columns(spec), *((whole.label,) if whole.label else ())]
 
     def source_index(self, data: Mapping[str, Any]) -> str:
-        """The number of the source of a variant, as text."""
+        """Return the index of a variant's source, as text."""
         return str(list(self.sources).index(variant_of(self.spec, data).source))
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Equal for equal variants, without making one."""
+        """Return the fingerprint of a variant. Equal variants have equal fingerprints. The variant itself is not computed."""
         return self._fingerprint(variant_of(self.spec, data))
 
     def _fingerprint(self, spec: DataSpec) -> str:
@@ -70,26 +74,26 @@ class DataVariants:
         return hashlib.sha256(json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed]).encode()).hexdigest()
 
     def _differs_from_source(self, spec: DataSpec) -> bool:
-        """Whether a variant is less than its source."""
+        """Return whether a variant has fewer rows or columns than its source."""
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
     def splits(self, data: Mapping[str, Any]) -> Splits:
-        """The splits of a trial: without its dropped columns, and of the train split its part of the rows.
+        """Return the splits of a trial: without its dropped columns, and with its share of the train split.
 
-        Raises:
-            InputError: a column that is to be dropped is not there.
+        Args:
+            data: the trial's values of the tuned keys of `data`.
         """
         spec = variant_of(self.spec, data)
         whole = self.sources[spec.source]
         if not self._differs_from_source(spec):
             return whole
-        gone = sorted(set(spec.drop) & set(whole.features))
-        train, valid = whole.train.drop_columns(gone), whole.valid.drop_columns(gone)
+        dropped = sorted(set(spec.drop) & set(whole.features))
+        train, valid = whole.train.drop_columns(dropped), whole.valid.drop_columns(dropped)
         return replace(
             whole,
             train=train if spec.rows == self.spec.rows else subsample(train, whole.label, whole.classes, spec.rows, self.seed),
             valid=valid,
-            test=None if whole.test is None else whole.test.drop_columns(gone),
-            features=tuple(name for name in whole.features if name not in gone),
+            test=None if whole.test is None else whole.test.drop_columns(dropped),
+            features=tuple(name for name in whole.features if name not in dropped),
             fingerprint=self._fingerprint(spec),
         )

@@ -87,7 +87,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "text that is called gzip",
             "bad.csv.gz",
             ROWS,
-            "2:15: data.train: `bad.csv.gz` cannot be read: it is not compressed with gzip, as its name says",
+            "2:15: data.train: `bad.csv.gz` cannot be read: it is not compressed with gzip, but its name ends in .gz",
         ),
         file(
             "gzip that breaks off",
@@ -128,7 +128,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "gzip that is called CSV",
             "bad.csv",
             lambda: gzip.compress(ROWS.encode()),
-            "2:15: data.train: `bad.csv` cannot be read: it is compressed with gzip, which its name does not say",
+            "2:15: data.train: `bad.csv` cannot be read: it is compressed with gzip, but its name does not end in .gz",
         ),
         file(
             "a plain file where a folder of one suffix is asked",
@@ -158,7 +158,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "files with different columns",
             '{train: "?.csv", label: y, valid: 0.25}',
-            "2:15: data.train: `b.csv` lacks column `plan` and has column `paln` more, against `a.csv`; all "
+            "2:15: data.train: `b.csv` lacks column `plan` and also has column `paln`, compared with `a.csv`; all "
             "files of a source need the same columns",
             files={"a.csv": ROWS, "b.csv": ROWS.replace("plan", "paln")},
         ),

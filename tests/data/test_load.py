@@ -107,7 +107,7 @@ def test_columns_that_are_dropped_are_no_features(module, tmp_path):
         ([1, 2, 3, 4], {"valid": rule("time", column="tt", fraction=0.5)}, "data.valid: `rows_module:load` has no column `tt`"),
         ([1, 2, 3, 4], {"valid": rule("column", column="x", value=9)}, "no row has 9 in column `x`, which holds"),
         (["a", "a", "b", "b"], {"valid": rule("time", column="x", fraction=0.5)}, "the train split has only one class of `y`, 'a'"),
-        ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "nothing remains to train on"),
+        ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "no rows remain to train on"),
     ],
 )
 def test_labels_and_splits_that_will_not_do(module, tmp_path, values, kwargs, text):
@@ -134,7 +134,7 @@ def test_functions_that_fail(module, tmp_path, code, text):
 def test_sources_that_are_not_there(tmp_path):
     (tmp_path / "rows.csv").write_text("a\n1\n")
     (tmp_path / "empty").mkdir()
-    assert "`sklearn:irsi` is no data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
+    assert "`sklearn:irsi` is not a data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
     assert "data.train: `row.csv` does not exist; did you mean `rows.csv`?" in refused("row.csv", tmp_path)
     assert "no file matches `*.parquet`" in refused("*.parquet", tmp_path)
     assert "folder `empty` has no data file" in refused("empty", tmp_path)
@@ -165,7 +165,7 @@ def test_files_that_are_not_what_they_say(tmp_path, name, content, text):
 def test_files_of_a_source_must_agree(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "b.csv").write_text("a,c\n1,2\n")
-    assert "lacks column `b` and has column `c` more" in refused("*.csv", tmp_path)
+    assert "lacks column `b` and also has column `c`" in refused("*.csv", tmp_path)
     pd.DataFrame({"a": [1], "b": [2]}).to_parquet(tmp_path / "b.parquet")
     (tmp_path / "b.csv").unlink()
     assert "mixes .csv and .parquet files" in refused(".", tmp_path)

@@ -1,4 +1,4 @@
-"""A fitted chain of steps: raw rows in, prepared features out. What a bundle needs of `sweeps.data`, and no more."""
+"""A fitted chain of steps: raw rows in, prepared features out. A bundle needs nothing else of `sweeps.data` to prepare rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from sweeps.data.preprocessing import fitted_steps, portable_steps
 
 @dataclass(frozen=True)
 class StepConfig:
-    """A step as it was asked for. (Not `sweeps.space.Step`: a bundle must load without the reader of space files.)"""
+    """A step as it was requested. Not `sweeps.space.Step`, because a bundle must load without the reader of space files.
+
+    Attributes:
+        name: name of the step, or `module:attr` of a user's.
+        columns: the selector, or None for the step's default.
+        params: parameters of the step.
+    """
 
     name: str
     columns: Any = None
@@ -25,14 +31,14 @@ class StepConfig:
 
 @dataclass(frozen=True, eq=False)
 class FittedChain(RenamedFields):
-    """A fitted chain. Picklable; `transform` starts and needs no Ray.
+    """A fitted chain of steps. It can be pickled, and `transform` needs no Ray.
 
     Attributes:
-        steps: what was asked for.
-        label: the label's column, passed through untouched; None for none.
-        inputs: the columns of the train split, without the label, as they were.
-        stages: the fitted steps that do something.
-        empty: no rows of the result: its columns and dtypes.
+        steps: the requested steps.
+        label: the label column, which passes through unchanged. None for none.
+        inputs: columns of the train split without the label, as they were.
+        fitted_steps: the fitted steps that do something.
+        empty: a frame without rows that has the columns and dtypes of the result.
     """
 
     OLD_FIELDS: ClassVar = {"stages": "fitted_steps"}
@@ -44,29 +50,29 @@ class FittedChain(RenamedFields):
 
     @property
     def columns_in(self) -> tuple[str, ...]:
-        """The raw columns that `transform` needs."""
+        """Raw columns that `transform` needs."""
         return tuple(column.name for column in self.inputs)
 
     @property
     def columns_out(self) -> tuple[str, ...]:
-        """The prepared columns, without the label."""
+        """Prepared columns, without the label."""
         return tuple(self.empty.columns)
 
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Prepared features of raw rows.
+        """Prepare raw rows.
 
-        Every row is treated alike: the transform of some of the rows is some of the rows of the transform, to the bit. Without
-        a step integers stay integers; with one they are floats, and so are codes of categories.
+        Each row is transformed independently of the others, to the bit. Without a step, integers stay integers. With a step they become
+        floats, and so do codes of categories.
 
         Args:
-            df: has the columns of `columns_in` in any order; others are ignored, but for the label, which comes back
-                untouched as the last column.
+            df: n rows with the columns of `columns_in` in any order. Others are ignored, except the label, which is returned as the last
+                column.
 
         Returns:
-            The columns of `columns_out`, in their order, with the index of `df`.
+            n rows with the columns of `columns_out` in their order and the index of `df`.
 
         Raises:
-            InputError: a column is missing, or holds text where training had numbers.
+            InputError: a column is missing, or has text where training had numbers.
         """
         missing = [name for name in self.columns_in if name not in df.columns]
         if missing:
@@ -78,26 +84,30 @@ class FittedChain(RenamedFields):
         return self.with_label(out, df)
 
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
-        """Prepared features with the index and the label of the rows they are of."""
+        """Return prepared features with the index and the label of their raw rows."""
         out = out.set_axis(df.index, axis=0)
         if self.label is not None and self.label in df.columns:
             out[self.label] = df[self.label]
         return out
 
     def transform_columns(self, columns: portable_steps.Columns, count: int) -> pd.DataFrame:
-        """The same of columns that have the form which the first step sees, `count` values each: floats of `inputs`' dtype for a number.
+        """Transform columns that already have the form which the first step sees.
+
+        Args:
+            columns: arrays by column. Numbers are floats with the dtype of `inputs`.
+            count: number of rows.
 
         Raises:
-            InputError: a step cannot do with them.
+            InputError: a step cannot transform the values.
         """
         if not count:
             return self.empty.copy()
         try:
-            for stage in self.fitted_steps:
-                if isinstance(stage, portable_steps.PortableStep):
-                    columns = stage.transform(columns)
+            for step in self.fitted_steps:
+                if isinstance(step, portable_steps.PortableStep):
+                    columns = step.transform(columns)
                 else:
-                    frame = stage.apply(pd.DataFrame(columns, index=pd.RangeIndex(count)))
+                    frame = step.apply(pd.DataFrame(columns, index=pd.RangeIndex(count)))
                     columns = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
             return restore_dtypes(columns, self.empty, count)
         except InputError:
@@ -107,25 +117,30 @@ class FittedChain(RenamedFields):
 
 
 def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool) -> pd.DataFrame:
-    """The rows as the first step sees them: columns in order, one form for each, rows numbered from 0."""
+    """Return rows as the first step sees them: columns in order, each in its canonical form, with a range index."""
     given = df[[c.name for c in inputs]].reset_index(drop=True)
     return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index)
 
 
 def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
-    """The prepared columns in the order and dtypes of training."""
+    """Return prepared columns in the order and with the dtypes of training.
+
+    Raises:
+        InputError: a step did not make a column that it made in training.
+    """
     missing = [n for n in empty.columns if n not in columns]
     if missing:
-        raise InputError(Problem(PREPROCESSOR_KEY, f"a step made no column `{missing[0]}` of these rows, as it did in training"))
-    found = {}
+        raise InputError(Problem(PREPROCESSOR_KEY, f"a step did not make column `{missing[0]}` from these rows, but did in training"))
+    arrays = {}
     for n, dtype in empty.dtypes.items():
         values = columns[str(n)]
-        found[n] = values if values.dtype == dtype else pd.Series(values).astype(dtype).array
-    return pd.DataFrame(found, index=pd.RangeIndex(count), copy=False)
+        arrays[n] = values if values.dtype == dtype else pd.Series(values).astype(dtype).array
+    return pd.DataFrame(arrays, index=pd.RangeIndex(count), copy=False)
 
 
 def one_line(e: Exception) -> str:
+    """Return an error as one line."""
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's, whose text is a traceback that ends in the error
+    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's errors contain a traceback whose last line is the error
         return lines[-1]
     return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"

@@ -1,7 +1,6 @@
-"""Fitted steps of a chain: estimators with `fit` and `transform`, and plain functions. (Ray's: `ray_stages`.)
+"""Fitted steps of a chain: estimators with `fit` and `transform`, and functions. (`ray_steps` has Ray's.)
 
-Each has one method, `apply(frame) -> frame`, which keeps the number and order of rows and treats every row alike, however
-many there are.
+Each step has a method `apply(frame) -> frame`. It keeps the number and order of rows and treats each row independently of the others.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pandas as pd
 from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import unique_names
 
-# Linear algebra rounds differently for different numbers of rows, so estimators always get this many
+# Linear algebra rounds differently for other numbers of rows, so estimators always get this number
 _ROWS_AT_ONCE = 4096
 
 
@@ -28,7 +27,7 @@ class FittedStep(Protocol):
 
 
 def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
-    """The frame with new columns: in place where the name is the same, else where the first dropped one stood."""
+    """Replace columns of a frame. New columns take the place of a column with the same name, or else of the first dropped column."""
     added = [n for n in new.columns if n not in frame.columns]
     order: list[str] = []
     for name in frame.columns:
@@ -42,13 +41,13 @@ def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataF
 
 @dataclass(frozen=True)
 class FittedEstimator(RenamedFields):
-    """An object with `transform`: of scikit-learn, or of the user.
+    """A fitted object with `transform`, of scikit-learn or of the user.
 
     Attributes:
-        made: the estimator, fitted.
-        inputs: the columns it reads, which its own replace.
-        names: of the columns it makes.
-        fixed: give it blocks of a fixed number of rows; see `_ROWS_AT_ONCE`.
+        estimator: the fitted estimator.
+        inputs: columns that it reads, which its output replaces.
+        outputs: columns that it makes.
+        fixed_blocks: transform blocks with a fixed number of rows; see `_ROWS_AT_ONCE`.
     """
 
     OLD_FIELDS: ClassVar = {"made": "estimator", "names": "outputs", "fixed": "fixed_blocks"}
@@ -60,68 +59,68 @@ class FittedEstimator(RenamedFields):
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         part = text_to_objects(frame[list(self.inputs)])
         size = _ROWS_AT_ONCE if self.fixed_blocks else max(1, len(part))
-        found = []
+        result = []
         for start in range(0, len(part), size):
             block = part.iloc[start : start + size]
             rows = len(block)
             if self.fixed_blocks and rows < size:
                 block = pd.concat([block, block.iloc[[-1] * (size - rows)]], ignore_index=True)
-            found.append(to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows])
-        new = pd.concat(found, ignore_index=True)
+            result.append(to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows])
+        new = pd.concat(result, ignore_index=True)
         return replace_columns(frame, self.inputs, new.set_axis(frame.index, axis=0))
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
-    """Text as Python objects with NaN for missing, which all of scikit-learn understands; a copy of the rest."""
+    """Convert text to Python objects with NaN for missing values, which all of scikit-learn accepts. Other columns are copied."""
     return part.apply(lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()) if len(part.columns) else part
 
 
-def to_frame(found: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
-    """What a `transform` returned as a frame.
+def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
+    """Convert the result of a `transform` to a frame.
 
     Raises:
-        ValueError: it has another number of rows or columns than it should.
+        ValueError: the number of rows or columns is wrong.
     """
-    if hasattr(found, "toarray"):
-        found = found.toarray()
-    if isinstance(found, pd.Series):
-        found = found.to_frame()
-    if not isinstance(found, pd.DataFrame):
-        found = np.asarray(found)
-        found = pd.DataFrame(found.reshape(-1, 1) if found.ndim == 1 else found)
-        if names is not None and len(names) == found.shape[1]:
-            found.columns = list(names)
-    if len(found) != rows:
-        raise ValueError(f"it returned {len(found)} rows for {rows}")
-    if names is not None and found.shape[1] != len(names):
-        raise ValueError(f"it returned {found.shape[1]} columns, but {len(names)} when it was fitted")
-    return (found if names is None else found.set_axis(list(names), axis=1)).reset_index(drop=True)
+    if hasattr(result, "toarray"):
+        result = result.toarray()
+    if isinstance(result, pd.Series):
+        result = result.to_frame()
+    if not isinstance(result, pd.DataFrame):
+        result = np.asarray(result)
+        result = pd.DataFrame(result.reshape(-1, 1) if result.ndim == 1 else result)
+        if names is not None and len(names) == result.shape[1]:
+            result.columns = list(names)
+    if len(result) != rows:
+        raise ValueError(f"it returned {len(result)} rows for {rows}")
+    if names is not None and result.shape[1] != len(names):
+        raise ValueError(f"it returned {result.shape[1]} columns, but {len(names)} when it was fitted")
+    return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(drop=True)
 
 
 def fit_estimator(
     kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None
 ) -> FittedEstimator:
-    """Fit an estimator on some columns; it gets the label if its `fit` takes one."""
-    made = kind(**{**_safe_defaults(kind), **params})
+    """Fit an estimator on some columns. It gets the label if its `fit` takes one."""
+    estimator = kind(**{**_safe_defaults(kind), **params})
     part = text_to_objects(frame[list(inputs)])
-    if hasattr(made, "fit"):
-        takes = list(inspect.signature(made.fit).parameters.values())
+    if hasattr(estimator, "fit"):
+        takes = list(inspect.signature(estimator.fit).parameters.values())
         wants = any(p.name == "y" for p in takes) or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
-        made.fit(part, target) if wants and target is not None else made.fit(part)
+        estimator.fit(part, target) if wants and target is not None else estimator.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
-    found = to_frame(made.transform(head), len(head))
-    if found.shape[1] == len(inputs) and isinstance(found.columns, pd.RangeIndex):
+    result = to_frame(estimator.transform(head), len(head))
+    if result.shape[1] == len(inputs) and isinstance(result.columns, pd.RangeIndex):
         wanted = list(inputs)
-    elif isinstance(found.columns, pd.RangeIndex):
-        wanted = _output_names(made, inputs) or [f"{kind.__name__.lower()}{i}" for i in range(found.shape[1])]
+    elif isinstance(result.columns, pd.RangeIndex):
+        wanted = _output_names(estimator, inputs) or [f"{kind.__name__.lower()}{i}" for i in range(result.shape[1])]
     else:
-        wanted = [str(n) for n in found.columns]
+        wanted = [str(n) for n in result.columns]
     names = unique_names(wanted, [n for n in frame.columns if n not in inputs]) if wanted != list(inputs) else wanted
-    return FittedEstimator(made, inputs, tuple(names), kind.__module__.startswith("sklearn."))
+    return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
 
 
 def _safe_defaults(kind: type) -> dict[str, Any]:
-    """scikit-learn's encoders raise on a category that they have not seen, unless told otherwise."""
+    """Return defaults that make scikit-learn's encoders accept unseen categories."""
     if kind.__module__.startswith("sklearn."):
         if kind.__name__ == "OneHotEncoder":
             return {"handle_unknown": "ignore"}
@@ -130,43 +129,44 @@ def _safe_defaults(kind: type) -> dict[str, Any]:
     return {}
 
 
-def _output_names(made: Any, inputs: tuple[str, ...]) -> list[str] | None:
+def _output_names(estimator: Any, inputs: tuple[str, ...]) -> list[str] | None:
     try:
-        return [str(n) for n in made.get_feature_names_out(list(inputs))]
-    except Exception:  # optional, and estimators fail in many ways when they cannot
+        return [str(n) for n in estimator.get_feature_names_out(list(inputs))]
+    except Exception:  # the method is optional, and estimators may raise anything
         return None
 
 
 @dataclass(frozen=True)
 class FunctionStep:
-    """A function `f(frame, **params) -> frame` of the user; what it returns replaces the columns it was given."""
+    """A user's function `f(frame, **params) -> frame`. Its result replaces its input columns."""
 
     function: Callable[..., Any]
     inputs: tuple[str, ...]
     params: Mapping[str, Any]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        found = self.function(frame[list(self.inputs)].copy(), **self.params)
-        if not isinstance(found, pd.DataFrame):
-            raise ValueError(f"it returned {type(found).__name__}, not a DataFrame")
-        if len(found) != len(frame):
-            raise ValueError(f"it returned {len(found)} rows for {len(frame)}")
-        new = found.set_axis([str(n) for n in found.columns], axis=1).set_axis(frame.index, axis=0)
+        result = self.function(frame[list(self.inputs)].copy(), **self.params)
+        if not isinstance(result, pd.DataFrame):
+            raise ValueError(f"it returned {type(result).__name__}, not a DataFrame")
+        if len(result) != len(frame):
+            raise ValueError(f"it returned {len(result)} rows for {len(frame)}")
+        new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(frame.index, axis=0)
         return replace_columns(frame, self.inputs, new)
 
 
-def check_rowwise(stage: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
-    """Refuse a step that makes something else of a row when other rows are with it: it would learn from what it predicts.
+def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
+    """Refuse a step whose result for a row depends on other rows. It would learn from the rows that it predicts.
 
     Raises:
-        ValueError: it does.
+        ValueError: the result depends on other rows.
     """
     for rows in sorted({1, min(len(frame), 50)}):
         try:
-            alone = stage.apply(frame.iloc[:rows])
+            alone = step.apply(frame.iloc[:rows])
             pd.testing.assert_frame_equal(
                 alone, whole.iloc[:rows], check_dtype=False, check_categorical=False, check_column_type=False, rtol=1e-7
             )
         except AssertionError as e:
-            text = f"it makes something else of {rows} rows alone than of {len(frame)} together"
-            raise ValueError(f"{text}; a step works row by row, one that learns from rows is a class with fit and transform") from e
+            text = f"its result for {rows} rows alone differs from its result for {len(frame)} rows together"
+            rule = "a step must treat each row independently; a step that learns from rows must be a class with fit and transform"
+            raise ValueError(f"{text}; {rule}") from e

@@ -1,7 +1,7 @@
-"""What Ray Data's preprocessors ask of a Dataset to be fitted, answered from rows in this process.
+"""A stand-in for Ray Data's Dataset that fits Ray's preprocessors on rows in this process.
 
-Through Ray Data a fit of a hundred rows starts five processes and takes seconds. The rows are at hand, so the same aggregations are run
-on them here, block by block and merged, as Ray Data would.
+A fit through Ray Data starts five processes and takes seconds even for a hundred rows. Here the same aggregations run on the rows in
+memory: block by block, and then merged, as Ray Data would do.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ class InMemoryDataset:
     """Rows that Ray's own preprocessors can be fitted on.
 
     Args:
-        blocks: at least one table; all of the same columns.
+        blocks: at least one table. All have the same columns.
     """
 
     def __init__(self, blocks: Sequence[pa.Table]):
         self._blocks = tuple(blocks)
 
     def aggregate(self, *functions: Any) -> dict[str, Any]:
-        """The result of each of Ray's aggregations over all rows, by its name."""
+        """Return the result of each of Ray's aggregations over all rows, by its name."""
         return self._aggregated(functions).to_pylist()[0]
 
     def groupby(self, key: None) -> InMemoryDataset:
-        """All rows as one group, for `_Group.aggregate`."""
+        """Return all rows as one group."""
         return _Group(self._blocks)
 
     def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> _Batches:
-        """What a function makes of each block, when it is asked for."""
+        """Apply a function to each block, lazily."""
         return _Batches(lambda: (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks))
 
     def _aggregated(self, functions: Sequence[Any]) -> pa.Table:
-        """One row, a column for each aggregation."""
+        """Return one row with a column for each aggregation."""
         row = {}
         for f in functions:
             parts = (f.accumulate_block(f.init(None), block) for block in self._blocks)

@@ -1,9 +1,9 @@
-"""Fitted steps as plain numbers and names: what most steps of Ray's and scikit-learn's come to once they are fitted.
+"""Fitted steps as plain numbers and names. Most fitted steps of Ray and scikit-learn can be converted to these.
 
-A step is taken over when it is fitted, and only if it then makes the same bits of rows of the train split as the step it stands
-for. So training and a bundle run the same code, a bundle needs neither package, and nothing of it has to be unpickled.
+A step is converted when it is fitted, and only if the converted step gives the same bits for rows of the train split. Training and bundles
+then run the same code, a bundle needs neither package, and nothing has to be unpickled.
 
-Columns travel as a mapping of name -> array: of floats for a number, anything iterable for text.
+Columns are a mapping of name to array: floats for a number, any iterable for text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-# Encoders of Ray raise on missing values: they get a category of their own, in training and prediction alike
+# Ray's encoders raise on missing values. Missing values therefore become a category of their own, in training and in prediction.
 MISSING_TEXT = "__missing__"
 MISSING_NUMBER = float(np.finfo(np.float64).max)
 
@@ -23,7 +23,7 @@ Columns = dict[str, Any]
 
 
 def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
-    """The columns with new ones: in place where the name is the same, else where the first dropped one stood."""
+    """Replace columns. New columns take the place of a column with the same name, or else of the first dropped column."""
     dropped = set(dropped)
     out: Columns = {}
     added = {n: v for n, v in new.items() if n not in columns}
@@ -39,48 +39,49 @@ def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, A
 
 
 def to_floats(values: Any) -> np.ndarray:
-    """A number's column as floats: what is 32 bits wide stays so."""
-    found = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values.to_numpy(np.float64, na_value=np.nan)
-    return found if found.dtype == np.float32 else found.astype(np.float64, copy=False)
+    """Convert a column of numbers to floats. 32-bit floats keep their size."""
+    numbers = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values.to_numpy(np.float64, na_value=np.nan)
+    return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False)
 
 
 def to_objects(values: Any) -> list[Any]:
-    """A column as Python objects."""
+    """Convert a column to Python objects."""
     return values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist()
 
 
 def column_array(series: pd.Series) -> Any:
-    """A column of a frame as `Columns` has it."""
+    """Return the array of a frame's column."""
     return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
 
 
 class PortableStep:
-    """A step that plain data describes. `kind` is its name in a bundle's `preprocessor.json`."""
+    """A step that plain data describes. `kind` is its name in `preprocessor.json`."""
 
     kind: ClassVar[str]
 
     def transform(self, columns: Columns) -> Columns:
-        """The columns after the step."""
+        """Return the columns after the step."""
         raise NotImplementedError
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The same, of a frame."""
+        """Return a frame after the step."""
         out = self.transform({n: column_array(frame[n]) for n in frame.columns})
         return pd.DataFrame(out, index=frame.index, copy=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields, for JSON."""
+        """Return the fields for JSON."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
 class Scale(PortableStep):
-    """`(x - minus) / by`, or `x * by + plus`, a column: a scaler.
+    """A scaler: `(x - minus) / by` or `x * times + plus` for each column.
 
     Attributes:
-        columns: name -> `minus` and `by`, or `times` and `plus`, or a `constant` (in a text: JSON has no NaN); and the `dtype`
-            of what comes of it.
-        low, high: bounds of the result, if it is clipped.
+        columns: for each column `minus` and `by`, or `times` and `plus`, or a `constant` (as text, because JSON has no NaN); and the
+            `dtype` of the result.
+        low: lower bound of the result, or None.
+        high: upper bound of the result, or None.
     """
 
     kind = "scale"
@@ -113,10 +114,10 @@ class Scale(PortableStep):
 
 @dataclass(frozen=True)
 class Fill(PortableStep):
-    """A value in the place of each that is missing: an imputer.
+    """An imputer: replaces each missing value by a constant.
 
     Attributes:
-        columns: name -> `value`, and the `dtype` of what comes of it: "str" and "object" are text.
+        columns: for each column the `value`, and the `dtype` of the result. "str" and "object" are text.
     """
 
     kind = "fill"
@@ -136,14 +137,14 @@ class Fill(PortableStep):
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """Codes of categories, or a column of ones and zeros for each: an encoder.
+    """An encoder: codes of categories, or one column of ones and zeros per category.
 
     Attributes:
-        columns: name -> `keys`, the categories in the order of their codes; `missing`, the code of a missing value, -1 for that of an
-            unseen one; `names`, of the columns that are made: one for the codes themselves (NaN if unseen), or one for each key.
-        hot: a column for each key.
-        dtype: of what is made.
-        keeps: the columns it reads stay.
+        columns: for each column `keys`, the categories in the order of their codes; `missing`, the code of a missing value, or -1 to
+            treat it as unseen; and `names`, the new columns: one for the codes (NaN if unseen), or one for each key.
+        hot: make a column for each key.
+        dtype: dtype of the new columns.
+        keeps: keep the input columns.
     """
 
     kind = "encode"
@@ -157,18 +158,18 @@ class Encode(PortableStep):
         object.__setattr__(self, "_tables", tables)
 
     def transform(self, columns: Columns) -> Columns:
-        made: Columns = {}
+        new: Columns = {}
         for name, how in self.columns.items():
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
             values = columns[name]
-            plain = to_floats(values).tolist() if _is_number(values) else to_objects(values)
-            found = [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in plain]
-            codes = np.array(found, dtype=np.int64)
+            cells = to_floats(values).tolist() if _is_number(values) else to_objects(values)
+            code_list = [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells]
+            codes = np.array(code_list, dtype=np.int64)
             if self.hot:
-                made |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
+                new |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
             else:
-                made[how["names"][0]] = np.where(codes < 0, np.nan, codes).astype(self.dtype)
-        return replace_arrays(columns, () if self.keeps else self.columns, made)
+                new[how["names"][0]] = np.where(codes < 0, np.nan, codes).astype(self.dtype)
+        return replace_arrays(columns, () if self.keeps else self.columns, new)
 
 
 def _is_number(values: Any) -> bool:
@@ -179,13 +180,17 @@ KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
 
 
 def from_json(stored: Mapping[str, Any]) -> PortableStep:
-    """A step from what `to_json` gave; raises KeyError and TypeError for anything else."""
+    """Restore a step that `to_json` described.
+
+    Raises:
+        KeyError, TypeError: the data does not describe a step.
+    """
     fields = dict(stored)
     return KINDS[fields.pop("kind")](**fields)
 
 
 def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
-    """Whether two frames are the same bits under the same names and dtypes; NaN equals NaN."""
+    """Return whether two frames have the same bits, names and dtypes. NaN equals NaN."""
     if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
         return False
     for name in one.columns:

@@ -1,7 +1,7 @@
-"""Ray Data's preprocessors as stages of a chain.
+"""Ray Data's preprocessors as steps of a chain.
 
-Left alone they raise on missing values in encoders and on columns without a value, give dtypes that depend on which rows
-they see, and write lists that no model reads. What is done about it stands beside each.
+By themselves they raise on missing values in encoders and on empty columns, return dtypes that depend on the rows, and write lists that no
+model reads. Comments below say how each of these is avoided.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEX
 from sweeps.data.sources import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
-# These write one list a row; every element becomes a column, as no model reads lists
+# These write one list per row. Each element becomes a column, because models do not read lists
 _EXPANDED = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 NUMERIC = (
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
 RAY_PACKAGE = "ray.data.preprocessors."
-# Aggregations are made block by block
+# Aggregations run block by block
 ROWS_PER_BLOCK = 100_000
 
 
 @dataclass(frozen=True)
 class FittedRayPreprocessor(RenamedFields):
-    """A preprocessor of Ray Data, fitted.
+    """A fitted preprocessor of Ray Data.
 
     Attributes:
-        made: the preprocessor.
-        name: its class.
-        inputs: the columns it reads.
-        outputs: the columns it writes, before lists are made columns.
-        expanded: for each output that holds a list a row, the names of the columns made of it.
+        preprocessor: the fitted preprocessor.
+        name: its class name.
+        inputs: columns that it reads.
+        outputs: columns that it writes, before lists are expanded.
+        expanded: for each output of lists, the names of the columns made from it.
     """
 
     OLD_FIELDS: ClassVar = {"made": "preprocessor"}
@@ -70,7 +70,7 @@ class FittedRayPreprocessor(RenamedFields):
 
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Columns as Ray's preprocessor of this name takes them: its own copy, plain types, no missing values where it raises."""
+    """Copy columns into the form that Ray's preprocessor needs: simple dtypes, and no missing values if it would raise."""
     return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index)
 
 
@@ -91,25 +91,25 @@ def _convert_values(values: pd.Series, fill: bool) -> pd.Series:
     return values.fillna(MISSING_TEXT) if fill else values
 
 
-def _transform(made: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
-    """What a preprocessor of Ray makes of some columns: each output's values, of dtypes that do not depend on the rows."""
+def _transform(preprocessor: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
+    """Apply one of Ray's preprocessors. The dtypes of the outputs do not depend on the rows."""
     if name in ("OneHotEncoder", "OrdinalEncoder") and not any(_holds_lists(part[n]) for n in part.columns):
-        table = made.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
+        table = preprocessor.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
         if name == "OneHotEncoder":
             return {n: table.column(n) for n in outputs}
-        # a code that is unseen makes the others floats; so they always are
+        # unseen codes are NaN, which makes all codes floats; so codes are always floats
         return {n: table.column(n).cast(pa.float64()).to_numpy() for n in outputs}
-    # Summing a single row's columns takes another way through NumPy, with other last bits
+    # NumPy sums the columns of a single row by another algorithm, with other last bits
     single = len(part) == 1
-    given = pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
+    arguments = pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        out = made.transform_batch(given)
-    found = {}
+        out = preprocessor.transform_batch(arguments)
+    result = {}
     for n in outputs:
         values = out[n].iloc[:1] if single else out[n]
-        found[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if _is_code(name, values) else values.array
-    return found
+        result[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if _is_code(name, values) else values.array
+    return result
 
 
 def _is_code(name: str, values: pd.Series) -> bool:
@@ -121,7 +121,7 @@ def _holds_lists(values: pd.Series) -> bool:
 
 
 def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
-    """Lists of one width as an array of shape (n, width), a column contiguous; NaN where a row has none."""
+    """Convert lists of equal length to a column-major array of shape (n, width). NaN where a row has no list."""
     if isinstance(values, pa.ChunkedArray):
         joined = values.combine_chunks()
         rows = joined.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
@@ -132,35 +132,35 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
 
 
 def fit_ray(kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> FittedRayPreprocessor:
-    """Fit a preprocessor of Ray Data on some columns of a frame, by its own aggregations."""
-    given = _constructor_arguments(name, params, inputs)
+    """Fit a preprocessor of Ray Data on some columns of a frame, with Ray's own aggregations."""
+    arguments = _constructor_arguments(name, params, inputs)
     if "columns" in inspect.signature(kind).parameters:
-        given["columns"] = list(inputs)
+        arguments["columns"] = list(inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = kind(**given)
+        preprocessor = kind(**arguments)
         part = to_ray_input(frame[list(inputs)], name)
         if name == "RobustScaler":
-            _fit_robust_scaler(made, part)
-        elif made.fit_status() != made.FitStatus.NOT_FITTABLE:
+            _fit_robust_scaler(preprocessor, part)
+        elif preprocessor.fit_status() != preprocessor.FitStatus.NOT_FITTABLE:
             with quiet_ray_data():
-                made = made.fit(_in_memory_dataset(part) if kind.__module__.startswith(RAY_PACKAGE) else ray_dataset(part))
+                preprocessor = preprocessor.fit(_in_memory_dataset(part) if kind.__module__.startswith(RAY_PACKAGE) else ray_dataset(part))
         if name == "SimpleImputer":
-            _fill_empty_columns(made, part)
-        outputs = _output_columns(made, name, part, inputs, params)
+            _fill_empty_columns(preprocessor, part)
+        outputs = _output_columns(preprocessor, name, part, inputs, params)
         expanded: dict[str, tuple[str, ...]] = {}
         if name in _EXPANDED:
             source = dict(zip(outputs, inputs, strict=False))
             taken = [n for n in frame.columns if n not in inputs or n not in outputs]
             for output in outputs:
-                names = unique_names((f"{output}_{e}" for e in _element_names(made, name, source[output])), taken)
+                names = unique_names((f"{output}_{e}" for e in _element_names(preprocessor, name, source[output])), taken)
                 expanded[output] = tuple(names)
                 taken += names
-    return FittedRayPreprocessor(made, name, inputs, outputs, expanded)
+    return FittedRayPreprocessor(preprocessor, name, inputs, outputs, expanded)
 
 
 def ray_dataset(part: pd.DataFrame) -> Any:
-    """A frame as a Ray Dataset: a preprocessor of the user's may ask anything of it."""
+    """Convert a frame to a Ray Dataset, because a user's preprocessor may use any of its methods."""
     import ray.data
 
     return ray.data.from_arrow(_blocks(part))
@@ -180,59 +180,61 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
 
 
 def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
-    """A step's parameters as Ray's constructor takes them: functions by reference, types by name."""
-    given = dict(params)
+    """Convert a step's parameters to arguments of Ray's constructor: functions by reference, types by name."""
+    arguments = dict(params)
     for key in ("tokenization_fn", "transform"):
-        if isinstance(given.get(key), str):
-            given[key] = references.resolve(given[key])
-    if isinstance(given.get("dtype"), str):
-        given["dtype"] = np.dtype(given["dtype"])
-    if isinstance(given.get("max_categories"), int):
-        given["max_categories"] = dict.fromkeys(inputs, given["max_categories"])
-    if isinstance(given.get("dtypes"), Mapping):  # in YAML a column's categories are a list
-        given["dtypes"] = {k: pd.CategoricalDtype(v) if isinstance(v, (list, tuple)) else v for k, v in given["dtypes"].items()}
-    return given
+        if isinstance(arguments.get(key), str):
+            arguments[key] = references.resolve(arguments[key])
+    if isinstance(arguments.get("dtype"), str):
+        arguments["dtype"] = np.dtype(arguments["dtype"])
+    if isinstance(arguments.get("max_categories"), int):
+        arguments["max_categories"] = dict.fromkeys(inputs, arguments["max_categories"])
+    if isinstance(arguments.get("dtypes"), Mapping):  # in YAML, categories are a list
+        arguments["dtypes"] = {k: pd.CategoricalDtype(v) if isinstance(v, (list, tuple)) else v for k, v in arguments["dtypes"].items()}
+    return arguments
 
 
-def _fit_robust_scaler(made: Any, part: pd.DataFrame) -> None:
-    """Exact quantiles. Ray's own sketch them with a package that Ray does not bring, and differently each time."""
-    low, high = made.quantile_range
-    for column in made.columns:
+def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
+    """Fit exact quantiles. Ray approximates them with a package that it does not install, and the result differs from fit to fit."""
+    low, high = preprocessor.quantile_range
+    for column in preprocessor.columns:
         values = part[column].to_numpy(dtype=np.float64)
         values = values[~np.isnan(values)]
-        found = np.quantile(values, [low, 0.5, high]).tolist() if len(values) else [None] * 3
-        made.stats_ |= dict(zip((f"low_quantile({column})", f"median({column})", f"high_quantile({column})"), found, strict=True))
-    made._fitted = True
+        result = np.quantile(values, [low, 0.5, high]).tolist() if len(values) else [None] * 3
+        preprocessor.stats_ |= dict(zip((f"low_quantile({column})", f"median({column})", f"high_quantile({column})"), result, strict=True))
+    preprocessor._fitted = True
 
 
-def _fill_empty_columns(made: Any, part: pd.DataFrame) -> None:
-    """A column without a single value: Ray raises when it transforms; it becomes a constant, as scikit-learn can have it."""
-    for key, value in made.stats_.items():
+def _fill_empty_columns(preprocessor: Any, part: pd.DataFrame) -> None:
+    """Fill columns without any value with a constant, as scikit-learn can. Ray would raise in `transform`."""
+    for key, value in preprocessor.stats_.items():
         if value is None or value != value:
             column = key.partition("(")[2].removesuffix(")")
-            made.stats_[key] = 0.0 if is_number(part[column]) else MISSING_TEXT
+            preprocessor.stats_[key] = 0.0 if is_number(part[column]) else MISSING_TEXT
 
 
-def _output_columns(made: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]) -> tuple[str, ...]:
+def _output_columns(
+    preprocessor: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]
+) -> tuple[str, ...]:
     if name == "Concatenator":
-        return (made.output_column_name,)
+        return (preprocessor.output_column_name,)
     if name == "FeatureHasher":
-        return (made.output_column,)
+        return (preprocessor.output_column,)
     if "output_columns" in params:
         return tuple(params["output_columns"])
-    if type(made).__module__.startswith(RAY_PACKAGE):
+    if type(preprocessor).__module__.startswith(RAY_PACKAGE):
         return inputs
-    return tuple(str(n) for n in made.transform_batch(part.copy()).columns)
+    return tuple(str(n) for n in preprocessor.transform_batch(part.copy()).columns)
 
 
-def _element_names(made: Any, name: str, column: str) -> list[str]:
-    """What the places of a list stand for: categories, tokens or numbers."""
+def _element_names(preprocessor: Any, name: str, column: str) -> list[str]:
+    """Return what the elements of a list stand for: categories, tokens or numbers."""
     if name in ("OneHotEncoder", "MultiHotEncoder"):
-        codes = made.stats_[f"unique_values({column})"]
+        codes = preprocessor.stats_[f"unique_values({column})"]
         return [_category_name(c) for c in sorted(codes, key=codes.__getitem__)]
     if name == "CountVectorizer":
-        return [str(token) for token, _ in made.stats_[f"token_counts({column})"].most_common()]
-    return [str(i) for i in range(made.num_features)]
+        return [str(token) for token, _ in preprocessor.stats_[f"token_counts({column})"].most_common()]
+    return [str(i) for i in range(preprocessor.num_features)]
 
 
 def _category_name(value: Any) -> str:
@@ -242,8 +244,12 @@ def _category_name(value: Any) -> str:
 
 
 def ray_class(name: str) -> type:
-    """Ray's preprocessor of this name."""
-    found = getattr(importlib.import_module("ray.data.preprocessors"), name, None)
-    if not isinstance(found, type):
+    """Return Ray's preprocessor with this name.
+
+    Raises:
+        InputError: Ray has no such preprocessor.
+    """
+    kind = getattr(importlib.import_module("ray.data.preprocessors"), name, None)
+    if not isinstance(kind, type):
         raise InputError(Problem(PREPROCESSOR_KEY, f"Ray Data has no preprocessor `{name}`"))
-    return found
+    return kind

@@ -2,7 +2,7 @@
 
     {"format": 1, "steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
 
-A float is written so that it is read back to the bit. A function of the user is named, `module:function`, and imported.
+Floats are read back to the bit. A user's function is stored by its name, `module:function`, and imported.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     """Write a chain into a folder.
 
     Returns:
-        Each pickle's name in the folder -> the class of what is in it.
+        The class inside each pickle, by the pickle's name.
 
     Raises:
         pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
     """
     pickled, stages = {}, []
-    for i, stage in enumerate(fitted.fitted_steps):
-        stored = _to_json(stage)
+    for i, step in enumerate(fitted.fitted_steps):
+        stored = _to_json(step)
         if stored is None:
             name = f"preprocessor-{i + 1}.pkl"
-            (folder / name).write_bytes(pickle.dumps(stage))
-            kind = type(getattr(stage, "estimator", getattr(stage, "preprocessor", stage)))
+            (folder / name).write_bytes(pickle.dumps(step))
+            kind = type(getattr(step, "estimator", getattr(step, "preprocessor", step)))
             pickled[name] = f"{kind.__module__}.{kind.__qualname__}"
             stored = {"kind": "pickle", "file": name}
         stages.append(stored)
@@ -54,14 +54,14 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
 
 
 def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> FittedChain:
-    """Return the chain that `save` wrote. Unpickles what had to be pickled, and imports what is named.
+    """Load a chain that `save_chain` wrote. This unpickles pickled steps and imports functions.
 
     Args:
-        folder: of the chain.
-        read: reads a pickle's file; may refuse to.
+        folder: folder of the chain.
+        read: reads the file of a pickle, and may refuse to.
 
     Raises:
-        ValueError, KeyError, TypeError: the file is not one of these.
+        ValueError, KeyError, TypeError: the files do not describe a chain.
     """
     stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
     stages = tuple(_from_json(stage, folder, read) for stage in stored["stages"])
@@ -71,25 +71,25 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
 
 
 def function_references(folder: Path) -> list[str]:
-    """The `module:function` of every step that is a function."""
+    """Return the `module:function` of each step that is a function."""
     stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return [stage["function"] for stage in stored["stages"] if stage["kind"] == "function"]
 
 
 def requested_steps(folder: Path) -> list[Any]:
-    """Return the steps that a chain was asked for, as they stand in its file."""
+    """Return the requested steps of a chain, as stored."""
     return json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"]
 
 
-def _to_json(stage: FittedStep) -> dict[str, Any] | None:
-    """A step as plain data; None if it is not that."""
+def _to_json(step: FittedStep) -> dict[str, Any] | None:
+    """Describe a step as plain data. None if that is not possible."""
     described: dict[str, Any] | None = None
-    if isinstance(stage, portable_steps.PortableStep):
-        described = stage.to_json()
-    elif isinstance(stage, FunctionStep):
-        name = f"{stage.function.__module__}:{getattr(stage.function, '__qualname__', '?')}"
-        if stage.function.__module__ != "__main__" and _resolves_to(name, stage.function):
-            described = {"kind": "function", "function": name, "inputs": list(stage.inputs), "params": dict(stage.params)}
+    if isinstance(step, portable_steps.PortableStep):
+        described = step.to_json()
+    elif isinstance(step, FunctionStep):
+        name = f"{step.function.__module__}:{getattr(step.function, '__qualname__', '?')}"
+        if step.function.__module__ != "__main__" and _resolves_to(name, step.function):
+            described = {"kind": "function", "function": name, "inputs": list(step.inputs), "params": dict(step.params)}
     try:
         same = described is not None and json.loads(json.dumps(described, allow_nan=False)) == described
     except (TypeError, ValueError):

@@ -1,11 +1,12 @@
-"""What a fitted step of Ray's or scikit-learn's comes to as plain data, where that is known and proved on rows.
+"""Convert fitted steps of Ray and scikit-learn to portable steps, where this is known to be possible and verified on rows.
 
-The parameters are read off the fitted object; nothing here imports either package.
+The parameters are read from the fitted object. Nothing here imports either package.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,141 +17,153 @@ from sweeps.data.preprocessing.fitted_steps import FittedEstimator, FittedStep
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT, Encode, Fill, PortableStep, Scale, identical
 from sweeps.data.preprocessing.ray_steps import FittedRayPreprocessor
 
-# Ray's scalers take a spread below this for none
+# Ray's scalers treat a smaller scale as zero
 TINY = 1e-8
 PROOF_ROWS = 4096
 
 
-def to_portable(stage: FittedStep, frame: pd.DataFrame) -> FittedStep:
-    """The step as plain data if it can be, and makes the same bits of rows of `frame`; else the step itself.
+def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
+    """Convert a step to a portable step if that gives the same bits for rows of `frame`. Otherwise return the step itself.
 
     Args:
-        stage: fitted.
-        frame: what it was fitted on.
+        step: the fitted step.
+        frame: rows that the step was fitted on.
     """
     rows = _proof_rows(frame)
-    with contextlib.suppress(Exception):  # whatever another version of a package has changed: it stays as it is
-        found = None
-        if isinstance(stage, FittedRayPreprocessor):
-            found = _from_ray(stage, rows)
-        elif isinstance(stage, FittedEstimator):
-            found = _from_sklearn(stage, rows)
-        if found is not None and all(identical(stage.apply(part), found.apply(part)) for part in (rows, rows.iloc[:1], rows.iloc[-3:])):
-            return found
-    return stage
+    with contextlib.suppress(Exception):  # another version of a package may have changed anything: the step then stays as it is
+        portable = None
+        if isinstance(step, FittedRayPreprocessor):
+            portable = _from_ray(step, rows)
+        elif isinstance(step, FittedEstimator):
+            portable = _from_sklearn(step, rows)
+        if portable is not None and all(
+            identical(step.apply(part), portable.apply(part)) for part in (rows, rows.iloc[:1], rows.iloc[-3:])
+        ):
+            return portable
+    return step
 
 
 def _proof_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows to compare on: the first of the frame, and some in which everything is missing that can be."""
+    """Return rows to compare on: the first rows of the frame, and two rows with everything missing that can be."""
     head = frame.iloc[:PROOF_ROWS]
-    gone = head.iloc[:2].copy()
-    for name in gone.columns:
-        if gone[name].dtype == "str" or gone[name].dtype.kind == "f":
-            gone[name] = pd.Series([None, None], index=gone.index, dtype=gone[name].dtype) if len(gone) == 2 else gone[name]
-    return pd.concat([head, gone], ignore_index=True)
+    missing = head.iloc[:2].copy()
+    for name in missing.columns:
+        if missing[name].dtype == "str" or missing[name].dtype.kind == "f":
+            missing[name] = pd.Series([None, None], index=missing.index, dtype=missing[name].dtype) if len(missing) == 2 else missing[name]
+    return pd.concat([head, missing], ignore_index=True)
 
 
-def _from_ray(stage: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep | None:
-    made, stats, name = stage.preprocessor, stage.preprocessor.stats_, stage.name
-    if any(isinstance(v, (list, tuple, np.ndarray)) for n in stage.inputs for v in rows[n].head(50)):
+def _from_ray(step: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep | None:
+    if any(isinstance(v, (list, tuple, np.ndarray)) for n in step.inputs for v in rows[n].head(50)):
         return None
-    if name in ("OneHotEncoder", "OrdinalEncoder"):
-        columns = {}
-        for column, output in zip(stage.inputs, stage.outputs, strict=True):
-            codes = stats[f"unique_values({column})"]
-            codes = codes if isinstance(codes, dict) else {k.as_py(): v.as_py() for k, v in zip(*codes, strict=True)}
-            keys = sorted(codes, key=codes.__getitem__)
-            if [codes[k] for k in keys] != list(range(len(keys))):
-                return None
-            lost = MISSING_NUMBER if is_number(rows[column]) else MISSING_TEXT
-            names = stage.expanded[output] if name == "OneHotEncoder" else (output,)
-            missing = keys.index(lost) if lost in keys else -1
-            columns[column] = {"keys": [_json_scalar(k) for k in keys], "missing": missing, "names": list(names)}
-        dropped = [n for n in stage.inputs if n in stage.expanded]
-        hot = name == "OneHotEncoder"
-        return Encode(columns, hot, "uint8" if hot else "float64", keeps=len(dropped) < len(stage.inputs))
-    if stage.inputs != stage.outputs:
+    if step.name in ("OneHotEncoder", "OrdinalEncoder"):
+        return _from_ray_encoder(step, rows)
+    if step.inputs != step.outputs:
         return None
-    out = stage.apply(rows)
-    dtypes = {n: str(out[n].dtype) for n in stage.inputs}
-    if name == "SimpleImputer":
-        strategy = made.strategy
-        values = {n: made.fill_value if strategy == "constant" else stats[f"{strategy}({n})"] for n in stage.inputs}
-        return Fill({n: {"value": _json_scalar(values[n]), "dtype": dtypes[n]} for n in stage.inputs})
-    how: dict[str, dict[str, Any]] = {}
-    for n in stage.inputs:
-        if name == "StandardScaler":
-            low, spread = stats[f"mean({n})"], stats[f"std({n})"]
-            spread = 1.0 if spread is not None and spread < TINY else spread
-        elif name == "MinMaxScaler":
-            low, high = stats[f"min({n})"], stats[f"max({n})"]
-            spread = None if low is None or high is None else high - low
-            spread = 1.0 if spread is not None and spread < TINY else spread
-        elif name == "MaxAbsScaler":
-            low, spread = 0.0, stats[f"abs_max({n})"]
-            spread = 1.0 if spread == 0 else spread
-        elif name == "RobustScaler":
-            low, first, last = stats[f"median({n})"], stats[f"low_quantile({n})"], stats[f"high_quantile({n})"]
-            spread = None if first is None or last is None else last - first
-            if spread == 0:
-                how[n] = {"constant": "0", "dtype": dtypes[n]}
-                continue
-        else:
+    output = step.apply(rows)
+    dtypes = {n: str(output[n].dtype) for n in step.inputs}
+    if step.name == "SimpleImputer":
+        imputer = step.preprocessor
+        constant = imputer.strategy == "constant"
+        values = {n: imputer.fill_value if constant else imputer.stats_[f"{imputer.strategy}({n})"] for n in step.inputs}
+        return Fill({n: {"value": _json_scalar(values[n]), "dtype": dtypes[n]} for n in step.inputs})
+    scales = {n: _ray_scale(step.name, n, step.preprocessor.stats_) for n in step.inputs}
+    if any(scale is None for scale in scales.values()):
+        return None
+    return Scale({n: {**(scale or {}), "dtype": dtypes[n]} for n, scale in scales.items()})
+
+
+def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep | None:
+    hot = step.name == "OneHotEncoder"
+    columns = {}
+    for column, output in zip(step.inputs, step.outputs, strict=True):
+        codes = step.preprocessor.stats_[f"unique_values({column})"]
+        codes = codes if isinstance(codes, dict) else {k.as_py(): v.as_py() for k, v in zip(*codes, strict=True)}
+        keys = sorted(codes, key=codes.__getitem__)
+        if [codes[k] for k in keys] != list(range(len(keys))):
             return None
-        if low is None or spread is None or low != low or spread != spread:
-            how[n] = {"constant": "nan", "dtype": dtypes[n]}
-        else:
-            how[n] = {"minus": float(low), "by": float(spread), "dtype": dtypes[n]}
-    return Scale(how)
+        missing_key = MISSING_NUMBER if is_number(rows[column]) else MISSING_TEXT
+        names = step.expanded[output] if hot else (output,)
+        missing = keys.index(missing_key) if missing_key in keys else -1
+        columns[column] = {"keys": [_json_scalar(k) for k in keys], "missing": missing, "names": list(names)}
+    dropped = [n for n in step.inputs if n in step.expanded]
+    return Encode(columns, hot, "uint8" if hot else "float64", keeps=len(dropped) < len(step.inputs))
 
 
-def _from_sklearn(stage: FittedEstimator, rows: pd.DataFrame) -> PortableStep | None:
-    made = stage.estimator
-    if not type(made).__module__.startswith("sklearn."):
+def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dict[str, Any] | None:
+    """Return what one of Ray's scalers does to a column, as `Scale` describes it. None for another preprocessor."""
+    center: float | None
+    width: float | None
+    if name == "StandardScaler":
+        center, width = stats[f"mean({column})"], stats[f"std({column})"]
+        width = 1.0 if width is not None and width < TINY else width
+    elif name == "MinMaxScaler":
+        center, high = stats[f"min({column})"], stats[f"max({column})"]
+        width = None if center is None or high is None else high - center
+        width = 1.0 if width is not None and width < TINY else width
+    elif name == "MaxAbsScaler":
+        center, width = 0.0, stats[f"abs_max({column})"]
+        width = 1.0 if width == 0 else width
+    elif name == "RobustScaler":
+        center, low, high = stats[f"median({column})"], stats[f"low_quantile({column})"], stats[f"high_quantile({column})"]
+        width = None if low is None or high is None else high - low
+        if width == 0:
+            return {"constant": "0"}
+    else:
         return None
-    name, inputs = type(made).__name__, stage.inputs
+    if center is None or width is None or center != center or width != width:
+        return {"constant": "nan"}
+    return {"minus": float(center), "by": float(width)}
+
+
+def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | None:
+    estimator = step.estimator
+    if not type(estimator).__module__.startswith("sklearn."):
+        return None
+    name, inputs = type(estimator).__name__, step.inputs
     if name in ("OneHotEncoder", "OrdinalEncoder"):
-        return _from_sklearn_encoder(stage, rows, name == "OneHotEncoder")
-    if stage.outputs != inputs:
+        return _from_sklearn_encoder(step, rows, name == "OneHotEncoder")
+    if step.outputs != inputs:
         return None
     if name == "SimpleImputer":
-        if made.add_indicator or not (isinstance(made.missing_values, float) and np.isnan(made.missing_values)):
+        if estimator.add_indicator or not (isinstance(estimator.missing_values, float) and np.isnan(estimator.missing_values)):
             return None
-        dtypes = stage.apply(rows).dtypes
-        values = dict(zip(inputs, made.statistics_.tolist(), strict=True))
+        dtypes = step.apply(rows).dtypes
+        values = dict(zip(inputs, estimator.statistics_.tolist(), strict=True))
         return Fill({n: {"value": _json_scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs})
     if not all(is_number(rows[n]) for n in inputs) or rows[list(inputs)].to_numpy().dtype != np.float64:
         return None
 
-    def of(attribute: str) -> list[Any]:
-        found = getattr(made, attribute, None)
-        return [None] * len(inputs) if found is None else np.asarray(found, np.float64).tolist()
+    def fitted(attribute: str) -> list[Any]:
+        values = getattr(estimator, attribute, None)
+        return [None] * len(inputs) if values is None else np.asarray(values, np.float64).tolist()
 
+    low = high = None
     if name == "StandardScaler":
-        keys, low, high = (("minus", of("mean_") if made.with_mean else of("")), ("by", of("scale_"))), None, None
+        keys = {"minus": fitted("mean_") if estimator.with_mean else [None] * len(inputs), "by": fitted("scale_")}
     elif name == "RobustScaler":
-        keys, low, high = (("minus", of("center_")), ("by", of("scale_"))), None, None
+        keys = {"minus": fitted("center_"), "by": fitted("scale_")}
     elif name == "MaxAbsScaler":
-        keys, low, high = (("by", of("scale_")),), None, None  # type: ignore[assignment]
+        keys = {"by": fitted("scale_")}
     elif name == "MinMaxScaler":
-        keys = (("times", of("scale_")), ("plus", of("min_")))
-        low, high = made.feature_range if made.clip else (None, None)
+        keys = {"times": fitted("scale_"), "plus": fitted("min_")}
+        low, high = estimator.feature_range if estimator.clip else (None, None)
     else:
         return None
-    how = {n: {k: v[i] for k, v in keys if v[i] is not None} | {"dtype": "float64"} for i, n in enumerate(inputs)}
+    how = {n: {k: v[i] for k, v in keys.items() if v[i] is not None} | {"dtype": "float64"} for i, n in enumerate(inputs)}
     return Scale(how, low, high)
 
 
-def _from_sklearn_encoder(stage: FittedEstimator, rows: pd.DataFrame, hot: bool) -> PortableStep | None:
-    made = stage.estimator
-    if made.min_frequency is not None or made.max_categories is not None or getattr(made, "drop", None) is not None:
+def _from_sklearn_encoder(step: FittedEstimator, rows: pd.DataFrame, hot: bool) -> PortableStep | None:
+    estimator = step.estimator
+    if estimator.min_frequency is not None or estimator.max_categories is not None or getattr(estimator, "drop", None) is not None:
         return None
-    if made.handle_unknown != ("ignore" if hot else "use_encoded_value"):
+    if estimator.handle_unknown != ("ignore" if hot else "use_encoded_value"):
         return None
-    if not hot and not (_is_nan(made.unknown_value) and _is_nan(made.encoded_missing_value)):
+    if not hot and not (_is_nan(estimator.unknown_value) and _is_nan(estimator.encoded_missing_value)):
         return None
-    columns, left = {}, list(stage.outputs)
-    for column, categories in zip(stage.inputs, made.categories_, strict=True):
+    columns, left = {}, list(step.outputs)
+    for column, categories in zip(step.inputs, estimator.categories_, strict=True):
         keys = [_json_scalar(k) for k in categories.tolist()]
         missing = len(keys) - 1 if keys and (keys[-1] is None or _is_nan(keys[-1])) else -1
         width = len(keys) if hot else 1
@@ -159,7 +172,7 @@ def _from_sklearn_encoder(stage: FittedEstimator, rows: pd.DataFrame, hot: bool)
             keys, missing = known, -1
         columns[column] = {"keys": keys if missing < 0 else [*known, None], "missing": missing, "names": left[:width]}
         left = left[width:]
-    return None if left else Encode(columns, hot, np.dtype(made.dtype).name)
+    return None if left else Encode(columns, hot, np.dtype(estimator.dtype).name)
 
 
 def _is_nan(value: Any) -> bool:
@@ -167,10 +180,10 @@ def _is_nan(value: Any) -> bool:
 
 
 def _json_scalar(value: Any) -> Any:
-    """NumPy's as Python's own, for JSON.
+    """Convert a NumPy scalar to a Python scalar for JSON.
 
     Raises:
-        TypeError: JSON has no such thing.
+        TypeError: JSON has no such type.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if not (value is None or isinstance(value, (bool, int, float, str))):
