@@ -108,7 +108,8 @@ def _filesystem(path: str | Path) -> tuple[Any, str]:
     if not _is_uri(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
     try:
-        return fs.FileSystem.from_uri(str(path))
+        system, inner = fs.FileSystem.from_uri(str(path))
+        return system, str(inner)
     except (pa.ArrowException, OSError, ValueError) as e:
         raise InputError(Problem(str(path), f"is not a URI that Arrow can read: {first_line(e)}")) from None
 

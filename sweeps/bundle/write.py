@@ -271,7 +271,8 @@ def _signature(facts: Manifest) -> ModelSignature:
 
     # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a datetime, digits for a string, and 0 or 1 for
     # a boolean. `AnyType` accepts all of these, and `enforce_schema` checks the values.
-    inputs: list[Any] = [ColSpec(AnyType(), column.name) for column in facts.columns]  # the type of MLflow's list is invariant
+    any_type: Any = AnyType()  # type: ignore[no-untyped-call]
+    inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]  # the type of MLflow's list is invariant
     outputs: list[Any] = [ColSpec(_prediction_type(facts), "prediction")]
     outputs += [ColSpec("double", f"probability_{c}", required=False) for c in facts.classes or ()]
     return ModelSignature(Schema(inputs), Schema(outputs))

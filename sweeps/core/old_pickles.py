@@ -12,6 +12,7 @@ MOVED_MODULES = {
     "sweeps.data.fitted": "sweeps.data.preprocessing.fitted_chain",
     "sweeps.data.preprocess": "sweeps.data.preprocessing.fit",
     "sweeps.data.plain": "sweeps.data.preprocessing.portable_steps",
+    "sweeps.data.prepared": "sweeps.data.prepared_store",
     "sweeps.data.ray_stages": "sweeps.data.preprocessing.ray_steps",
     "sweeps.data.shelf": "sweeps.data.prepared_store",
     "sweeps.data.stages": "sweeps.data.preprocessing.fitted_steps",

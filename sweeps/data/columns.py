@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def _to_numbers(column: InputColumn, values: pd.Series) -> np.ndarray:
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iubf":
         return np.array(values.to_numpy(), dtype=column.dtype)
     if pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype):
-        return values.to_numpy(dtype=column.dtype, na_value=np.nan)
+        return np.asarray(values.to_numpy(dtype=column.dtype, na_value=np.nan))
     if values.dtype.kind in "Mm":
         _refuse_values(column, values, np.ones(len(values), dtype=bool), "number")
         return np.full(len(values), np.nan, dtype=column.dtype)
@@ -150,7 +150,7 @@ def _to_string(value: Any) -> Any:
 
 def is_number(values: pd.Series) -> bool:
     """Return whether a column that reached a step holds numbers or booleans."""
-    return pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype)
+    return bool(pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype))
 
 
 def is_categorical(values: pd.Series) -> bool:
@@ -206,7 +206,8 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
         if want in names:
             chosen.add(want)
         elif want in ("numeric", "categorical", "all"):
-            test = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}[want]
+            tests: dict[str, Callable[[pd.Series], bool]] = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}
+            test = tests[want]
             chosen.update(n for n in names if test(frame[n]))
         elif want == label:
             problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"))

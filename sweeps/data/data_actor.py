@@ -290,7 +290,9 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
         SweepsError: the actor's process was lost.
     """
     try:
-        return ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before))
+        tuned = tuple(space.sections.get("data", ()))
+        info: DatasetInfo = ray.get(actor.load.remote(space.data, space.search.seed, space.variants, tuned, before))
+        return info
     except ray.exceptions.RayTaskError as e:
         if isinstance(e.cause, InputError):
             raise locate_problems(space, e.cause.problems) from None

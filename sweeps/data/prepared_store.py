@@ -133,7 +133,8 @@ class PreparedStore:
         name = _file_stem("facts", data)
         file = self.folder / f"{name}.json"
         if not file.exists() and (self.folder / f"{name}.pkl").exists():
-            return self._load_pickle(name)
+            info: DatasetInfo = self._load_pickle(name)
+            return info
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
             if fields.pop("format") != 1:

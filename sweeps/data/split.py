@@ -121,7 +121,7 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
         open_ = np.flatnonzero(take < room)
         first = open_[np.argsort(take[open_] - ideal[open_], kind="stable")][:missing]
         take[first] += 1
-    return take
+    return np.asarray(take)
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
@@ -144,7 +144,7 @@ def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
         raise SplitError(
             key, f"time column `{name}` holds {series[times.isna()].iloc[0]!r}, which is not a time; write ISO 8601, or numbers"
         )
-    return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
+    return np.asarray(times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64))
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
@@ -157,7 +157,7 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
     """
     border = np.partition(times, len(times) - rows)[len(times) - rows]
     chosen = times >= border
-    return times > border if chosen.all() else chosen
+    return np.asarray(times > border if chosen.all() else chosen)
 
 
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ from sweeps.data.columns import PREPROCESSOR_KEY, input_column, is_categorical, 
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
 from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig, convert_inputs, one_line, restore_dtypes
 from sweeps.data.preprocessing.to_portable import to_portable
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from sweeps.space import Step
@@ -99,7 +101,7 @@ def _is_label_encoder(step: StepConfig, label: str | None) -> bool:
     return True
 
 
-def _with_step_errors(step: StepConfig, call: Callable[[], Any]) -> Any:
+def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
     """Return the result of a call. Any error becomes a problem of the step, in one line."""
     try:
         return call()

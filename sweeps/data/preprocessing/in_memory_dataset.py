@@ -27,7 +27,7 @@ class InMemoryDataset:
 
     def aggregate(self, *functions: Any) -> dict[str, Any]:
         """Return the result of each of Ray's aggregations over all rows, by its name."""
-        return self._aggregated(functions).to_pylist()[0]
+        return dict(self._aggregated(functions).to_pylist()[0])
 
     def groupby(self, key: None) -> InMemoryDataset:
         """Return all rows as one group."""
@@ -55,7 +55,7 @@ class _Stored:
     def __init__(self, table: pa.Table):
         self._table = table
 
-    def to_arrow_refs(self) -> list[ray.ObjectRef]:
+    def to_arrow_refs(self) -> list[ray.ObjectRef[Any]]:
         return [ray.put(self._table)]
 
 

@@ -46,7 +46,7 @@ def to_floats(values: Any) -> np.ndarray:
 
 def to_objects(values: Any) -> list[Any]:
     """Convert a column to Python objects."""
-    return values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist()
+    return list(values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist())
 
 
 def column_array(series: pd.Series) -> Any:
@@ -173,7 +173,7 @@ class Encode(PortableStep):
 
 
 def _is_number(values: Any) -> bool:
-    return pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype)
+    return bool(pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype))
 
 
 KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
@@ -186,7 +186,8 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
         KeyError, TypeError: the data does not describe a step.
     """
     fields = dict(stored)
-    return KINDS[fields.pop("kind")](**fields)
+    step: PortableStep = KINDS[fields.pop("kind")](**fields)
+    return step
 
 
 def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:

@@ -78,7 +78,7 @@ def function_references(folder: Path) -> list[str]:
 
 def requested_steps(folder: Path) -> list[Any]:
     """Return the requested steps of a chain, as stored."""
-    return json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"]
+    return list(json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"])
 
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:
@@ -106,7 +106,8 @@ def _resolves_to(reference: str, function: Any) -> bool:
 
 def _from_json(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> FittedStep:
     if stored["kind"] == "pickle":
-        return old_pickles.loads(read(folder / Path(stored["file"]).name))
+        step: FittedStep = old_pickles.loads(read(folder / Path(stored["file"]).name))
+        return step
     if stored["kind"] == "function":
         return FunctionStep(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
     return portable_steps.from_json(stored)
