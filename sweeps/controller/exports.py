@@ -212,8 +212,10 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.tracking.mlflow import registry
 
     made = Manifest.read(bundle).made
-    told = (read_result(Path(sweep)) or {}).get("mlflow", {})
-    if not told.get("parent_run"):
+    told = (read_result(Path(sweep)) or {}).get("mlflow")
+    if told == {}:
+        raise InputError(Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` does not list mlflow"))
+    if told is None or not told.get("parent_run"):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
     uri, parent = told["tracking_uri"], told["parent_run"]
     said = os.environ.get("MLFLOW_TRACKING_URI", "")  # with the password, which no file keeps
