@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sweeps.core import references
-from sweeps.space.dimension_parser import BAD, Tunable
+from sweeps.space.dimension_parser import INVALID, DimensionParser
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import value_problems
@@ -15,7 +15,7 @@ from sweeps.space.synonyms import known, suggest
 from sweeps.space.templates import Chain, Template
 
 
-class Chains(Tunable):
+class ChainParser(DimensionParser):
     """Reads `space.preprocessor`."""
 
     def chain(self, node: Node, path: str) -> Template:
@@ -35,7 +35,7 @@ class Chains(Tunable):
             part = self._steps(child, f"{path}.{i}") if child.value not in (None, NONE) else Chain()
             good = good and isinstance(part, Chain)
             items.extend(part.items if isinstance(part, Chain) else ())
-        return Chain(tuple(items)) if good else BAD
+        return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
         """One entry of a chain, as a chain of its own."""
@@ -45,11 +45,11 @@ class Chains(Tunable):
             return self.wrong(node, path, f"a step must be a name or `{{Name: {{...}}}}`, got {node.show()}")
         if kind := self.domain(node, path, "options"):
             dim = self.branches(node, path, kind, self.chain)
-            return Chain((dim,)) if isinstance(dim, Dimension) else BAD
+            return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
         names = [key for key in node.value if key != "when"]
         if len(names) != 1:
             if not names:
-                return BAD
+                return INVALID
             first, second = names[0], names[1]
             known = isinstance(second, str) and (second in RAY_STEPS or ":" in second)
             tail = "make each step its own entry of a list" if known else f"indent `{second}` under `{first}`"
@@ -69,7 +69,7 @@ class Chains(Tunable):
         elif name not in RAY_STEPS:
             self.problems.add(mark, path, f"unknown step `{name}` (your own: module:attr); {suggest('step', name, RAY_STEPS)}")
         # of an unknown step nobody knows the parameters
-        return BAD if len(self.problems) > before else self._arguments(mark, name, args, where)
+        return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
         """A step with its parameters, as a chain; a dimension of all of them is one of such chains."""
@@ -80,7 +80,7 @@ class Chains(Tunable):
             dim = self.branches(args, where, kind, lambda child, path: self._arguments(mark, name, child, path), plain)
             if isinstance(dim, Dimension) and dim.when:
                 self._needed(args.keys["when"], name, where, ())
-            return Chain((dim,)) if isinstance(dim, Dimension) else BAD
+            return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
         before = len(self.problems)
         columns: Template = None
         params: dict[str, Template] = {}
@@ -97,14 +97,14 @@ class Chains(Tunable):
                 self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}")
             else:
                 params[key] = self.anything(child, at)
-                if allowed is not None and params[key] is not BAD and not self.begun:
+                if allowed is not None and params[key] is not INVALID and not self.begun:
                     self._check_step_parameter(name, key, child, at)
         self._needed(mark, name, where, params)
         for key, value in params.items():
             if isinstance(value, Dimension) and value.when and key in required_parameters(name):
                 text = f"is required by {name}, so it cannot have a `when`"
                 self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
-        return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else BAD
+        return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else INVALID
 
     def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
         """Note the parameters that a step cannot be without."""

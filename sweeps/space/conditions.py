@@ -54,7 +54,7 @@ class Term:
         return any(_TESTS[sign](value, number) for sign, number in self.tests)
 
 
-def holds(when: Collection[Term], known: Mapping[str, Any], open_: Collection[str] = ()) -> bool | None:
+def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()) -> bool | None:
     """Whether a condition holds.
 
     Args:
@@ -71,7 +71,7 @@ def holds(when: Collection[Term], known: Mapping[str, Any], open_: Collection[st
         if term.name in known:
             if not term.holds(known[term.name]):
                 return False
-        elif term.name not in open_:
+        elif term.name not in undecided:
             return False
         else:
             answer = None

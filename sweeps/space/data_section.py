@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 from sweeps.core import references
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space import value_types
-from sweeps.space.dimension_parser import BAD, BROKEN, Read, Tunable
+from sweeps.space.dimension_parser import INVALID, MALFORMED, DimensionParser, Read
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.enumeration import any_key
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.problems import Problems, check, report_domains
 from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
 from sweeps.space.templates import Template, children, fill
 
@@ -33,7 +33,7 @@ class DataSection:
         roots: folders that references are looked up from.
     """
 
-    def __init__(self, reader: Tunable, folder: Path, roots: tuple[Path, ...]):
+    def __init__(self, reader: DimensionParser, folder: Path, roots: tuple[Path, ...]):
         self.reader, self.folder, self.roots, self.problems = reader, folder, roots, reader.problems
 
     def read(self, node: Node, at: Mark) -> tuple[DataSpec | None, dict[str, Template]]:
@@ -129,7 +129,7 @@ class DataSection:
     def _rows(self, node: Node, path: str) -> Template:
         """A part of the train rows, or a dimension of such."""
         kind = self.reader.domain(node, path, "floats") if node.is_map else None
-        if kind in (*BRANCHING, BROKEN):
+        if kind in (*BRANCHING, MALFORMED):
             return self.reader.branches(node, path, str(kind), self._rows)
         if kind:
             if RULES[kind].integer or "lower" not in RULES[kind].args:
@@ -163,7 +163,7 @@ class DataSection:
         name, inside = next(iter(node.value.items()))
         if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:") or not (inside.is_map or inside.value is None):
             return None
-        note_domains(inside, path, self.problems)
+        report_domains(inside, path, self.problems)
         for key in inside.value or {}:
             if not isinstance(key, str) or not key.isidentifier():
                 self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a Python identifier, got {key}")
@@ -175,7 +175,7 @@ class DataSection:
             self._source(called[0], path, called[0].value)
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
-        if value is None or note_domains(node, path, Problems()):
+        if value is None or report_domains(node, path, Problems()):
             return None  # absent; or noted with the rest of `data`
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
@@ -206,7 +206,7 @@ def whole(template: Template) -> bool:
     """Whether all of a template could be read."""
     if isinstance(template, Dimension):
         return all(whole(option.value) for option in template.options)
-    return template is not BAD and all(map(whole, children(template)))
+    return template is not INVALID and all(map(whole, children(template)))
 
 
 def _texts(template: Template) -> set[str]:

@@ -11,28 +11,28 @@ from typing import Any
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
 from sweeps.space.conditions import ABSENT, Term
-from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, build, faults
-from sweeps.space.foreign_syntax import call_in_our_words, in_our_words
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, argument_problems, build
+from sweeps.space.foreign_syntax import translate_call, translate_mapping
 from sweeps.space.nodes import Node
-from sweeps.space.option_labels import canon, keys_of
+from sweeps.space.option_labels import canonical, option_keys
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
 from sweeps.space.synonyms import known
 from sweeps.space.templates import Template
-from sweeps.space.when_parser import Whens
+from sweeps.space.when_parser import WhenParser
 
 Read = Callable[[Node, str], Template]
 
 
-class _Bad:
+class _Invalid:
     """In place of a template that could not be made; a problem was noted."""
 
 
-BAD = _Bad()
-BROKEN = "broken"  # in place of the kind of a mapping that is nearly a domain
+INVALID = _Invalid()
+MALFORMED = "broken"  # in place of the kind of a mapping that is nearly a domain
 
 
-class Tunable:
+class DimensionParser:
     """Reads values that may hold dimensions, notes problems and collects the dimensions.
 
     Attributes:
@@ -46,7 +46,7 @@ class Tunable:
         self.problems, self.roots, self.begun = problems, roots, begun
         self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
-        self.whens = Whens(problems)
+        self.when_parser = WhenParser(problems)
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -64,15 +64,15 @@ class Tunable:
 
     def _scalar(self, node: Node, path: str) -> Template:
         """A constant that is no mapping and no list."""
-        if isinstance(node.value, str) and not self.begun and (instead := call_in_our_words(node.value)):
+        if isinstance(node.value, str) and not self.begun and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
-            return BAD
+            return INVALID
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
         """One of several values. Here what another tool takes for a distribution is a constant."""
-        if node.is_map and self.domain(node, path) is None and in_our_words(node):
+        if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
 
@@ -103,19 +103,19 @@ class Tunable:
             else:
                 others = ", ".join(str(key) for key in names if key != found[0])
                 self.problems.add(mark, path, f"`{found[0]}` must be the only key of its mapping, which also has: {others}")
-            return BROKEN
+            return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             meant = known("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
                 bound = " Its upper bound is excluded" if meant == "randint" else ""
                 self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
-                return BROKEN
-        if values and not self.begun and (instead := in_our_words(node, values)):
+                return MALFORMED
+        if values and not self.begun and (instead := translate_mapping(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
             keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
             self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
-            return BROKEN
+            return MALFORMED
         if "when" in node.value:
             self.stray(node, path)
         return None
@@ -127,8 +127,8 @@ class Tunable:
 
     def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
         """A grid or a choice whose options are read by `read`; `otherwise` is in its place where its condition does not hold."""
-        if kind == BROKEN:
-            return BAD
+        if kind == MALFORMED:
+            return INVALID
         if kind not in BRANCHING:
             return self.wrong(node, path, f"can be a grid or a choice, not {kind}")
         args = node.value[kind]
@@ -136,25 +136,25 @@ class Tunable:
         if not args.is_list or not args.value:
             got = "an empty list" if args.is_list else args.show()
             self.problems.add(mark, path, f"{kind} needs a list with at least one option, got {got}")
-            return BAD
+            return INVALID
         slot = len(self._slots)  # in the order of the file: before what stands inside it
         self._slots.append(None)
         before = len(self.problems)
         when = self._when(node, path, kind)
-        self.whens.around.append(path)
+        self.when_parser.around.append(path)
         values = [read(child, f"{path}.{kind}.{i}") for i, child in enumerate(args.value)]
-        self.whens.around.pop()
+        self.when_parser.around.pop()
         if len(self.problems) > before:
-            return BAD
+            return INVALID
         seen: dict[Any, int] = {}
         for i, value in enumerate(values):
-            first = seen.setdefault(canon(value), i)
+            first = seen.setdefault(canonical(value), i)
             if first != i:
                 shown = args.value[i].show()
                 self.problems.add(args.value[i].mark, path, f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})")
-        options = tuple(Option(key, value) for key, value in zip(keys_of(values), values, strict=True))
+        options = tuple(Option(key, value) for key, value in zip(option_keys(values), values, strict=True))
         dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
-        self._slots[slot] = self.whens.known[dim.name] = dim
+        self._slots[slot] = self.when_parser.known[dim.name] = dim
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
@@ -166,16 +166,16 @@ class Tunable:
         if not args.is_list:
             form = ", ".join(RULES[kind].args)
             self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
-            return BAD
+            return INVALID
         when = self._when(node, path, kind)
-        found = list(faults(kind, args.plain(), args.show()))
+        found = list(argument_problems(kind, args.plain(), args.show()))
         for index, text in found:
             self.problems.add(mark if index is None else args.value[index].mark, path, text)
         if found:
-            return BAD
+            return INVALID
         dim = replace(build(self._unique(path), kind, args.plain()), when=when)
         self._slots.append(dim)
-        self.whens.known[dim.name] = dim
+        self.when_parser.known[dim.name] = dim
         return dim
 
     def check_values(self, fragment: Fragment, node: Node, path: str) -> None:
@@ -184,8 +184,8 @@ class Tunable:
             self.problems.add(wrong.mark, path, text)
 
     def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        self.whens.begun.add(path)
-        return self.whens.read(node, path, kind)
+        self.when_parser.begun.add(path)
+        return self.when_parser.read(node, path, kind)
 
     def _unique(self, path: str) -> str:
         """A dimension's name; numbered where keys with dots in them make two paths alike."""
@@ -194,4 +194,4 @@ class Tunable:
 
     def wrong(self, node: Node, path: str, text: str) -> Any:
         self.problems.add(node.mark, path, text)
-        return BAD
+        return INVALID

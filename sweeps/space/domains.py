@@ -181,7 +181,7 @@ def exact(x: Number) -> Fraction:
 
 
 def build(name: str, kind: str, args: list[Any]) -> Dimension:
-    """A dimension of numbers from arguments that `faults` has nothing to say about."""
+    """A dimension of numbers from arguments that `argument_problems` has nothing to say about."""
     given = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
         given.setdefault("q", 1)
@@ -190,7 +190,7 @@ def build(name: str, kind: str, args: list[Any]) -> Dimension:
     return Dimension(name, kind, **given)
 
 
-def faults(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None, str]]:
+def argument_problems(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None, str]]:
     """What is wrong with the arguments of a domain of numbers.
 
     Args:

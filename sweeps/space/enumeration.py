@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
 from sweeps.space.domains import BRANCHING, EDGES, Dimension, multiple, quantile
-from sweeps.space.templates import Template, children, dimensions, fill, surroundings
+from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 
 MAX_CELLS = 100_000
 MAX_SHAPES = 10_000
@@ -57,20 +57,20 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     # What is still to come; the cell so far; the names of dimensions that no cell decides.
     todo: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
     while todo:
-        coming, cell, open_ = todo.pop()
+        coming, cell, undecided = todo.pop()
         while coming:
             fork, coming = coming[0], coming[1:]
-            if holds(fork.dim.when, cell, open_) is False:
+            if holds(fork.dim.when, cell, undecided) is False:
                 continue
             if fork.dim.is_grid:
                 ways = [
-                    (branch + coming, {**cell, fork.dim.name: option.key}, open_)
+                    (branch + coming, {**cell, fork.dim.name: option.key}, undecided)
                     for option, branch in zip(fork.dim.options, fork.branches, strict=True)
                 ]
                 todo.extend(reversed(ways))
                 break
             coming = tuple(itertools.chain(*fork.branches)) + coming
-            open_ |= {fork.dim.name}
+            undecided |= {fork.dim.name}
         else:
             yield cell
 
@@ -87,7 +87,7 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
             A number that is asked for by conditions alone takes a value on each side of what it is compared with.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
-    outer = surroundings(dict(sections))
+    outer = enclosing_options(dict(sections))
     wanted, turned = set(names), list(names)
     while turned:
         name = turned.pop()
@@ -152,13 +152,13 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 # ---- what can be met
 
 
-def unmet(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
+def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
     """The name of a dimension that would need two values at once for this one to be there; None if it can be there.
 
     Args:
         dim: with a condition.
         dims: all of them, by name.
-        outer: see `surroundings`.
+        outer: see `enclosing_options`.
     """
     needed: dict[str, list[Term]] = {}
     todo, seen = [dim.name], {dim.name}

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from sweeps.space.domains import DOMAINS, RULES, faults
+from sweeps.space.domains import DOMAINS, RULES, argument_problems
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import known, plain
 
@@ -48,7 +48,7 @@ _CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.
 _EXPONENTS = ("loguniform", "qloguniform")  # under W&B's `distribution`, whose bounds are exponents of e
 
 
-def in_our_words(node: Node, values: str = "anything") -> str | None:
+def translate_mapping(node: Node, values: str = "anything") -> str | None:
     """What to write in place of a mapping that is a distribution of another tool; None for a mapping that is none.
 
     A mapping is one only if each of its keys is a word of such tools, and together they say which values there are. So
@@ -99,7 +99,7 @@ def in_our_words(node: Node, values: str = "anything") -> str | None:
     return f"{text}, with the same `when`" if text and "when" in node.value else text
 
 
-def call_in_our_words(text: str) -> str | None:
+def translate_call(text: str) -> str | None:
     """What to write in place of a call of another tool that stands in a file as text; None for any other text.
 
     >>> call_in_our_words("tune.loguniform(1e-4, 1e-1)")
@@ -211,7 +211,7 @@ def _number(node: Node | None) -> str | None:
 def _domain(kind: str, args: list[str]) -> str:
     """A domain with these arguments; with its rule where they break it."""
     shown = f"{{{kind}: [{', '.join(args)}]}}"
-    if next(faults(kind, [scalar(arg) for arg in args], ""), None) is None:
+    if next(argument_problems(kind, [scalar(arg) for arg in args], ""), None) is None:
         return f"write {shown}"
     rule = RULES[kind]
     return f"write {{{kind}: [{', '.join(rule.args)}]}} with {rule.text}{' and multiples of q' if 'q' in rule.args else ''}"

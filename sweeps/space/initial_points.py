@@ -11,13 +11,13 @@ from sweeps.space.domains import Dimension, multiple, quantile
 from sweeps.space.nodes import Node, meant
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
-from sweeps.space.templates import Template, surroundings
-from sweeps.space.when_parser import Refused, option_of, takes
+from sweeps.space.templates import Template, enclosing_options
+from sweeps.space.when_parser import InvalidValue, option_of, takes
 
 VALUE = "value"  # the key of a known result; no dimension has this name
 
 
-class Points:
+class InitialPointsParser:
     """Reads the list.
 
     Args:
@@ -29,7 +29,7 @@ class Points:
 
     def __init__(self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems):
         self.dims = {dim.name: dim for dim in dimensions}
-        self.outer = surroundings(sections)
+        self.outer = enclosing_options(sections)
         self.objectives, self.problems = objectives, problems
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
@@ -58,7 +58,7 @@ class Points:
                 continue
             try:
                 keys[name], known[name] = key_of(self.dims[name], child)
-            except Refused as e:
+            except InvalidValue as e:
                 self.problems.add(child.mark, f"{path}.{name}", f"{e}, got {child.show()}")
         if len(self.problems) > before:
             return None
@@ -72,17 +72,17 @@ class Points:
     def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
         """Note what can not be there beside the rest; the names of what is there for certain and is not given."""
         missing: list[str] = []
-        open_: set[str] = set()  # may be there, and may be anything
+        undecided: set[str] = set()  # may be there, and may be anything
         for name, dim in self.dims.items():
             around = self.outer.get(name)
             when = (*dim.when, *((Term(around[0], keys=(around[1],)),) if around else ()))
-            there = holds(when, known, open_)
+            there = holds(when, known, undecided)
             if there is False:
                 if name in known:
                     self.problems.add(node.keys[name], f"{path}.{name}", "is inactive with the other values of this point")
                 continue
             if name not in known:
-                open_.add(name)
+                undecided.add(name)
                 missing += [name] if there else []
         return missing
 
@@ -111,11 +111,11 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
         return key, key
     value = node.value
     if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
-        raise Refused(f"must be {'an integer' if dim.is_integer else 'a number'}{meant(value)}")
+        raise InvalidValue(f"must be {'an integer' if dim.is_integer else 'a number'}{meant(value)}")
     if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
-        raise Refused(f"must be within its bounds, {takes(dim)}")
+        raise InvalidValue(f"must be within its bounds, {takes(dim)}")
     if dim.q is not None and multiple(value, dim.q) != value:
-        raise Refused(f"must be a multiple of {dim.q:g}")
+        raise InvalidValue(f"must be a multiple of {dim.q:g}")
     if dim.mean is not None:
         return quantile(dim, value), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

@@ -14,10 +14,10 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
 from sweeps.space.domains import Dimension
-from sweeps.space.initial_points import Points
+from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
-from sweeps.space.problems import Problems, note_domains
+from sweeps.space.problems import Problems, report_domains
 from sweeps.space.search_sections import Searching, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import (
     Checkpoints,
@@ -28,10 +28,10 @@ from sweeps.space.section_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.space_sections import Reader
+from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import known, suggest
-from sweeps.space.templates import Template, children, dimensions, surroundings
+from sweeps.space.templates import Template, children, dimensions, enclosing_options
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import TrainerDefinition
 from sweeps.space.trainer_section import TrainerSection
@@ -163,7 +163,7 @@ class _Loader:
         trainer = trainers.read(self.node("trainer"), self.at("trainer"))
         definition = trainers.definition or TrainerDefinition(additional_parameters=True)
         trainer_name = (trainer.name or trainer.loop) if trainer is not None else ""
-        reader = Reader(self.problems, self.roots, self.begun, definition, trainer_name)
+        reader = SpaceParser(self.problems, self.roots, self.begun, definition, trainer_name)
         data, tuned = self.data(reader)
         said = Searching(self.root, self.at, self.problems, self.roots)
         objectives, constraints = said.objectives(), said.constraints()
@@ -185,7 +185,7 @@ class _Loader:
             self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
-        reader.whens.conclude(surroundings(sections))
+        reader.when_parser.conclude(enclosing_options(sections))
         if len(self.problems) == before:  # sums over a space with holes would only mislead
             cells = self.count(sections, reader.dimensions, search, limits)
             if scheduler and perturbs(scheduler) and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
@@ -242,7 +242,7 @@ class _Loader:
         """Choose the algorithm of a search that names none."""
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
-        outer = surroundings(sections)
+        outer = enclosing_options(sections)
         return choose(
             sampled=sum(not dim.is_grid for dim in dims),
             conditional=sum(bool(dim.when) or outer.get(dim.name) is not None for dim in dims),
@@ -257,7 +257,7 @@ class _Loader:
         node = self.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
-        if not note_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
+        if not report_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
             rule = "must be text; quote it" if number else "must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ."
             self.problems.add(node.mark, "name", f"{rule}, got {node.show()}")
@@ -265,7 +265,7 @@ class _Loader:
             self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
-    def data(self, reader: Reader) -> tuple[DataSpec | None, dict[str, Template]]:
+    def data(self, reader: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
         """The data, and the templates of what is tuned in it. A user's loop may read its own: then `data:` is absent."""
         if "data" not in self.root.value and self.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
@@ -284,7 +284,7 @@ class _Loader:
         given = node.value.get("initial_points") if node.is_map else None
         if search is None or given is None or given.value is None:
             return search
-        return replace(search, initial_points=Points(dims, sections, objectives, self.problems).read(given))
+        return replace(search, initial_points=InitialPointsParser(dims, sections, objectives, self.problems).read(given))
 
     def count(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, limits: Limits | None) -> int:
         """The number of cells, after holding it and the shapes against the limits."""

@@ -26,7 +26,7 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, children, dimensions, fill, surroundings
+from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -100,7 +100,7 @@ class Space:
     @property
     def always(self) -> tuple[Dimension, ...]:
         """The dimensions that every trial has: those that stand in no option of another and have no condition."""
-        outer = surroundings(self.sections)
+        outer = enclosing_options(self.sections)
         return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
     def place(self, key: str) -> str:

@@ -14,19 +14,19 @@ from sweeps.space.templates import Chain, Template
 LIMIT = 60
 
 
-def canon(template: Template) -> Any:
+def canonical(template: Template) -> Any:
     """A hashable that is equal for equal templates, and only for them: true is not 1, but 1 is 1.0."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
-        return ("dimension", template.kind, tuple(canon(option.value) for option in template.options), numbers, template.when)
+        return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
     if isinstance(template, Chain):
-        return ("chain", *map(canon, template.items))
+        return ("chain", *map(canonical, template.items))
     if isinstance(template, Step):
-        return ("step", template.name, canon(template.columns), canon(template.params))
+        return ("step", template.name, canonical(template.columns), canonical(template.params))
     if isinstance(template, dict):
-        return ("mapping", frozenset((canon(key), canon(value)) for key, value in template.items()))
+        return ("mapping", frozenset((canonical(key), canonical(value)) for key, value in template.items()))
     if isinstance(template, (list, tuple)):
-        return ("list", *map(canon, template))
+        return ("list", *map(canonical, template))
     if isinstance(template, float) and math.isnan(template):
         return ("nan",)
     if isinstance(template, (bool, str)) or template is None:
@@ -34,7 +34,7 @@ def canon(template: Template) -> Any:
     return ("number", template)
 
 
-def keys_of(values: list[Template]) -> list[Key]:
+def option_keys(values: list[Template]) -> list[Key]:
     """A key for each option, all different.
 
     A scalar is its own key, but for infinities, NaN and what Python takes for equal (`true` and `1`): those are text. A chain
@@ -80,7 +80,7 @@ def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
         differing: dict[str, set[Any]] = defaultdict(set)
         steps = [step for twin in twins or () if isinstance(step := twin.items[i], Step)]
         for name in dict.fromkeys(name for step in steps for name in step.arguments()):
-            differing[name] = {canon(step.arguments()[name]) if name in step.arguments() else "absent" for step in steps}
+            differing[name] = {canonical(step.arguments()[name]) if name in step.arguments() else "absent" for step in steps}
         shown = [f"{name}={say(value)}" for name, value in item.arguments().items() if len(differing[name]) > 1]
         parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
     return "+".join(parts) or NONE

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.core.parameter_schema import Fragment, allows, rule_of, types_of, within
-from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, build, faults
+from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
 from sweeps.space.nodes import Node, meant
 
 
@@ -31,7 +31,7 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
         args = node.value[kind].plain() or []
         if (
             isinstance(args, list)
-            and next(faults(kind, args, ""), None) is None
+            and next(argument_problems(kind, args, ""), None) is None
             and (text := _domain_problem(fragment, build("", kind, args)))
         ):
             yield node, f"{text}, got {node.show()}"

@@ -64,7 +64,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, r
     """
     names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
     before = len(problems)
-    tuned = note_domains(node, path, problems)
+    tuned = report_domains(node, path, problems)
     if not node.is_map and node.value is not None:
         problems.add(node.mark, path, f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
         return None
@@ -137,7 +137,7 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
     problems.add(child.mark, where, text)
 
 
-def note_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
+def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
     """Note every domain in a part of the file that is not tuned; returns where they are, relative to the node."""
     found: set[tuple[Any, ...]] = set()
 

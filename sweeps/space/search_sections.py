@@ -14,7 +14,7 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.problems import Problems, check, report_domains
 from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objective, Repeats, SchedulerSpec, Search
 from sweeps.space.synonyms import known, suggest
 from sweeps.space.when_parser import COMPARISON
@@ -59,7 +59,7 @@ class Searching:
         """Comparisons of metrics with numbers."""
         node = self.node("constraints")
         form = 'a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}'
-        if node.value is None or note_domains(node, "constraints", self.problems):
+        if node.value is None or report_domains(node, "constraints", self.problems):
             return ()
         if not node.is_map:
             self.problems.add(node.mark, "constraints", f"must be {form}, got {node.show()}")
@@ -87,7 +87,7 @@ class Searching:
         if found is None or not self._check_algorithm(found.algorithm):
             return None
         options = node.value.get("options") if node.is_map else None
-        if options is None or options.value is None or note_domains(options, "search.options", self.problems):
+        if options is None or options.value is None or report_domains(options, "search.options", self.problems):
             return found
         if not options.is_map:
             self.problems.add(options.mark, "search.options", f"must be a mapping, got {options.show()}")
@@ -136,7 +136,7 @@ class Searching:
     def scheduler(self) -> SchedulerSpec | None:
         """Read the scheduler: a built-in one with its checked options, or a reference to a class of the user's."""
         node, at = self.node("scheduler"), self.at("scheduler")
-        tuned = note_domains(node, "scheduler", self.problems)
+        tuned = report_domains(node, "scheduler", self.problems)
         if () in tuned or ("name",) in tuned:
             return None
         if node.value is not None and not node.is_map:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.suggestions import closest, did_you_mean
-from sweeps.space.chains import Chains
-from sweeps.space.dimension_parser import BAD, BROKEN, Read
+from sweeps.space.chains import ChainParser
+from sweeps.space.dimension_parser import INVALID, MALFORMED, Read
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.nodes import Node, meant
 from sweeps.space.problems import Problems
@@ -23,7 +23,7 @@ MOST_NAMES = 12  # parameters that a message lists
 SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
-class Reader(Chains):
+class SpaceParser(ChainParser):
     """Reads everything under `space:`.
 
     Args:
@@ -80,7 +80,7 @@ class Reader(Chains):
                 self.problems.add(node.keys[key], f"{path}.{key}", "the name of a parameter must be text; quote it")
             elif key != "when":
                 template[key] = self.anything(child, f"{path}.{key}")
-                if template[key] is not BAD:
+                if template[key] is not INVALID:
                     self._check_parameter(node, key, f"{path}.{key}")
         return template
 
@@ -140,7 +140,7 @@ class Reader(Chains):
     def _checked(self, node: Node, path: str, test: Callable[[Any], str | None], low: int | None) -> Template:
         """A scalar that passes `test`, or a dimension of such; ranges of integers from `low`, None for no ranges."""
         kind = self.domain(node, path, "options" if low is None else "integers") if node.is_map else None
-        if kind in (*BRANCHING, BROKEN):
+        if kind in (*BRANCHING, MALFORMED):
             return self.branches(node, path, str(kind), partial(self._checked, test=test, low=low))
         if kind and (low is None or not RULES[kind].integer):
             forms = "a constant, a grid or a choice" if low is None else "a constant, a grid, a choice or a range of integers"

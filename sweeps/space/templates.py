@@ -80,7 +80,7 @@ def dimensions(template: Template) -> Iterator[Dimension]:
         yield from dimensions(child)
 
 
-def surroundings(template: Template) -> dict[str, tuple[str, Any] | None]:
+def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
     """Where each dimension stands: the name of the one that it is inside of and the key of its option there; None for no other."""
     found: dict[str, tuple[str, Any] | None] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.core import registry
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.problems import Problems, check, note_domains
+from sweeps.space.problems import Problems, check, report_domains
 
 KIND = "tracker"
 _FORM = 'a name, or a mapping of one name to its options, such as {"my_mod:Tracker": {path: trials.csv}}'
@@ -43,7 +43,7 @@ def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tupl
     """
     if node.value is None:
         return DEFAULT
-    if note_domains(node, "trackers", problems):
+    if report_domains(node, "trackers", problems):
         return ()
     if not node.is_list:
         problems.add(node.mark, "trackers", f"must be a list, such as [mlflow, jsonl], got {node.show()}")

@@ -8,9 +8,9 @@ from typing import Any
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import COMPARISONS, Term
 from sweeps.space.domains import Dimension
-from sweeps.space.enumeration import possible, unmet
+from sweeps.space.enumeration import conflicting_dimension, possible
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.option_labels import canon, say
+from sweeps.space.option_labels import canonical, say
 from sweeps.space.problems import Problems
 from sweeps.space.step_names import NONE
 
@@ -21,7 +21,7 @@ INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
-class Refused(Exception):
+class InvalidValue(Exception):
     """What is wrong with one key of a `when`; the message begins behind the dimension's name."""
 
     def __init__(self, text: str, node: Node | None = None):
@@ -37,7 +37,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
     """
     children = node.value if node.is_list else [node]
     if not children:
-        raise Refused("an empty list never matches; give at least one value")
+        raise InvalidValue("an empty list never matches; give at least one value")
     keys: list[Any] = []
     tests: list[tuple[str, float]] = []
     for child in children:
@@ -62,7 +62,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
             return found[1], number
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
-        raise Refused(f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)', node)
+        raise InvalidValue(f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)', node)
     return None
 
 
@@ -70,15 +70,15 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     """A value of a domain of numbers, as a comparison."""
     value = node.value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise Refused('must be a number or a comparison such as "> 3"', node)
+        raise InvalidValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
-        raise Refused('is continuous, so it never equals a number; write a comparison such as "> 3"', node)
+        raise InvalidValue('is continuous, so it never equals a number; write a comparison such as "> 3"', node)
     return _held(dim, ("==", value), node)
 
 
 def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
     if not possible(dim, [Term(dim.name, tests=(test,))]):
-        raise Refused(f"can never be true, because {dim.name} is {takes(dim)}", node)
+        raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
     return test
 
 
@@ -86,10 +86,10 @@ def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]
     """The keys of the options that pass a comparison."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
-            raise Refused(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
+            raise InvalidValue(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
-        raise Refused(f"can never be true, because {dim.name} is {takes(dim)}", node)
+        raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
     return keys
 
 
@@ -101,7 +101,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
     """
     plain = node.plain()
     for option in dim.options:
-        if canon(option.value) == canon(plain):
+        if canonical(option.value) == canonical(plain):
             return option.key
     word = NONE if plain is None else plain
     for option in dim.options:
@@ -112,7 +112,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
         if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
             return named.key
     hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
-    raise Refused(f"is not an option of {dim.name}; {hint}", node)
+    raise InvalidValue(f"is not an option of {dim.name}; {hint}", node)
 
 
 def takes(dim: Dimension) -> str:
@@ -125,7 +125,7 @@ def takes(dim: Dimension) -> str:
     return f"{dim.lower:g} to {dim.highest:g}" + (f" by {dim.q:g}" if dim.q not in (None, 1) else "")
 
 
-class Whens:
+class WhenParser:
     """The conditions of a file, as they are met.
 
     Attributes:
@@ -170,7 +170,7 @@ class Whens:
                 return None
             try:
                 return read_term(dim, node)
-            except Refused as e:
+            except InvalidValue as e:
                 at = e.node or node
                 wrong(f"when {name}: {e}, got {at.show()}", at.mark)
         elif name not in self.begun:  # a faulty one is told already
@@ -193,6 +193,6 @@ class Whens:
         if self._later:
             return
         for name, dim in self.known.items():
-            if dim.when and name in outer and (other := unmet(dim, self.known, outer)) is not None:
+            if dim.when and name in outer and (other := conflicting_dimension(dim, self.known, outer)) is not None:
                 text = f"`when` can never be true: with the conditions it depends on, `{other}` would need two values at once"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

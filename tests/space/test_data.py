@@ -70,7 +70,7 @@ def test_what_is_known_before_a_trial_is_sampled(write) -> None:
     assert known_fits(load(write(data("{train: {choice: [a.csv, b.csv]}, valid: v.csv}", grid)))) == []
 
 
-BAD = [
+INVALID = [
     ("{train: {uniform: [0, 1]}, valid: v.csv}", "data.train: can be a grid or a choice, not uniform"),
     (
         "{train: {grid: [a.csv, 3]}, valid: v.csv}",
@@ -109,7 +109,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "piece"), BAD, ids=[piece[:60] for _, piece in BAD])
+@pytest.mark.parametrize(("text", "piece"), INVALID, ids=[piece[:60] for _, piece in INVALID])
 def test_one_clear_line(lines, text: str, piece: str) -> None:
     found = [line for line in lines(data(text)) if piece in line]
     assert len(found) == 1 and found[0].startswith("4:")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.space import Dimension, Option
-from sweeps.space.domains import DOMAINS, RULES, build, exact, faults, multiple
+from sweeps.space.domains import DOMAINS, RULES, argument_problems, build, exact, multiple
 
 floats = st.floats(-1e6, 1e6)
 integers = st.integers(-(10**9), 10**9)
@@ -22,7 +22,7 @@ def bounds(numbers: st.SearchStrategy) -> st.SearchStrategy:
 
 
 def fine(kind: str, args: list) -> Dimension:
-    assert list(faults(kind, args, str(args))) == []
+    assert list(argument_problems(kind, args, str(args))) == []
     return build("x", kind, args)
 
 
@@ -146,7 +146,7 @@ def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
     ],
 )
 def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
-    found = list(faults(kind, args, str(args)))
+    found = list(argument_problems(kind, args, str(args)))
     assert len(found) == 1 and found[0][0] == index and text in found[0][1]
 
 
@@ -156,7 +156,7 @@ def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
     st.floats(0, 1),
 )
 def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: list, u: float) -> None:
-    if list(faults(kind, args, "")):
+    if list(argument_problems(kind, args, "")):
         return
     dim = build("x", kind, args)
     key = u if dim.lower is None else dim.lower

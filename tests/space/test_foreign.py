@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
-from sweeps.space.foreign_syntax import in_our_words
+from sweeps.space.foreign_syntax import translate_mapping
 from sweeps.space.yaml12 import parse
 from tests.space.conftest import HEAD
 
@@ -48,7 +48,7 @@ CONSTANTS = (
 
 @pytest.mark.parametrize(("theirs", "ours"), WRITTEN.items())
 def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours: str) -> None:
-    assert ours in str(in_our_words(parse(theirs, "")))
+    assert ours in str(translate_mapping(parse(theirs, "")))
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {theirs}}}")
     (problem,) = e.value.problems
@@ -86,17 +86,17 @@ def test_the_name_of_another_tools_domain_is_refused_with_ours(space, theirs: st
 
 
 def test_a_list_of_no_options_is_not_suggested() -> None:
-    assert "[]" not in str(in_our_words(parse("{values: []}", "")))
+    assert "[]" not in str(translate_mapping(parse("{values: []}", "")))
 
 
 def test_integers_may_mean_either() -> None:
-    text = in_our_words(parse("{min: 0, max: 1}", ""))
+    text = translate_mapping(parse("{min: 0, max: 1}", ""))
     assert text is not None and re.findall(r"\{.*?\}", text) == ["{randint: [0, 2]}", "{uniform: [0, 1]}"]
 
 
 @pytest.mark.parametrize("theirs", ["{min: 3, max: 1}", "{min: 0, max: 1, log: true}", "{distribution: log_uniform, min: 0, max: 9999}"])
 def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
-    assert "[lower, upper]" in str(in_our_words(parse(theirs, "")))
+    assert "[lower, upper]" in str(translate_mapping(parse(theirs, "")))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sweeps.search.schedulers.median import Median
 from sweeps.search.schedulers.none import NoScheduler
 from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
-from sweeps.space.initial_points import Points
+from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.problems import Problems
 from sweeps.space.search_sections import ALWAYS, option_names
 from sweeps.space.section_models import Checkpoints
@@ -113,7 +113,7 @@ class TestWhatIsTaken:
         assert point.keys == {"preprocessor": "SimpleImputer+StandardScaler", "params.n": 0.5, "params.q": 0.75}
 
 
-BAD = [
+INVALID = [
     (
         {"scheduler": "{name: pbt, perturbation_interval: 4}", "checkpoints": "{top: 5}"},
         "checkpoints: is not for pbt, whose trials continue from the checkpoints of other trials",
@@ -204,7 +204,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "piece"), BAD, ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(BAD)])
+@pytest.mark.parametrize(("changes", "piece"), INVALID, ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(INVALID)])
 def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
     (found,) = lines(top(**changes))
     assert piece in found
@@ -273,7 +273,7 @@ def test_any_configuration_can_be_an_initial_point(rich, random) -> None:
     rich.fill(choose)
     problems = Problems()
     node = parse(json.dumps([written]), "f")
-    (point,) = Points(rich.dimensions, rich.sections, 1, problems).read(node)
+    (point,) = InitialPointsParser(rich.dimensions, rich.sections, 1, problems).read(node)
     assert not problems.sorted() and point.values == (0.5,)
     dims = {dim.name: dim for dim in rich.dimensions}
     assert {name: key if dims[name].options else dims[name].value(key) for name, key in point.keys.items()} == sampled

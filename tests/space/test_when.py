@@ -14,8 +14,8 @@ from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
-from sweeps.space.enumeration import MAX_CELLS, cells_of, count_cells, points, possible, unmet, ways
-from sweeps.space.templates import fill, surroundings
+from sweeps.space.enumeration import MAX_CELLS, cells_of, conflicting_dimension, count_cells, points, possible, ways
+from sweeps.space.templates import enclosing_options, fill
 
 BOOSTERS = """
 preprocessor:
@@ -171,7 +171,7 @@ def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_t
         space(body % "params.kind.k")
 
 
-BAD = [
+INVALID = [
     ("a: 1", "params.x: `when` must map dimensions to required values, such as {params.booster: dart}, got a: 1"),
     ("{}", "got {}"),
     ("{params.nn: 3}", "params.x: `when` names an unknown dimension: `params.nn`; did you mean `params.n`?"),
@@ -196,7 +196,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("when", "piece"), BAD, ids=[when for when, _ in BAD])
+@pytest.mark.parametrize(("when", "piece"), INVALID, ids=[when for when, _ in INVALID])
 def test_one_clear_line(lines, when: str, piece: str) -> None:
     head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     if when == "a: 1":
@@ -322,7 +322,7 @@ def test_what_can_never_be_is_known(template: Any) -> None:
     assume(len(everything) < 3000)
     dims = {dim.name: dim for dim in _dims(template)}
     asked = {name for _, names in everything for name in names}
-    assert {name for name, dim in dims.items() if unmet(dim, dims, surroundings(template)) is None} == asked
+    assert {name for name, dim in dims.items() if conflicting_dimension(dim, dims, enclosing_options(template)) is None} == asked
 
 
 @given(templates(), st.data())

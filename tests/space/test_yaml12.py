@@ -77,7 +77,7 @@ def test_an_alias_is_what_it_stands_for() -> None:
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
 TOWER = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2000))
 
-BAD = [
+INVALID = [
     ("", "1:1", "empty"),
     ("# only a comment\n", "1:1", "empty"),
     ("a: 1\na: 2\n", "2:1", "duplicate key `a`; it is already on line 1"),
@@ -119,7 +119,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "piece"), BAD, ids=[piece for _, _, piece in BAD])
+@pytest.mark.parametrize(("text", "place", "piece"), INVALID, ids=[piece for _, _, piece in INVALID])
 def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: str) -> None:
     start = time.process_time()
     found = lines(text)
