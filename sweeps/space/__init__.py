@@ -1,17 +1,16 @@
-"""The space file: what may stand in it, and the frozen Space that the rest of a sweep reads.
+"""The space file: parse it, validate it, and return it as a frozen `Space`.
 
-nodes, yaml12               text to nodes that know their line and column
-keys, values, checks        the sections that are not tuned, a dataclass each; what is wrong with one
-domains                     the dimensions: what each domain takes, and from a key to a value
-conditions, when            whether a dimension is there; how that is read
-steps                       the steps of preprocessing, and Ray's table of them
-templates, walks            values that hold dimensions, and filling them; cells, shapes, every way there is
-spec, labels                the Space; readable keys for options
-tunable, chains, sections   what stands under `space:`: dimensions anywhere, chains of steps, the sections
-data                        `data:`, and what of it is tuned
-searching, points           how it is searched; configurations to begin with
-load                        all of it, and every problem at once
-schema                      the same for editors, as JSON Schema
+nodes, yaml12                           YAML text to nodes with line and column
+section_models, value_types, problems   dataclasses of the sections without dimensions, and their validation
+domains, option_labels                  dimensions: domains, options, and values of sampled keys
+conditions, when_parser                 `when`: whether a dimension is active
+step_names, parameter_checks            steps of Ray Data; checks of parameters against JSON Schema fragments
+templates, enumeration                  values that contain dimensions; cells, shapes and combinations
+dimension_parser, chains, space_sections, data_section, trainer_section, trainer_definition, tracker_section, search_sections,
+initial_points                          one parser for each section
+foreign_syntax, synonyms                words and syntax of other tools, for suggestions
+model, load, saved_space                the Space; loading it from a file or from a sweep's folder
+json_schema                             the JSON Schema, for editors
 """
 
 from sweeps.space.domains import Dimension, Option

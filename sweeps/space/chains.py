@@ -1,4 +1,4 @@
-"""Chains of preprocessing steps, with dimensions in place of chains, steps, parameters and columns."""
+"""Parse chains of preprocessing steps. Chains, steps, parameters and columns may be dimensions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sweeps.space.templates import Chain, Template
 
 
 class ChainParser(DimensionParser):
-    """Reads `space.preprocessor`."""
+    """Parses `space.preprocessor`."""
 
     def chain(self, node: Node, path: str) -> Template:
-        """A chain of steps: a name, a one-key mapping, a list of these, or a dimension of chains."""
+        """Parse a chain: a name, a mapping with one key, a list of these, or a dimension of chains."""
         if node.value is None or node.value == NONE or node.value == []:
             return Chain()
         if not node.is_list:
@@ -38,7 +38,7 @@ class ChainParser(DimensionParser):
         return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
-        """One entry of a chain, as a chain of its own."""
+        """Parse one entry of a chain into a chain."""
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
@@ -57,7 +57,7 @@ class ChainParser(DimensionParser):
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
-        """A step by its name; `where` is the path of its arguments."""
+        """Parse a step, given its name. `where` is the path of its parameters."""
         before = len(self.problems)
         if not isinstance(name, str):
             self.problems.add(mark, path, f"a step's name must be text, got {name}")
@@ -68,11 +68,11 @@ class ChainParser(DimensionParser):
             self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
         elif name not in RAY_STEPS:
             self.problems.add(mark, path, f"unknown step `{name}` (your own: module:attr); {suggest('step', name, RAY_STEPS)}")
-        # of an unknown step nobody knows the parameters
+        # the parameters of an unknown step cannot be checked
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
-        """A step with its parameters, as a chain; a dimension of all of them is one of such chains."""
+        """Parse the parameters of a step, and return the step as a chain. A dimension of parameters is a dimension of chains."""
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
         if args.is_map and (kind := self.domain(args, where)):
@@ -88,7 +88,7 @@ class ChainParser(DimensionParser):
         for key, child in (args.value or {}).items():
             at = f"{where}.{key}"
             if key == "when":
-                continue  # noted
+                continue  # reported by `domain`
             if not isinstance(key, str):
                 self.problems.add(args.keys[key], at, "a parameter's name must be text")
             elif key == "columns":
@@ -107,7 +107,7 @@ class ChainParser(DimensionParser):
         return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else INVALID
 
     def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
-        """Note the parameters that a step cannot be without."""
+        """Add a problem for each required parameter that is missing."""
         for key in required_parameters(name):
             if key not in given:
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
@@ -119,7 +119,7 @@ class ChainParser(DimensionParser):
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """A selector: a word or a pattern, or names and patterns; or a dimension of selectors."""
+        """Parse `columns`: a word, a pattern, a list of names and patterns, or a dimension of these."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

@@ -1,7 +1,7 @@
-"""Conditions: whether a dimension is there, given what was chosen before it. Pure; `when` reads them from a file.
+"""Conditions: decide whether a dimension is active, given the values of earlier dimensions. Pure; `when_parser` reads them.
 
-A `when` is a conjunction, and so is everything that it rests on: the conditions of the dimensions it names, and the options that these
-stand in. So what a dimension needs is a set of values for each of some others, and whether it can ever be met is known for certain.
+A `when` is a conjunction. The conditions of the dimensions that it names are conjunctions too. Each dimension therefore needs a set of
+values of each of some other dimensions, so sweeps can decide before the start whether a condition can ever be true.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
-    """What an inactive dimension comes to. An enum, so that a copy from another process is the same."""
+    """The value of an inactive dimension. An enum member stays the same object when it is pickled."""
 
     ABSENT = "absent"
 
@@ -35,12 +35,12 @@ ABSENT = Absent.ABSENT
 
 @dataclass(frozen=True)
 class Term:
-    """One key of a `when`: another dimension, and what it must be.
+    """One key of a `when`: another dimension, and the values that it must have.
 
     Attributes:
-        name: of the dimension that is asked.
-        keys: of a grid or a choice: the keys of the options that will do.
-        tests: of a domain of numbers: comparisons such as (">", 3), any of which will do.
+        name: Name of the other dimension.
+        keys: For a grid or a choice: keys of the accepted options.
+        tests: For a domain of numbers: comparisons such as (">", 3). One of them must be true.
     """
 
     name: str
@@ -48,23 +48,22 @@ class Term:
     tests: tuple[tuple[str, float], ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Whether this value, which of an option is its key, will do."""
+        """Return whether a value is accepted. The value of a grid or a choice is the key of its option."""
         if any(key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys):
             return True
         return any(_TESTS[sign](value, number) for sign, number in self.tests)
 
 
 def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()) -> bool | None:
-    """Whether a condition holds.
+    """Evaluate a condition.
 
     Args:
-        when: all of these must.
-        known: what is chosen, by name: an option's key, or a number's value. A dimension that is not here is inactive, and no condition
-            on it holds.
-        open_: names of dimensions that may still be anything.
+        when: The terms, all of which must be true.
+        known: Chosen values by dimension: the key of an option, or a number. Other dimensions are inactive, which makes a term false.
+        undecided: Names of dimensions that have no value yet.
 
     Returns:
-        None if that depends on what is open.
+        Whether the condition is true. None if this depends on undecided dimensions.
     """
     answer: bool | None = True
     for term in when:

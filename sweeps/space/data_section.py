@@ -1,4 +1,4 @@
-"""The section `data`: what the rows are, and which of that is tuned."""
+"""Parse the section `data`, in which `train`, `drop` and `rows` may be dimensions."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
 class DataSection:
-    """Reads `data:`.
+    """Parses `data:`.
 
     Args:
-        reader: collects the dimensions.
-        folder: of the space file.
-        roots: folders that references are looked up from.
+        reader: Collects the dimensions.
+        folder: Folder of the space file.
+        roots: Folders in which the user's modules are looked up.
     """
 
     def __init__(self, reader: DimensionParser, folder: Path, roots: tuple[Path, ...]):
         self.reader, self.folder, self.roots, self.problems = reader, folder, roots, reader.problems
 
     def read(self, node: Node, at: Mark) -> tuple[DataSpec | None, dict[str, Template]]:
-        """The section, and the templates of what is tuned in it.
+        """Return the section, and the templates of its tuned keys.
 
-        In the section the first source is in the place of a tuned one, no column is dropped and all rows are there.
+        In the section, a tuned `train` is the first source, a tuned `drop` is empty, and a tuned `rows` is 1.
 
         Args:
-            node: the section.
-            at: where its key stands.
+            node: The section.
+            at: Place of the section's key.
         """
         args: dict[str, Any] = {}
         tuned: dict[str, Template] = {}
@@ -88,7 +88,7 @@ class DataSection:
 
     # ---- what is tuned
 
-    # What a domain gives at each key that may be tuned.
+    # Values of a domain at each key that may be tuned.
     _VALUES: ClassVar[Mapping[str, str]] = {"data.train": "options", "data.drop": "options", "data.rows": "floats"}
 
     def _is_tuned(self, node: Node, path: str) -> bool:
@@ -97,7 +97,7 @@ class DataSection:
         return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path, self._VALUES[path]) is not None)
 
     def _train(self, node: Node, path: str) -> Template:
-        """One of several sources."""
+        """Parse a source, or a dimension of sources."""
         if called := self._call(node, path):
             self._source(called[0], path, called[0].value)
             return {called[0].value: called[1]}
@@ -112,7 +112,7 @@ class DataSection:
         return node.value
 
     def _drop(self, node: Node, path: str) -> Template:
-        """A list of columns, or one of several such lists; a column in it may be one of several."""
+        """Parse a list of columns, or a dimension of lists. A column in the list may be a dimension too."""
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._drop)
         if not node.is_list:
@@ -127,7 +127,7 @@ class DataSection:
         return self.reader.wrong(node, path, f"a column's name must be text, got {node.show()}")
 
     def _rows(self, node: Node, path: str) -> Template:
-        """A part of the train rows, or a dimension of such."""
+        """Parse a fraction of the train rows, or a dimension of fractions."""
         kind = self.reader.domain(node, path, "floats") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
             return self.reader.branches(node, path, str(kind), self._rows)
@@ -148,7 +148,7 @@ class DataSection:
     # ---- sources and splits
 
     def _source(self, node: Node, path: str, text: str) -> None:
-        """Check what can be known of a source without opening it: names and references; files are for who reads them."""
+        """Check the name or the reference of a source. Files are not opened."""
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:
@@ -157,7 +157,7 @@ class DataSection:
             self.problems.add(node.mark, path, fault)
 
     def _call(self, node: Node | None, path: str) -> tuple[Node, dict[str, Any]] | None:
-        """A source as `{module:function: {argument: value}}`: the function's name and its arguments; None if it is written otherwise."""
+        """Return the function and the arguments of a source `{module:function: {argument: value}}`. Return None for another form."""
         if node is None or not node.is_map or len(node.value) != 1:
             return None
         name, inside = next(iter(node.value.items()))
@@ -176,7 +176,7 @@ class DataSection:
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
         if value is None or report_domains(node, path, Problems()):
-            return None  # absent; or noted with the rest of `data`
+            return None  # absent, or reported with the rest of `data`
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
                 self.problems.add(node.mark, path, f"{node.show()} is text; write a fraction without quotes")
@@ -203,14 +203,14 @@ class DataSection:
 
 
 def whole(template: Template) -> bool:
-    """Whether all of a template could be read."""
+    """Return whether the whole template could be parsed."""
     if isinstance(template, Dimension):
         return all(whole(option.value) for option in template.options)
     return template is not INVALID and all(map(whole, children(template)))
 
 
 def _texts(template: Template) -> set[str]:
-    """Every text in a template."""
+    """Return every text in a template."""
     if isinstance(template, str):
         return {template}
     inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)

@@ -1,4 +1,4 @@
-"""Dimensions wherever they stand: from the nodes under `space:` to templates."""
+"""Parse values that may contain dimensions into templates."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ Read = Callable[[Node, str], Template]
 
 
 class _Invalid:
-    """In place of a template that could not be made; a problem was noted."""
+    """Stands for a template that could not be parsed; a problem was added."""
 
 
 INVALID = _Invalid()
-MALFORMED = "broken"  # in place of the kind of a mapping that is nearly a domain
+MALFORMED = "broken"  # the kind of a mapping that is nearly a domain
 
 
 class DimensionParser:
-    """Reads values that may hold dimensions, notes problems and collects the dimensions.
+    """Parses values that may contain dimensions, and collects the dimensions.
+
+    Args:
+        problems: Collects the problems.
+        roots: Folders in which the user's modules are looked up.
+        begun: Whether the file is of a sweep that has begun; rules that are younger than the sweep are not applied.
 
     Attributes:
-        problems: where to note.
-        roots: folders that references are looked up from.
-        begun: the file is of a sweep that has begun: rules that came later are not held against it.
-        dimensions: those read so far, in the order of the file; only meaningful without problems.
+        dimensions: The parsed dimensions in the order of the file. Complete only if there are no problems.
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool = False):
@@ -53,7 +55,7 @@ class DimensionParser:
         return tuple(dim for dim in self._slots if dim is not None)
 
     def anything(self, node: Node, path: str) -> Template:
-        """Any YAML, with dimensions anywhere in it."""
+        """Parse any YAML, with dimensions anywhere in it."""
         if node.is_map:
             if kind := self.domain(node, path, "anything"):
                 return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
@@ -63,7 +65,7 @@ class DimensionParser:
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
-        """A constant that is no mapping and no list."""
+        """Parse a scalar constant."""
         if isinstance(node.value, str) and not self.begun and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
@@ -71,7 +73,7 @@ class DimensionParser:
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """One of several values. Here what another tool takes for a distribution is a constant."""
+        """Parse an option of a grid or a choice. Here a distribution of another tool is a constant."""
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
@@ -84,13 +86,16 @@ class DimensionParser:
         return template
 
     def domain(self, node: Node, path: str, values: str = "") -> str | None:
-        """The domain that a mapping is; None if it is a constant; BROKEN, with a problem noted, if it is nearly a domain.
+        """Return the kind of domain that a mapping is.
 
         Args:
-            node: the mapping.
-            path: its dotted key.
-            values: "anything", "integers", "floats" or "options": what a domain gives here, and another tool's distribution is refused.
-                "" where a mapping has keys of its own, which may be `min` and `max`.
+            node: The mapping.
+            path: Dotted key of the mapping.
+            values: Values that a domain may have here: "anything", "integers", "floats" or "options". A distribution of another tool is
+                then a problem. "" where the mapping has keys of its own, which may be `min` and `max`.
+
+        Returns:
+            The kind; None for a constant; MALFORMED, after adding a problem, for a mapping that is nearly a domain.
         """
         names = [key for key in node.value if key != "when"]
         found = [key for key in names if key in DOMAINS]
@@ -121,12 +126,20 @@ class DimensionParser:
         return None
 
     def stray(self, node: Node, path: str) -> None:
-        """Note a `when` that stands beside no domain."""
+        """Add a problem for a `when` that is not beside a domain."""
         text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
         self.problems.add(node.keys["when"], path, text)
 
     def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
-        """A grid or a choice whose options are read by `read`; `otherwise` is in its place where its condition does not hold."""
+        """Parse a grid or a choice.
+
+        Args:
+            node: The mapping.
+            path: Dotted key of the mapping.
+            kind: The kind of domain.
+            read: Parses an option.
+            otherwise: The value where the condition of the dimension is false.
+        """
         if kind == MALFORMED:
             return INVALID
         if kind not in BRANCHING:
@@ -137,7 +150,7 @@ class DimensionParser:
             got = "an empty list" if args.is_list else args.show()
             self.problems.add(mark, path, f"{kind} needs a list with at least one option, got {got}")
             return INVALID
-        slot = len(self._slots)  # in the order of the file: before what stands inside it
+        slot = len(self._slots)  # in the order of the file: before the dimensions inside it
         self._slots.append(None)
         before = len(self.problems)
         when = self._when(node, path, kind)
@@ -158,7 +171,7 @@ class DimensionParser:
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
-        """A domain of numbers."""
+        """Parse a domain of numbers."""
         args = node.value[kind]
         mark = node.keys[kind]
         if args.value is None and RULES[kind].needed == 0:
@@ -188,7 +201,7 @@ class DimensionParser:
         return self.when_parser.read(node, path, kind)
 
     def _unique(self, path: str) -> str:
-        """A dimension's name; numbered where keys with dots in them make two paths alike."""
+        """Return the name of a dimension. A number is added if keys with dots make two paths equal."""
         self._names[path] += 1
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
 

@@ -1,7 +1,7 @@
-"""The domains of a space, with Ray Tune's names and meaning: what each takes, and the way from a sampled key to a value.
+"""Domains, with the names and meanings of Ray Tune: their arguments, and the value of a sampled key.
 
-A search does not sample the values themselves but keys: of a grid or a choice the readable name of an option, of a
-normal distribution a number in (0, 1), else the number itself. Keys are what the study records.
+Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option; the key of a normal
+distribution is a quantile in (0, 1); the key of another domain is the number itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ class Option:
     """One option of a grid or a choice.
 
     Attributes:
-        key: unique in its dimension, and readable: a scalar itself; else a short label such as
-            `SimpleImputer+StandardScaler`.
-        value: what the option stands for; it may hold dimensions of its own.
+        key: Unique and readable: a scalar itself, or a short label such as `SimpleImputer+StandardScaler`.
+        value: The option's value, which may contain dimensions.
     """
 
     key: Key
@@ -41,14 +40,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a domain of numbers takes.
+    """Arguments of a domain of numbers.
 
     Attributes:
-        args: names of its arguments, in order; those after `needed` may be left out.
-        needed: how many must be given.
-        integer: arguments and values are integers.
-        log: sampled by orders of magnitude, so the bounds are positive.
-        text: the rule, for messages.
+        args: Names of the arguments, in order. Arguments after the first `needed` are optional.
+        needed: Number of required arguments.
+        integer: Whether arguments and values are integers.
+        log: Whether values are sampled in the logarithmic domain, so the bounds must be positive.
+        text: The rule, for messages.
     """
 
     args: tuple[str, ...]
@@ -80,17 +79,17 @@ class Dimension:
     """One tunable value under `space:` or `data:`.
 
     Attributes:
-        name: the dotted path without `space.`, such as `params.eta`; unique in the space, and the same as long as the file is.
-        kind: the domain.
-        options: of a grid or a choice, else ().
-        lower: the bound as written; None for a grid, a choice and a normal distribution.
-        upper: likewise; excluded by `randint` and `lograndint`, and by `qrandint` and `qlograndint` with q = 1 (as in
-            Ray Tune); see `highest`.
-        q: values are multiples of it; None where the kind has none.
-        mean: of `randn` and `qrandn`.
-        sd: of `randn` and `qrandn`.
-        when: it is there only if all of these hold; () for always.
-        otherwise: what stands in its place where it is not; mostly nothing at all.
+        name: Dotted path without `space.`, such as `params.eta`. Unique in the space.
+        kind: The domain.
+        options: Options of a grid or a choice, else ().
+        lower: Lower bound as written. None for a grid, a choice and a normal distribution.
+        upper: Upper bound as written. As in Ray Tune, `randint` and `lograndint` exclude it, and so do `qrandint` and `qlograndint` with
+            q = 1; see `highest`.
+        q: Values are multiples of this number. None if the domain has no `q`.
+        mean: Mean of `randn` and `qrandn`.
+        sd: Standard deviation of `randn` and `qrandn`.
+        when: The dimension is active only if all these terms are true. () for always.
+        otherwise: The value if the dimension is inactive; ABSENT in most cases.
     """
 
     name: str
@@ -106,37 +105,37 @@ class Dimension:
 
     @property
     def is_grid(self) -> bool:
-        """Whether every option is visited, evenly."""
+        """Whether every option gets the same number of trials."""
         return self.kind == "grid"
 
     @property
     def is_integer(self) -> bool:
-        """Whether its values are integers drawn from a range."""
+        """Whether the values are integers from a range."""
         return self.kind in RULES and RULES[self.kind].integer
 
     @property
     def is_log(self) -> bool:
-        """Whether it is sampled by orders of magnitude."""
+        """Whether values are sampled in the logarithmic domain."""
         return self.kind in RULES and RULES[self.kind].log
 
     @property
     def highest(self) -> Number | None:
-        """The largest value it takes: `upper`, or the one below where Ray Tune excludes it."""
+        """The largest possible value: `upper`, or `upper - 1` where Ray Tune excludes `upper`."""
         if self.upper is None or not self.is_integer or (self.q or 1) != 1:
             return self.upper
         return self.upper - 1
 
     def value(self, key: Any) -> Any:
-        """The value that a sampled key stands for.
+        """Return the value of a sampled key.
 
         Args:
-            key: an option's key; a number within the bounds; or for `randn` and `qrandn` a number in (0, 1).
+            key: An option's key; a number within the bounds; or for `randn` and `qrandn` a number in (0, 1).
 
         Returns:
-            Of a grid or a choice the option's value, which may hold further dimensions; else an int or a float.
+            The value of the option, which may contain dimensions; an int or a float for a domain of numbers.
 
         Raises:
-            ValueError: no option has this key.
+            ValueError: No option has this key.
         """
         if self.kind in BRANCHING:
             return self.option(key).value
@@ -149,10 +148,10 @@ class Dimension:
         return int(key) if self.is_integer else float(key)
 
     def option(self, key: Any) -> Option:
-        """The option with this key.
+        """Return the option with a key.
 
         Raises:
-            ValueError: there is none.
+            ValueError: No option has this key.
         """
         for option in self.options:
             if option.key == key and isinstance(option.key, bool) == isinstance(key, bool):
@@ -161,14 +160,14 @@ class Dimension:
 
 
 def quantile(dimension: Dimension, value: float) -> float:
-    """The key of a value of a normal distribution: its quantile, within those that are sampled."""
+    """Return the key of a value of a normal distribution: its quantile, clipped to the sampled quantiles."""
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
 
 
 def multiple(x: Number, q: Number) -> Number:
-    """The multiple of q next to x: exact for integers, and for floats the float nearest to the decimal (0.3, not 3 * 0.1)."""
+    """Return the multiple of q nearest to x: exact for integers, and the float nearest to the decimal for floats (0.3, not 3 * 0.1)."""
     if isinstance(q, int):
         near = round(Fraction(x) / q) * q
         return near if isinstance(x, int) else float(near)
@@ -176,12 +175,12 @@ def multiple(x: Number, q: Number) -> Number:
 
 
 def exact(x: Number) -> Fraction:
-    """A number as it was written: 0.1 is a tenth, not the float next to it."""
+    """Return a number as written: 0.1 is a tenth, not the nearest float."""
     return Fraction(Decimal(repr(x)))
 
 
 def build(name: str, kind: str, args: list[Any]) -> Dimension:
-    """A dimension of numbers from arguments that `argument_problems` has nothing to say about."""
+    """Return a dimension of numbers, from arguments for which `argument_problems` yields nothing."""
     given = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
         given.setdefault("q", 1)
@@ -191,15 +190,15 @@ def build(name: str, kind: str, args: list[Any]) -> Dimension:
 
 
 def argument_problems(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None, str]]:
-    """What is wrong with the arguments of a domain of numbers.
+    """Check the arguments of a domain of numbers.
 
     Args:
-        kind: a key of `RULES`.
-        args: plain values.
-        shown: the arguments as written.
+        kind: A key of `RULES`.
+        args: Plain values.
+        shown: The arguments as written.
 
     Yields:
-        The index of the argument at fault, or None for all of them; and the message, which begins with the kind.
+        The index of the wrong argument, or None for all arguments; and the message, which starts with the kind.
     """
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"

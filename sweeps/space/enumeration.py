@@ -1,4 +1,4 @@
-"""Walks over what a space tunes: its cells, its shapes, and every way to fill a part of it. Pure."""
+"""Enumerate the grid cells of a space, its shapes, and the combinations of some dimensions. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_SHAPES = 10_000
 
 @dataclass(frozen=True)
 class _Fork:
-    """A dimension, and what stands inside each of its options."""
+    """A dimension, and the dimensions inside each of its options."""
 
     dim: Dimension
     branches: tuple[tuple[_Fork, ...], ...]
 
 
 def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
-    """The dimensions that decide about cells: all of them where there are conditions; else the grids, and what holds grids."""
+    """Return the dimensions that decide which cells exist: all if there are conditions; else grids and dimensions that contain grids."""
     if not isinstance(template, Dimension):
         return tuple(fork for child in children(template) for fork in _forks(child, every))
     branches = tuple(_forks(option.value, every) for option in template.options)
@@ -38,7 +38,7 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
 
 def count_cells(template: Template) -> int:
-    """How many cells `cells_of` would make; no more than one over `MAX_CELLS` are counted where there are conditions."""
+    """Return the number of cells. With conditions, counting stops at `MAX_CELLS + 1`."""
     if any(dim.when for dim in dimensions(template)):
         return sum(1 for _ in itertools.islice(cells_of(template), MAX_CELLS + 1))
     return _product(template)
@@ -52,9 +52,9 @@ def _product(template: Template) -> int:
 
 
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
-    """Every combination of the grids in a template that exists; see `Space.cells`."""
+    """Yield every possible combination of the grids in a template; see `Space.cells`."""
     every = any(dim.when for dim in dimensions(template))
-    # What is still to come; the cell so far; the names of dimensions that no cell decides.
+    # Remaining forks; the cell so far; names of dimensions that have no value in a cell.
     todo: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
     while todo:
         coming, cell, undecided = todo.pop()
@@ -79,12 +79,12 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Every way to fill the sections as far as some dimensions make a difference; what does not is filled anyhow.
+    """Yield the filled sections for every combination of values of some dimensions. Other dimensions get any value.
 
     Args:
-        sections: of a space, all of them.
-        names: of the dimensions that are to take all their values; with them go those that decide whether they are there.
-            A number that is asked for by conditions alone takes a value on each side of what it is compared with.
+        sections: All sections of a space.
+        names: Names of the dimensions that take all their values. Dimensions that decide whether these are active are added. A number
+            that only conditions use takes a value on each side of each number that it is compared with.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -106,7 +106,7 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
                 return any_key(dim)
             if len(taken) < len(way):
                 taken.append(way[len(taken)])
-            else:  # the first time this way comes here: the other options are ways of their own
+            else:  # first visit: the other options become combinations of their own
                 todo.extend((*taken, i) for i in reversed(range(1, len(keys[dim.name]))))
                 taken.append(0)
             return keys[dim.name][taken[-1]]
@@ -116,7 +116,7 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
 
 
 def any_key(dim: Dimension) -> Any:
-    """A key of a dimension, whichever."""
+    """Return some key of a dimension."""
     return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
 
 
@@ -131,9 +131,9 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
-    """Values of a domain of numbers on every side of some numbers, so that each comparison with these holds for one or for none.
+    """Return values of a domain of numbers on each side of some numbers, which decide every comparison with these numbers.
 
-    Of a domain of any numbers these lie between the numbers and never on them: no trial hits one.
+    For a continuous domain the values lie between the numbers, because no trial samples such a number exactly.
     """
     if dim.mean is not None and dim.sd is not None:
         spread = NormalDist(dim.mean, dim.sd)
@@ -174,7 +174,7 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
 
 
 def possible(dim: Dimension, terms: Collection[Term]) -> bool:
-    """Whether any value of a dimension passes all of these."""
+    """Return whether some value of a dimension makes all terms true."""
     if dim.options:
         values: list[Any] = [option.key for option in dim.options]
     else:
@@ -186,7 +186,7 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 
 
 def count_variants(template: Template) -> int:
-    """How many values `variants` would make; its dimensions are grids, choices and ranges of integers."""
+    """Return the number of values of `variants`. The dimensions are grids, choices and ranges of integers."""
     if isinstance(template, Dimension):
         absent = bool(template.when)
         if template.kind in BRANCHING:
@@ -196,7 +196,7 @@ def count_variants(template: Template) -> int:
 
 
 def variants(template: Template) -> Iterator[Any]:
-    """Every value that a template of scaling can be filled to, where each condition may hold or not."""
+    """Yield every filled value of a scaling template. Each condition counts as true and as false."""
     if isinstance(template, Dimension):
         if template.when:
             yield template.otherwise
@@ -218,17 +218,17 @@ def _integers(dim: Dimension) -> range:
 
 
 def _shape(filled: Any, backend: str) -> Shape:
-    """The shape of a filled section, in which what is absent may still stand."""
+    """Return the shape of a filled scaling section, which may still contain ABSENT."""
     return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
 
 
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Every distinct shape that a scaling section can make, in the order of the file; more than that where it has conditions."""
+    """Return the distinct shapes of a scaling section, in the order of the file. With conditions, some of them may be impossible."""
     return tuple(dict.fromkeys(_shape(filled, backend) for filled in variants(scaling)))
 
 
 def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
-    """Every distinct shape that a trial of a space can have."""
+    """Return the distinct shapes that trials of a space can have."""
     scaling = sections.get("scaling", {})
     names = [dim.name for dim in dimensions(scaling)]
     if not any(dim.when for dim in dimensions(scaling)):

@@ -1,4 +1,4 @@
-"""Mappings that another tool takes for a distribution, such as `{min: 0, max: 1}`, in the words of our domains."""
+"""Translate distributions of other tools, such as `{min: 0, max: 1}`, into our domains."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _VALUE = ("value", "val")
 _MEAN = ("mu", "mean", "loc")
 _SD = ("sigma", "std", "sd")
 _WITHOUT_MEANING = ("name", "default", "defaultvalue", "probabilities", "weights", "isordered", "sortvalues")
-_SPACE = "feasiblespace"  # Katib's: the bounds or the list stand in it
+_SPACE = "feasiblespace"  # Katib's key, which contains the bounds or the list
 _VOCABULARY = {
     *(*_LOWER, *_UPPER, *_STEP, *_KIND, *_LOG, *_VALUES, *_VALUE, *_MEAN, *_SD, *_WITHOUT_MEANING),
     *("bounds", "base", _SPACE),
 }
-# What other tools call a distribution, and what each word says of it.
+# Names of distributions in other tools, and the properties that each name implies.
 _WORDS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("uniform", "float", "double", "real", "continuous", "floatuniform", "uniformfloat"), frozenset({"float"})),
     **dict.fromkeys(("int", "integer", "long", "intuniform", "uniformint", "uniforminteger", "randint"), frozenset({"int"})),
@@ -49,14 +49,14 @@ _EXPONENTS = ("loguniform", "qloguniform")  # under W&B's `distribution`, whose 
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
-    """What to write in place of a mapping that is a distribution of another tool; None for a mapping that is none.
+    """Return the domain to write in place of another tool's distribution. Return None for any other mapping.
 
-    A mapping is one only if each of its keys is a word of such tools, and together they say which values there are. So
-    `{type: adam, lr: 0.1}` and `{value: 3, other: 4}` are none.
+    A mapping is a distribution only if other tools use all of its keys, and if the keys together define the values. `{type: adam, lr: 0.1}`
+    and `{value: 3, other: 4}` are therefore not distributions.
 
     Args:
-        node: a mapping.
-        values: "integers" or "floats" where a domain may give nothing else.
+        node: A mapping.
+        values: "integers" or "floats" if a domain may have only these values here.
 
     >>> from sweeps.space.yaml12 import parse
     >>> in_our_words(parse("{min: 0.1, max: 1}", ""))
@@ -100,7 +100,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
 
 
 def translate_call(text: str) -> str | None:
-    """What to write in place of a call of another tool that stands in a file as text; None for any other text.
+    """Return the domain to write in place of text that is a call of another tool. Return None for any other text.
 
     >>> call_in_our_words("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
@@ -123,7 +123,7 @@ def _first(given: Mapping[str, Node], names: Iterable[str]) -> Node | None:
 
 
 def _options(given: Mapping[str, Node], said: set[str]) -> str | None:
-    """A list of values to choose from."""
+    """Translate a list of values."""
     found = _first(given, (*_VALUES, "value", "bounds") if "choice" in said else ("values", "choices"))
     if found is None or not found.is_list or _first(given, (*_LOWER, *_UPPER)) is not None:
         return None
@@ -131,7 +131,7 @@ def _options(given: Mapping[str, Node], said: set[str]) -> str | None:
 
 
 def _constant(given: Mapping[str, Node], said: set[str], condition: bool) -> str | None:
-    """One value; a constant has no condition, a choice of one option may."""
+    """Translate a constant. With a condition it becomes a choice with one option."""
     found = _first(given, _VALUE)
     if found is None or not (("constant" in said) or set(given) <= {"value", "name"}):
         return None
@@ -139,7 +139,7 @@ def _constant(given: Mapping[str, Node], said: set[str], condition: bool) -> str
 
 
 def _normal(given: Mapping[str, Node], said: set[str]) -> str | None:
-    """A normal distribution."""
+    """Translate a normal distribution."""
     if "normal" not in said and set(given) != {"mu", "sigma"}:
         return None
     mean, sd, step = (_number(_first(given, names)) for names in (_MEAN, _SD, _STEP))
@@ -148,7 +148,7 @@ def _normal(given: Mapping[str, Node], said: set[str]) -> str | None:
 
 
 def _range(given: Mapping[str, Node], said: set[str], wanted: str) -> str | None:
-    """A range of numbers."""
+    """Translate a range of numbers."""
     if said & {"choice", "constant", "other"}:
         return None
     bounds = given.get("bounds") or (given.get("value") if "float" in said else None)
@@ -180,14 +180,14 @@ def _range(given: Mapping[str, Node], said: set[str], wanted: str) -> str | None
 
 
 def _whole(log: str, values: tuple[object, ...], lower: str, step: str | None) -> str:
-    """A range of integers; other tools include the upper bound."""
+    """Return a range of integers. Other tools include the upper bound."""
     if step not in (None, "1"):
         return _domain(f"q{log}randint", [lower, str(values[1]), str(step)])
     return _domain(f"{log}randint", [lower, str(values[1] + 1)])  # type: ignore[operator]
 
 
 def _base(given: Mapping[str, Node]) -> float | None:
-    """What the bounds are exponents of; None if they are the bounds themselves."""
+    """Return the base if the bounds are exponents, else None."""
     if "distribution" in given and plain(str(given["distribution"].value)) in _EXPONENTS:
         return math.e
     if "type" in given and plain(str(given["type"].value)) == "log":
@@ -196,7 +196,7 @@ def _base(given: Mapping[str, Node]) -> float | None:
 
 
 def _number(node: Node | None) -> str | None:
-    """A number as it was written, in quotes or not; None for anything else."""
+    """Return a number as written, with or without quotes. Return None for anything else."""
     if node is None or node.is_map or node.is_list or isinstance(node.value, bool) or node.value is None:
         return None
     text = node.value if isinstance(node.value, str) else node.raw or str(node.value)
@@ -209,7 +209,7 @@ def _number(node: Node | None) -> str | None:
 
 
 def _domain(kind: str, args: list[str]) -> str:
-    """A domain with these arguments; with its rule where they break it."""
+    """Return a domain with these arguments, or its rule if the arguments break it."""
     shown = f"{{{kind}: [{', '.join(args)}]}}"
     if next(argument_problems(kind, [scalar(arg) for arg in args], ""), None) is None:
         return f"write {shown}"

@@ -1,4 +1,4 @@
-"""`search.initial_points`: configurations to begin with, held against the dimensions."""
+"""Parse `search.initial_points`, and check them against the dimensions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sweeps.space.section_models import InitialPoint
 from sweeps.space.templates import Template, enclosing_options
 from sweeps.space.when_parser import InvalidValue, option_of, takes
 
-VALUE = "value"  # the key of a known result; no dimension has this name
+VALUE = "value"  # key of a known result; no dimension has this name
 
 
 class InitialPointsParser:
-    """Reads the list.
+    """Parses the list of initial points.
 
     Args:
-        dimensions: of the space, in the order of the file.
-        sections: of the space.
-        objectives: how many.
-        problems: where to note.
+        dimensions: Dimensions of the space, in the order of the file.
+        sections: Sections of the space.
+        objectives: Number of objectives.
+        problems: Collects the problems.
     """
 
     def __init__(self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems):
@@ -33,7 +33,7 @@ class InitialPointsParser:
         self.objectives, self.problems = objectives, problems
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
-        """All points; those with a problem are left out."""
+        """Return the points without problems."""
         path = "search.initial_points"
         if not node.is_list:
             self.problems.add(node.mark, path, f"must be a list of mappings of dimensions to values, got {node.show()}")
@@ -70,9 +70,9 @@ class InitialPointsParser:
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
     def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
-        """Note what can not be there beside the rest; the names of what is there for certain and is not given."""
+        """Add a problem for each inactive dimension, and return the names of active dimensions without a value."""
         missing: list[str] = []
-        undecided: set[str] = set()  # may be there, and may be anything
+        undecided: set[str] = set()  # may be active, with any value
         for name, dim in self.dims.items():
             around = self.outer.get(name)
             when = (*dim.when, *((Term(around[0], keys=(around[1],)),) if around else ()))
@@ -101,10 +101,10 @@ def _is_number(value: Any) -> bool:
 
 
 def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
-    """The key that a search would sample for a value, and what conditions see of it.
+    """Return the key that a sampler would suggest for a value, and the value that conditions see.
 
     Raises:
-        Refused: the dimension never has this value.
+        InvalidValue: The dimension cannot have this value.
     """
     if dim.options:
         key = option_of(dim, node)

@@ -1,4 +1,4 @@
-"""From a space file to a Space, or to every problem it has. Runs no code of the file's and imports no framework."""
+"""Load a space file into a `Space`, or report all its problems. Runs no user code and imports no framework."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TOP = (
     "space",
 )
 
-# Of the data of a sweep: each is looked at before it runs.
+# Data variants of a sweep. Each is checked before the sweep starts.
 MAX_VARIANTS = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
@@ -62,14 +62,14 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     """Read and validate a space file.
 
     Args:
-        path: the file; problems name it as it is given here.
-        overrides: `key.path=YAML value`, applied in order before anything is checked.
-        base: what relative paths and the user's modules are looked up from; the file's folder if not given.
-        algorithm: what `search.algorithm: auto` stands for, of a sweep that has begun; chosen by the space if not given. Rules that are
-            younger than such a sweep are not held against its file.
+        path: The file. Problems name it as it is given here.
+        overrides: `key.path=YAML value`, applied in order before the file is checked.
+        base: Folder of relative paths and of the user's modules. The default is the file's folder.
+        algorithm: For a sweep that has begun: the algorithm of `search.algorithm: auto`. Rules that are younger than the sweep are then not
+            applied. For a new sweep None.
 
     Raises:
-        InputError: with every problem of the file and the overrides, in the order of their places.
+        InputError: With every problem of the file and the overrides, ordered by place.
     """
     overrides = tuple(overrides)
     source = str(path)
@@ -92,7 +92,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
-    """The tree with one `--set` applied to it; without a tree it is only checked."""
+    """Apply one `--set` to the tree. Without a tree, only check the override."""
     shown = " ".join(override.split())
     mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
     key, equals, text = override.partition("=")
@@ -116,7 +116,7 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
 
 
 def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
-    """A copy of the tree with `value` at a path. A copy, as aliases make several places share a node."""
+    """Return a copy of the tree with `value` at a path. It is a copy because aliases share nodes."""
     if depth == len(parts):
         return value
     part, here = parts[depth], ".".join(parts[:depth])
@@ -132,13 +132,13 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)
     if key not in inside or depth + 1 == len(parts):
-        marks[key] = mark  # what is unknown or missing is then a problem of the override
+        marks[key] = mark  # problems of unknown or missing keys then name the override
     inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
     return replace(node, value=inside, keys=marks)
 
 
 class _Loader:
-    """Reads one tree; every method notes problems and returns None where it cannot return the real thing."""
+    """Validates one tree. Methods add problems, and return None where a value is not valid."""
 
     def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
         self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm
@@ -146,7 +146,7 @@ class _Loader:
         self.roots = (folder, Path.cwd())
 
     def at(self, section: str) -> Mark:
-        """Where a section's key stands; the beginning of the file if it is absent."""
+        """Return the place of a section's key, or the beginning of the file if the section is absent."""
         return self.root.keys.get(section, Mark(self.source, 1, 1))
 
     def node(self, section: str) -> Node:
@@ -186,7 +186,7 @@ class _Loader:
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         reader.when_parser.conclude(enclosing_options(sections))
-        if len(self.problems) == before:  # sums over a space with holes would only mislead
+        if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self.count(sections, reader.dimensions, search, limits)
             if scheduler and perturbs(scheduler) and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
                 text = f"{scheduler.name} changes the sampled dimensions of `params`, and there are none"
@@ -253,7 +253,7 @@ class _Loader:
         )
 
     def name(self, path: Path) -> str:
-        """The sweep's name, which becomes a folder's; by default the file's."""
+        """Return the sweep's name, which is part of its folder's name. The default is the file's name."""
         node = self.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
@@ -266,7 +266,7 @@ class _Loader:
         return str(node.value)
 
     def data(self, reader: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
-        """The data, and the templates of what is tuned in it. A user's loop may read its own: then `data:` is absent."""
+        """Return the data, and the templates of its tuned keys. `data:` may be absent if the loop is the user's own."""
         if "data" not in self.root.value and self.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
         return DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
@@ -279,7 +279,7 @@ class _Loader:
             self.problems.add(self.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
 
     def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
-        """The search with its initial points."""
+        """Return the search with its initial points."""
         node = self.node("search")
         given = node.value.get("initial_points") if node.is_map else None
         if search is None or given is None or given.value is None:
@@ -287,7 +287,7 @@ class _Loader:
         return replace(search, initial_points=InitialPointsParser(dims, sections, objectives, self.problems).read(given))
 
     def count(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, limits: Limits | None) -> int:
-        """The number of cells, after holding it and the shapes against the limits."""
+        """Check the numbers of cells, shapes and data variants, and return the number of cells."""
         cells = enumeration.count_cells(sections)
         if cells > enumeration.MAX_CELLS:
             many = "" if cells == enumeration.MAX_CELLS + 1 else f"{cells} cells, "
@@ -320,17 +320,17 @@ class _Loader:
 
 
 def _has_step(template: Template) -> bool:
-    """Whether any chain of a template has a step."""
+    """Return whether any chain of a template has a step."""
     inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
     return isinstance(template, Step) or any(map(_has_step, inside))
 
 
-# Sections whose keys somebody may write at the top of the file.
+# Sections whose keys users may write at the top of the file by mistake.
 _HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": Limits, "checkpoints": Checkpoints}
 
 
 def _hint(key: str) -> str:
-    """The tail of a message about an unknown key at the top of the file."""
+    """Return the hint of a message about an unknown key at the top of the file."""
     homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
     homes += ["scheduler"] * (key in scheduler_keys())
     if known("file", key) is None and len(homes) == 1:

@@ -1,4 +1,4 @@
-"""The Space: what a valid file says."""
+"""The `Space`, which is a validated space file."""
 
 from __future__ import annotations
 
@@ -37,31 +37,30 @@ class Space:
     """A validated space file.
 
     Attributes:
-        name: of the sweep; made of letters, digits, `.`, `_` and `-`.
-        path: the file, absolute.
-        text: the file as read, before the overrides.
+        name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
+        path: The file, absolute.
+        text: The file as read, before the overrides.
         overrides: `key.path=YAML value`, applied in order.
-        trainer: what trains.
-        data: what it trains on. What is tuned in it is here the first source, no column dropped and all rows; see `variant`.
-        objectives: what is optimised, one or several.
-        constraints: what a feasible trial keeps.
-        search: how it is searched.
-        scheduler: what stops a trial early.
-        repeats: how often each configuration is trained.
-        limits: what may be spent.
-        checkpoints: which are kept.
-        sections: the templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them that of `data`, with the
-            keys that are tuned there, if any are.
-        dimensions: all of them in the order of the file, nested ones after the one they stand in.
-        cells: every combination of the grids: name -> key of an option; `({},)` without a grid. A grid inside an option of another
-            grid is there only together with that option, and one with a condition only where that holds; one inside an option of a
-            choice is always there, as which option is chosen is not known yet, and unused where another is.
-        shapes: every distinct shape that a trial can have.
-        places: where everything in the file stands, by dotted path; see `place`.
-        algorithm_reason: why sweeps chose the search algorithm; "" if the file names it.
+        trainer: The trainer.
+        data: The data. A tuned `train` is the first source here, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
+        objectives: The objectives, at least one.
+        constraints: Bounds that a feasible trial keeps.
+        search: The sampler and its options.
+        scheduler: The scheduler.
+        repeats: How often each configuration is trained.
+        limits: What the sweep may spend.
+        checkpoints: Which checkpoints are kept.
+        sections: Templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them the tuned keys of `data`.
+        dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
+        cells: Every combination of the grids, as name -> key of an option; `({},)` without a grid. A grid inside an option of another
+            grid exists only with that option. A grid inside an option of a choice always exists, because the choice is not known yet.
+            A grid with a condition exists only where the condition is true.
+        shapes: Every distinct shape that a trial can have.
+        places: Place of every value by dotted path; see `place`.
+        algorithm_reason: Why sweeps chose the search algorithm; "" if the file names the algorithm.
         trackers: Trackers that record the sweep.
-        trainer_definition: what the trainer's module says about the trainer.
-        notes: what the user should change in the file or its modules, although it works.
+        trainer_definition: What the trainer's module says about the trainer.
+        notes: Deprecations that the user should know about.
     """
 
     name: str
@@ -99,15 +98,15 @@ class Space:
 
     @property
     def always(self) -> tuple[Dimension, ...]:
-        """The dimensions that every trial has: those that stand in no option of another and have no condition."""
+        """Dimensions of every trial: those without a condition that are not inside an option of another dimension."""
         outer = enclosing_options(self.sections)
         return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
     def place(self, key: str) -> str:
-        """Where a key of the file stands, as `file:line:column` or `--set ...`; of an absent one, what is nearest around it.
+        """Return the place of a key as `file:line:column` or `--set ...`. For an absent key, return the place of its nearest parent.
 
         Args:
-            key: a dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`; `space.` before it may be left out.
+            key: Dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`, with or without `space.`.
         """
         for path in (key.removeprefix("space."), key):
             while path:
@@ -117,18 +116,18 @@ class Space:
         return self.places.get("", str(self.path))
 
     def fill(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
-        """One configuration, define-by-run: every dimension that is met is asked for, in the order of the file.
+        """Build one configuration, define-by-run: call `choose` for every active dimension, in the order of the file.
 
         Args:
-            choose: the key of a dimension's value, see `Dimension.value`. A dimension inside an option is asked for only if
-                that option was chosen, one with a condition only if that holds; what is not active is left out.
+            choose: Returns the key of a dimension's value; see `Dimension.value`. It is called for a dimension inside an option only if
+                that option was chosen, and for a dimension with a condition only if the condition is true.
 
         Returns:
-            `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}`, free of dimensions and shared with nobody.
-            `data` has what is tuned of it, see `variant`.
+            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}` without dimensions. `data` has the
+            tuned keys only; see `variant`.
 
         Raises:
-            ValueError: `choose` answered what is no option of the dimension.
+            ValueError: `choose` returned the key of no option.
         """
         known: dict[str, Any] = {}
         filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
@@ -136,16 +135,16 @@ class Space:
         return {name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name] for name, nothing in empty.items()}
 
     def variant(self, data: Mapping[str, Any]) -> DataSpec:
-        """The data of a trial.
+        """Return the data of a trial.
 
         Args:
-            data: as `fill` gave it.
+            data: The tuned keys, from `fill`.
         """
         return variant_of(self.data, data)
 
     @functools.cached_property
     def variants(self) -> tuple[DataSpec, ...]:
-        """Every variant of the data that a trial can have, in the order of the file; but for a tuned part of the rows, which is whole."""
+        """Every variant of the data that a trial can have, in the order of the file. A tuned `rows` is 1 here."""
         data = self.sections.get("data")
         if not data:
             return (self.data,)
@@ -155,7 +154,7 @@ class Space:
 
 
 def user_references(space: Space) -> list[str]:
-    """Every `module:attr` that a space names, without repeats: the trainer's, the data's, the steps'."""
+    """Return every distinct `module:attr` of a space: the trainer's, the data's and the steps'."""
     from sweeps.core import references
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
@@ -178,7 +177,7 @@ def user_references(space: Space) -> list[str]:
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
-    """The distinct pairs of data variant and chain that are known before a trial is sampled: constant ones and those of the grid."""
+    """Return the distinct pairs of data variant and chain that are known before sampling: constants and grids."""
 
     class Unknown(Exception):
         pass

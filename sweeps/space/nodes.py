@@ -1,4 +1,4 @@
-"""What a YAML file is read to: nodes that know their place, and what a plain scalar means."""
+"""Nodes of a YAML file with their line and column, and the value of a plain scalar."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WORDS: dict[str, bool | float | None] = {
 
 
 class Mark(NamedTuple):
-    """Where something stands.
+    """A place in a space file or an override.
 
     Attributes:
-        source: the file as the user named it, or `--set key=value`.
-        line: 1 for the first; 0 for an override, which has no lines.
-        column: 1 for the first character.
+        source: The file as the user named it, or `--set key=value`.
+        line: Line, from 1; 0 for an override.
+        column: Column, from 1.
     """
 
     source: str
@@ -39,13 +39,13 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Node:
-    """A value of the file and where it stands.
+    """A value of the file, with its place.
 
     Attributes:
         value: None, bool, int, float or str; a list of nodes; or a mapping of plain keys to nodes.
-        mark: where the value begins.
-        keys: of a mapping, where each key stands.
-        raw: a scalar as it is written, quotes included.
+        mark: Place where the value begins.
+        keys: Place of each key of a mapping.
+        raw: A scalar as written, with its quotes.
     """
 
     value: Any
@@ -55,26 +55,26 @@ class Node:
 
     @property
     def line(self) -> int:
-        """The line of the value, from 1; 0 if it came from an override."""
+        """Line of the value, from 1; 0 in an override."""
         return self.mark.line
 
     @property
     def column(self) -> int:
-        """The column of the value, from 1; 0 if it came from an override."""
+        """Column of the value, from 1; 0 in an override."""
         return self.mark.column
 
     @property
     def is_map(self) -> bool:
-        """Whether it is a mapping."""
+        """Whether the value is a mapping."""
         return isinstance(self.value, dict)
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
+        """Whether the value is a list."""
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
-        """The value without positions: scalars, lists, dicts."""
+        """Return the value without places: scalars, lists and dicts."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -82,7 +82,7 @@ class Node:
         return self.value
 
     def show(self, limit: int = 60) -> str:
-        """The value as written, on one line, shortened to `limit` characters."""
+        """Return the value as written, on one line of at most `limit` characters."""
         text = "".join(self._pieces())
         text = " ".join(text.split()) if "\n" in text else text
         return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -110,7 +110,9 @@ _OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("
 
 
 def meant(text: Any, boolean: bool = False) -> str:
-    """The tail of a message about text where a number or a boolean belongs: what it is under YAML 1.1, or without its quotes.
+    """Return a hint for text in place of a number or a boolean: its value in YAML 1.1, or without quotes.
+
+    The hint continues an error message. It is "" if the text looks like neither.
 
     >>> meant("1_000"), meant("8"), meant("eight"), meant("yes", boolean=True)
     ('; write 1000', '; write it without quotes', '', '; write true')
@@ -130,10 +132,10 @@ def meant(text: Any, boolean: bool = False) -> str:
 
 
 def places(root: Node, source: str) -> dict[str, str]:
-    """Where everything in a file stands: `file:line:column` by dotted path, list items by their number.
+    """Return the place of every value as `file:line:column`, by dotted path. List items have their index in the path.
 
-    Paths are those of problems and dimensions: what stands under `space:` is without `space.`; the sections there have both.
-    A mapping stands where its key does, all else where its value begins; "" is the beginning of the file.
+    Paths are those of problems and dimensions, so they leave out `space.`; sections under `space:` are there with and without it.
+    The place of a mapping is its key; the place of another value is its beginning. "" is the beginning of the file.
     """
     found = {"": str(Mark(source, 1, 1))}
 
@@ -153,10 +155,10 @@ def places(root: Node, source: str) -> dict[str, str]:
 
 
 def scalar(text: str) -> bool | int | float | str | None:
-    """What a plain scalar means under the core schema of YAML 1.2.
+    """Return the value of a plain scalar in the core schema of YAML 1.2.
 
     Raises:
-        ValueError: a number that no Python int or float holds.
+        ValueError: The number is too large for a Python int or float.
 
     >>> scalar("1e-4"), scalar("012"), scalar("0o14"), scalar("no"), scalar("1_000")
     (0.0001, 12, 12, 'no', '1_000')

@@ -15,7 +15,7 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """A hashable that is equal for equal templates, and only for them: true is not 1, but 1 is 1.0."""
+    """Return a hashable that is equal for equal templates only. `true` differs from 1, but 1 equals 1.0."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
         return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
@@ -35,10 +35,11 @@ def canonical(template: Template) -> Any:
 
 
 def option_keys(values: list[Template]) -> list[Key]:
-    """A key for each option, all different.
+    """Return a unique key for each option.
 
-    A scalar is its own key, but for infinities, NaN and what Python takes for equal (`true` and `1`): those are text. A chain
-    is the names of its steps, with the arguments that differ where the names do not; a list or mapping is itself in short.
+    The key of a scalar is the scalar, or text for infinities, NaN, and values that Python considers equal (`true` and `1`). The key of a
+    chain is the names of its steps; chains with equal names also get the arguments that differ. The key of a list or a mapping is its
+    shortened text.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
     alike = Counter(label for label in chains if label is not None)
@@ -71,7 +72,7 @@ def _cut(text: str) -> str:
 
 
 def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
-    """Names joined by `+`; beside chains of the same names, the arguments in which they differ."""
+    """Return the names of the steps joined by `+`, with the arguments in which chains of the same names differ."""
     parts = []
     for i, item in enumerate(chain.items):
         if isinstance(item, Dimension):
@@ -87,7 +88,7 @@ def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
 
 
 def say(value: Template) -> str:
-    """A template in the fewest words: as YAML would write it, with a dimension's kind in its place."""
+    """Return the short text of a template: its YAML, with the kind of a dimension in place of the dimension."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):

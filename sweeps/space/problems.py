@@ -1,4 +1,4 @@
-"""Problems, gathered to be told at once; and pydantic's errors about a section, told as problems."""
+"""Collect all problems of a space file, and turn pydantic's errors about a section into problems."""
 
 from __future__ import annotations
 
@@ -20,19 +20,25 @@ T = TypeVar("T")
 
 
 class Problems:
-    """Everything wrong with one space file, to be told at once."""
+    """Problems of one space file, reported together."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place
 
     def add(self, mark: Mark, key: str, text: str) -> None:
-        """Note one problem: where, the dotted key (or ""), and what is wrong with it."""
+        """Add a problem.
+
+        Args:
+            mark: Place in the file.
+            key: Dotted key, or "".
+            text: The value, the rule, and the next thing to try.
+        """
         line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
-        # an override has no line, and comes after the file
+        # overrides have no line; they are sorted behind the file
         self._found[(mark.line or 10**9, mark.column, str(mark), line)] = Problem(str(mark), line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
-        """Note problems that know their place already: of a file that is no YAML, or an override that is none."""
+        """Add problems that have their place already, such as those of a file that is not YAML."""
         for i, problem in enumerate(problems):
             self._found[(0, i, problem.place, problem.text)] = problem
 
@@ -40,26 +46,26 @@ class Problems:
         return len(self._found)
 
     def sorted(self) -> list[Problem]:
-        """All of them, by place; those of overrides last."""
+        """Return all problems, ordered by place. Problems of overrides come last."""
         return [self._found[key] for key in sorted(self._found)]
 
 
 @functools.cache
 def _adapter(model: type) -> TypeAdapter[Any]:
-    # As an attribute the configuration would be in every section's face; here it is said once.
+    # The configuration is the same for every section, so the models do not repeat it.
     model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(model)
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, required: Callable[[str], str] | None = None) -> T | None:
-    """A section as its dataclass, or None after noting what is wrong with it.
+    """Validate a section, and return it as its dataclass. Return None if it has a problem.
 
     Args:
-        model: one of the dataclasses above.
-        node: the section; null counts as an empty mapping, and a null under a known key as the key's absence.
-        path: its dotted key.
-        at: where the section's own key stands; the place of what is missing from it.
-        problems: where to note.
+        model: The dataclass of the section.
+        node: The section. Null means an empty mapping; null under a known key means that the key is absent.
+        path: Dotted key of the section.
+        at: Place of the section's key, where missing keys are reported.
+        problems: Collects the problems.
         required: Returns the message about a required key that is absent.
     """
     names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
@@ -90,14 +96,14 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, r
 
 
 def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[tuple[Any, ...]], problems: Problems) -> None:
-    """Note one of pydantic's errors in our words."""
+    """Add a problem for one of pydantic's errors."""
     key = str(error["loc"][0])
     where = f"{path}.{key}"
     if error["type"] == "missing":
         problems.add(at, where, "is required" + REQUIRED.get((model, key), ""))
         return
     if any(place and place[0] == key for place in tuned):
-        return  # said already: it is a domain
+        return  # the domain is reported already
     child, ctx = node.value[key], error.get("ctx", {})
     for step in error["loc"][1:]:  # to the item of a list
         if child.is_list and isinstance(step, int):
@@ -138,7 +144,11 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
-    """Note every domain in a part of the file that is not tuned; returns where they are, relative to the node."""
+    """Add a problem for every domain in a section that cannot be tuned.
+
+    Returns:
+        The paths of the domains, relative to the node.
+    """
     found: set[tuple[Any, ...]] = set()
 
     def walk(at: Node, way: tuple[Any, ...]) -> None:

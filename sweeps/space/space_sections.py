@@ -1,4 +1,4 @@
-"""The sections under `space:`."""
+"""Parse the sections under `space:`: preprocessor, scaling and params."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
 class SpaceParser(ChainParser):
-    """Reads everything under `space:`.
+    """Parses everything under `space:`.
 
     Args:
         problems: Collects what is wrong.
@@ -42,7 +42,7 @@ class SpaceParser(ChainParser):
         self.trainer = trainer
 
     def space(self, node: Node) -> dict[str, Template]:
-        """All sections, in the order of the file."""
+        """Parse all sections, in the order of the file."""
         if node.value is None:
             return {}
         if not node.is_map:
@@ -67,7 +67,7 @@ class SpaceParser(ChainParser):
         return sections
 
     def params(self, node: Node, path: str) -> Template:
-        """A mapping of names to anything; or a dimension of such mappings."""
+        """Parse a mapping of parameters, or a dimension of such mappings."""
         if node.value is None:
             return {}
         if not node.is_map:
@@ -99,7 +99,7 @@ class SpaceParser(ChainParser):
             self.problems.add(node.keys[name], path, text)
 
     def scaling(self, node: Node, path: str) -> Template:
-        """Workers, GPUs and resources; or a dimension of such mappings."""
+        """Parse workers, GPUs and resources, or a dimension of such mappings."""
         if node.value is None:
             return {}
         if not node.is_map:
@@ -138,7 +138,14 @@ class SpaceParser(ChainParser):
         return template
 
     def _checked(self, node: Node, path: str, test: Callable[[Any], str | None], low: int | None) -> Template:
-        """A scalar that passes `test`, or a dimension of such; ranges of integers from `low`, None for no ranges."""
+        """Parse a scalar, or a dimension of scalars.
+
+        Args:
+            node: The value.
+            path: Dotted key of the value.
+            test: Returns the rule that a scalar breaks, or None.
+            low: The smallest lower bound of a range of integers. None if ranges are not allowed.
+        """
         kind = self.domain(node, path, "options" if low is None else "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
             return self.branches(node, path, str(kind), partial(self._checked, test=test, low=low))

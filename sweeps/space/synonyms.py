@@ -1,4 +1,4 @@
-"""Names that users of Ray Tune, Optuna, W&B and scikit-learn write, and our word for each: the one table of suggestions by meaning."""
+"""Names of Ray Tune, Optuna, W&B and scikit-learn, and our name for each: the table of suggestions by meaning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from sweeps.core.suggestions import did_you_mean
 
 _LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: %s}'
 SKLEARN_LOOP = 'write a loop that fits it, as docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}'
-# An encoder that leaves no value missing.
+# An encoder that returns no missing values.
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
 _ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
 
-# By place: what others call it, and our word. A single word that is valid at its place becomes "did you mean `word`?"; any other text
-# is said as it stands. Case, `_` and `-` do not count.
+# By place in the file: the name in another tool, and ours. A single word becomes "did you mean `word`?"; other text is shown as it is.
+# Case, `_` and `-` are ignored.
 MEANT: Mapping[str, Mapping[str, str]] = {
     "domain": {
         "grid_search": "grid",

@@ -1,4 +1,4 @@
-"""Templates: values that hold dimensions, and how they are filled."""
+"""Templates, which are values that contain dimensions, and filling them with sampled values."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from sweeps.space.conditions import ABSENT, holds
 from sweeps.space.domains import Dimension
 from sweeps.space.step_names import Step
 
-# A template is a value that may hold dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension itself.
+# A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension.
 Template = Any
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of steps as a template; a dimension in it stands for the steps of its chosen option."""
+    """A chain of steps as a template. A dimension in it is replaced by the steps of the chosen option."""
 
     items: tuple[Step | Dimension, ...] = ()
 
 
 def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None) -> Any:
-    """A template with a value in place of every dimension that is active; see `Space.fill`.
+    """Replace every active dimension of a template by a value; see `Space.fill`.
 
     Args:
-        template: what to fill.
-        choose: the key of a dimension's value.
-        known: what was chosen before, which conditions look at; what is chosen here is added.
+        template: The template.
+        choose: Returns the key of a dimension's value.
+        known: Values chosen before, for conditions. The values chosen here are added.
 
     Returns:
-        ABSENT for an inactive dimension; inside a list, a mapping or a chain it is left out.
+        The filled template. ABSENT for an inactive dimension; lists, mappings and chains leave inactive dimensions out.
     """
     known = {} if known is None else known
     if isinstance(template, Dimension):
@@ -60,7 +60,7 @@ def _fill_step(step: Step, choose: Callable[[Dimension], Any], known: dict[str, 
 
 
 def children(template: Template) -> Iterable[Template]:
-    """What stands directly inside a template that is no dimension."""
+    """Return the templates directly inside a template that is not a dimension."""
     if isinstance(template, Chain):
         return template.items
     if isinstance(template, Step):
@@ -71,7 +71,7 @@ def children(template: Template) -> Iterable[Template]:
 
 
 def dimensions(template: Template) -> Iterator[Dimension]:
-    """Every dimension in a template, in the order of the file."""
+    """Yield every dimension in a template, in the order of the file."""
     inside = children(template)
     if isinstance(template, Dimension):
         yield template
@@ -81,7 +81,7 @@ def dimensions(template: Template) -> Iterator[Dimension]:
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Where each dimension stands: the name of the one that it is inside of and the key of its option there; None for no other."""
+    """Return, by dimension, the option that contains it: the outer dimension's name and the option's key. None if no option does."""
     found: dict[str, tuple[str, Any] | None] = {}
 
     def walk(at: Template, outer: tuple[str, Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""What single values of the sections that are not tuned must be; each raises ValueError with its rule."""
+"""Validators of single values in sections without dimensions. Each raises ValueError with its rule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def seconds(value: Any) -> float:
-    """A duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
+    """Return a duration in seconds from `90`, `90s`, `30m`, `1h30m` or `2d`.
 
     Raises:
-        ValueError: it is none of these, or not above 0.
+        ValueError: The value is not a duration above 0.
     """
     total = math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -72,10 +72,10 @@ def _is_no_number(value: Any) -> bool:
 
 
 def share(value: Any) -> float:
-    """A part of the rows.
+    """Return a fraction of the rows.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The value is not above 0 and at most 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise ValueError("must be a fraction above 0 and at most 1")
@@ -89,10 +89,10 @@ def plain_scalar(value: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """`10GB` as bytes.
+    """Return the bytes of a size such as `10GB`.
 
     Raises:
-        ValueError: it is no size.
+        ValueError: The value is not a size.
     """
     found = _SIZE.match(value.strip().upper()) if isinstance(value, str) else None
     if not found:
@@ -101,10 +101,10 @@ def size(value: Any) -> int:
 
 
 def causes(value: Any) -> tuple[str, ...]:
-    """What a trial is tried again for: `lost`, and names of exception classes.
+    """Return the causes of failure that are retried: `lost`, and names of exception classes.
 
     Raises:
-        ValueError: it is no list of these.
+        ValueError: The value is not a list of these.
     """
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and _CLASS.fullmatch(name) for name in value):
         raise ValueError("must be a list of `lost` and names of exception classes, such as [lost, ConnectionError]")

@@ -1,4 +1,4 @@
-"""Reads `when:`: from the nodes beside a domain to the terms of a condition, and to what is wrong with one."""
+"""Parse `when:`, the condition beside a domain, into terms."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sweeps.space.step_names import NONE
 
 FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
-# What a dimension's name has for an option that it stands inside of, and people leave out.
+# The part of a nested dimension's name that names the option. Users leave it out.
 INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
 class InvalidValue(Exception):
-    """What is wrong with one key of a `when`; the message begins behind the dimension's name."""
+    """A value of a `when` or of an initial point is not valid. The message follows the dimension's name."""
 
     def __init__(self, text: str, node: Node | None = None):
         super().__init__(text)
@@ -30,10 +30,10 @@ class InvalidValue(Exception):
 
 
 def read_term(dim: Dimension, node: Node) -> Term:
-    """What a dimension must be, from a value, a comparison or a list of these, any of which will do.
+    """Parse a value, a comparison or a list of these, one of which must be true.
 
     Raises:
-        Refused: it is none of these, or can never hold.
+        InvalidValue: The node is none of these, or can never be true.
     """
     children = node.value if node.is_list else [node]
     if not children:
@@ -50,7 +50,7 @@ def read_term(dim: Dimension, node: Node) -> Term:
 
 
 def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
-    """A comparison such as `> 3`; None for what is none."""
+    """Return a comparison such as `> 3`. Return None if the node is not a comparison."""
     if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
         return None
     if found := COMPARISON.match(node.value.strip()):
@@ -67,7 +67,7 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
 
 
 def _number(dim: Dimension, node: Node) -> tuple[str, float]:
-    """A value of a domain of numbers, as a comparison."""
+    """Return a value of a domain of numbers as a comparison."""
     value = node.value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
@@ -83,7 +83,7 @@ def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, flo
 
 
 def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
-    """The keys of the options that pass a comparison."""
+    """Return the keys of the options for which a comparison is true."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
             raise InvalidValue(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
@@ -94,10 +94,10 @@ def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]
 
 
 def option_of(dim: Dimension, node: Node) -> Any:
-    """The key of the option that is named by its value, by its label, or, where it is a list, a mapping or a chain, by its number.
+    """Return the key of an option that is named by its value or its label; a list, a mapping or a chain also by its index.
 
     Raises:
-        Refused: there is none.
+        InvalidValue: There is no such option.
     """
     plain = node.plain()
     for option in dim.options:
@@ -116,7 +116,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
 
 
 def takes(dim: Dimension) -> str:
-    """What a dimension takes, in short."""
+    """Return the values of a dimension in a few words."""
     if dim.options:
         shown = ", ".join(say(option.key) for option in dim.options[:8])
         return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
@@ -126,22 +126,22 @@ def takes(dim: Dimension) -> str:
 
 
 class WhenParser:
-    """The conditions of a file, as they are met.
+    """Parses the conditions of a file, in the order of the file.
 
-    Attributes:
-        problems: where to note.
+    Args:
+        problems: Collects the problems.
     """
 
     def __init__(self, problems: Problems):
         self.problems = problems
-        self.known: dict[str, Dimension] = {}  # those read so far
-        self.begun: set[str] = set()  # paths of those that were begun, faulty ones too
-        self.around: list[str] = []  # paths of those that are being read
-        self._later: list[tuple[Mark, str, str]] = []  # place, path and name of what was not there yet
-        self._marks: dict[str, Mark] = {}  # of the `when` of a dimension
+        self.known: dict[str, Dimension] = {}  # parsed dimensions
+        self.begun: set[str] = set()  # paths of dimensions whose parsing has started, also of faulty ones
+        self.around: list[str] = []  # paths of the dimensions that contain the current one
+        self._later: list[tuple[Mark, str, str]] = []  # place, path and name of unknown dimensions
+        self._marks: dict[str, Mark] = {}  # place of each `when`, by dimension
 
     def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        """The condition of a domain; () for none, and where it is refused."""
+        """Return the terms beside a domain. Return () if there are none, or after a problem."""
         if "when" not in node.value:
             return ()
         at, inside = node.keys["when"], node.value["when"]
@@ -173,12 +173,12 @@ class WhenParser:
             except InvalidValue as e:
                 at = e.node or node
                 wrong(f"when {name}: {e}, got {at.show()}", at.mark)
-        elif name not in self.begun:  # a faulty one is told already
+        elif name not in self.begun:  # a faulty dimension has its own problem
             self._later.append((mark, path, str(name)))
         return None
 
     def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
-        """Tell what is only known when all dimensions are: of names that were never met, and of what can never hold."""
+        """Add the problems that need all dimensions: unknown names, and conditions that can never be true."""
         for mark, path, name in self._later:
             if name in self.known:
                 text = f"`when` may name only earlier dimensions; `{name}` comes later"

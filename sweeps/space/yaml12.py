@@ -1,8 +1,8 @@
-"""YAML 1.2 with positions: text to a tree of nodes, each of which knows its line and column.
+"""Parse YAML 1.2 into a tree of nodes with lines and columns.
 
-ruamel.yaml scans and parses; what a plain scalar means is decided here, by the core schema of YAML 1.2.2 (10.3.2), so that
-`1e-4` is a number and `no` is a word. The tree is built from events and not by a constructor: nothing in a file can name a
-Python object, and every bound below is met as soon as it is passed, not after the file was read.
+ruamel.yaml scans and parses. This module decides the value of a plain scalar, by the core schema of YAML 1.2.2 (10.3.2), so `1e-4` is a
+number and `no` is a word. The tree is built from events. Nothing in a file can therefore name a Python object, and parsing stops as soon as
+a limit below is exceeded.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_NODES = 10_000  # aliases count as what they stand for, so that a bomb is met before it is unfolded
+MAX_NODES = 10_000  # each alias counts as a copy, so a bomb is found before it is expanded
 
-# What YAML 1.2 allows in a file (5.1), without the byte order mark, which is cut off before.
+# Characters that YAML 1.2 does not allow in a file (5.1). The byte order mark is removed earlier.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path, source: str) -> str:
-    """The text of a file, checked to be one that YAML may read.
+    """Return the text of a file.
 
     Args:
-        path: the file.
-        source: what to call it in a problem.
+        path: The file.
+        source: Name of the file in a problem.
 
     Raises:
-        InputError: no such file, not a regular one, over 1 MB, not UTF-8, or binary.
+        InputError: The file does not exist, is not a regular file, is over 1 MB, is not UTF-8, or is binary.
     """
 
     def stop(text: str, line: int = 1, column: int = 1) -> InputError:
@@ -85,15 +85,15 @@ def _line_column(before: str) -> tuple[int, int]:
 
 
 def parse(text: str, source: str, override: bool = False) -> Node:
-    """Read one YAML document.
+    """Parse one YAML document.
 
     Args:
-        text: what `read_text` returned, or the value of an override.
-        source: what to call it in a problem.
-        override: the text is the value of a `--set`: its nodes have no lines, and nothing is null.
+        text: The text of a file, or the value of an override.
+        source: Name of the file in a problem.
+        override: Whether the text is the value of a `--set`. Its nodes have no lines, and an empty text is null.
 
     Raises:
-        InputError: with exactly one problem, the first that was met.
+        InputError: With one problem, the first that was found.
     """
     return _Builder(source, override).build(text)
 
@@ -105,7 +105,7 @@ class _Stop(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end was not met yet."""
+    """A list or a mapping that has not ended yet."""
 
     node: Node
     anchor: str | None
@@ -116,14 +116,14 @@ class _Open:
 
 
 class _Builder:
-    """From ruamel's events to one tree; without recursion, so that depth is a rule and not a crash."""
+    """Builds the tree from ruamel's events, without recursion, so that a deep file is a problem and not a crash."""
 
     def __init__(self, source: str, override: bool):
         self.source, self.override = source, override
         self.stack: list[_Open] = []
         self.root: Node | None = None
         self.total = 0
-        self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, size, height; None while it is still open
+        self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, size, height; None until the node ends
 
     def mark(self, at: Any) -> Mark:
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
@@ -140,7 +140,7 @@ class _Builder:
             at = e.problem_mark or e.context_mark
             where = self.mark(at) if at is not None else Mark(self.source, 1, 1)
             if at is not None and e.context_mark is not None and at.index >= len(text.rstrip()):
-                where = self.mark(e.context_mark)  # not the end of the file, but what is open there
+                where = self.mark(e.context_mark)  # the place of the open node, not the end of the file
                 if "<stream end>" in str(e.problem) and self.stack:
                     where = self.stack[-1].node.mark
             raise InputError(Problem(str(where), _yaml_words(e))) from None
@@ -202,7 +202,7 @@ class _Builder:
         self.add(node, mark, 1, 0)
 
     def add(self, node: Node, mark: Mark, size: int, height: int, counted: bool = False) -> None:
-        """Put a finished node where it belongs; `size` values and `height` levels come with it."""
+        """Add a finished node, of `size` values and `height` levels, to the open list or mapping."""
         if not counted:
             self.total += size
         if self.total > MAX_NODES:
@@ -238,7 +238,7 @@ def _tag(tag: Any) -> str:
 
 
 def _yaml_words(e: MarkedYAMLError) -> str:
-    """ruamel's two-part message on one line, with the usual reasons in plainer words."""
+    """Return ruamel's message in one line, with the usual reasons in plain words."""
     problem = " ".join(str(e.problem or e.context or "").split())
     context = " ".join(str(e.context or "").split())
     if "'\\t'" in problem:
