@@ -64,6 +64,7 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+NOUNS = {"string": "text", "integer": "an integer", "number": "a number", "boolean": "`true` or `false`", "null": "null"}
 PURPOSE = {
     "name": "The name of the sweep, of its folder and of its MLflow experiment. The default is the file's name.",
     "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
@@ -135,8 +136,11 @@ def key_rows(section: str, mapping: Mapping[str, Any], skip: tuple[str, ...] = (
     for key, fragment in mapping["properties"].items():
         if key not in skip:
             default = "required" if key in mapping.get("required", ()) else shown_default(defaults.get(key), fragment)
+            meaning = meanings.get(key) or fragment.get("description", "")
+            if fragment.get("description", "").strip(".").lower() == meaning.strip(".").lower():
+                fragment = {part: value for part, value in fragment.items() if part != "description"}
             accepted = "[one of these forms](#splits)" if (section, key) in SPLITS else takes(fragment)
-            yield f"`{section}.{key}`", default, accepted, meanings.get(key) or fragment.get("description", "")
+            yield f"`{section}.{key}`", default, accepted, meaning
 
 
 def meanings_of(section: str) -> dict[str, str]:
@@ -180,15 +184,23 @@ def takes(fragment: Any) -> str:
         return str(fragment["description"])
     kind = fragment.get("type", "anything")
     if isinstance(kind, list):
-        return " or ".join(str(one) for one in kind)
+        return " or ".join(NOUNS.get(str(one), str(one)) for one in kind) + such_as(fragment)
     if kind == "array":
         return f"a list of: {takes(fragment.get('items'))}"
     if kind == "object":
         if "properties" in fragment:
             return "a mapping: `{" + ", ".join(f"{key}: …" for key in fragment["properties"]) + "}`"
         return "a mapping"
-    noun = {"string": "text", "integer": "an integer", "number": "a number", "boolean": "`true` or `false`"}.get(str(kind), str(kind))
-    return noun + bounds(fragment)
+    if kind == "string" and ":" in fragment.get("pattern", ""):
+        return "`module:attr`"
+    noun = NOUNS.get(str(kind), str(kind))
+    return noun + bounds(fragment) + such_as(fragment)
+
+
+def such_as(fragment: Mapping[str, Any]) -> str:
+    """Return the examples of a fragment, if there are a few."""
+    examples = fragment.get("examples", ())
+    return ", such as " + ", ".join(f"`{one}`" for one in examples) if 0 < len(examples) < 7 else ""
 
 
 def bounds(fragment: Mapping[str, Any]) -> str:
