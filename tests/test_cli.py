@@ -61,7 +61,7 @@ def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
 
 def test_the_end_of_a_sweep_without_a_bundle_says_why():
     text = terminal.summary(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
-    assert "names no `load`" in text
+    assert "has no `load`" in text
     text = terminal.summary(result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout"))
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 

@@ -26,9 +26,9 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     """
     from sweeps.bundle import predict_file
     from sweeps.controller.sweep_lookup import bundle_of
-    from sweeps.terminal.progress_line import counting
+    from sweeps.terminal.progress_line import row_counter
 
-    with counting(sys.stderr if output else None) as on_rows:
+    with row_counter(sys.stderr if output else None) as on_rows:
         predict_file(bundle_of(bundle, root), source, output or sys.stdout.buffer, on_rows, workers)
     if output is not None:
         click.echo(f"wrote {output}", err=True)

@@ -1,4 +1,4 @@
-"""The report of a sweep: the sheet, its figures, and the process that plots them."""
+"""The report of a sweep: its content, its figures, and the process that plots them."""
 
 from sweeps.report.content import write
 from sweeps.report.figures import Drawing

@@ -1,4 +1,4 @@
-"""The report of a sweep: one text that says what came of it, as Markdown for MLflow and a terminal, and with figures as one HTML file."""
+"""The report of a sweep: a Markdown text for MLflow and the terminal, and one HTML file with figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sweeps.study.record import Record, TrialRecord, read
 log = logging.getLogger(__name__)
 
 TOP = 10
-# Wider tables do not fit a page; the rest of a configuration is in MLflow.
+# Wider tables do not fit on a page. MLflow has the whole configurations.
 MAX_COLUMNS = 8
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 960px; margin: 2em auto; padding: 0 1em }
@@ -36,11 +36,11 @@ figure { margin: 0 } figure svg, figure img { max-width: 100%; height: auto } fi
 
 @dataclass(frozen=True)
 class Report:
-    """The same report twice.
+    """The report in two formats.
 
     Attributes:
-        markdown: the text.
-        html: the text and the figures, in one file that needs no other.
+        markdown: The text.
+        html: The text and the figures, in one self-contained file.
     """
 
     markdown: str
@@ -48,22 +48,23 @@ class Report:
 
 
 def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> Report:
-    """What came of a sweep.
+    """Return the report of a sweep.
 
     Args:
-        record: every trial.
-        space: what was searched.
-        result: what `--json` prints; the winner's test score and the bundle are known from it alone.
-        drawn: the figures, and what mattered.
+        record: All trials.
+        space: The search space.
+        result: The sweep's result. Only the result has the winner's test score and the bundle.
+        drawn: The figures and the importances.
     """
-    story, rest = story_of(record, space, result, drawn), rest_of(space, result)
-    return Report(f"{story}\n\n{rest}\n", page(story, drawn, rest))
+    results, appendix = format_results(record, space, result, drawn), format_appendix(space, result)
+    return Report(f"{results}\n\n{appendix}\n", to_html(results, drawn, appendix))
 
 
 def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
-    """Write `report.md` and `report.html` into a sweep's folder; None where there is no trial to report, or it failed.
+    """Write `report.md` and `report.html` into a sweep's folder. A failure is logged and does not affect the sweep.
 
-    A report is an extra: what goes wrong with it stands in the log and does not touch the sweep.
+    Returns:
+        The report; None if there are no trials, or if it could not be written.
     """
     try:
         drawn = drawing.result()
@@ -82,8 +83,8 @@ def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> 
 # ---- Markdown
 
 
-def story_of(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
-    """What happened; see `report`."""
+def format_results(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> str:
+    """Return the part of the report about the trials; see `report`."""
     names = short_names([d.name for d in space.dimensions])
     ranked = best_first(record.ran, record.goal == "minimize")
     parts = [
@@ -98,36 +99,35 @@ def story_of(record: Record, space: Space, result: SweepResult, drawn: Drawn) ->
     return "\n\n".join(part for part in parts if part)
 
 
-def rest_of(space: Space, result: SweepResult) -> str:
-    """What to do with it, and what was asked for. The tracker leaves the heading `Space file`, and what follows, out of MLflow."""
+def format_appendix(space: Space, result: SweepResult) -> str:
+    """Return how to use the bundle, and the space file. MLflow does not get the heading `Space file` and what follows."""
     return f"{_use(result)}\n\n{_space(space)}"
 
 
 def _head(record: Record, space: Space, result: SweepResult) -> str:
-    """What came of it, in few lines: it is all that some see."""
+    """Return the main result in a few lines, because some readers see nothing else."""
     best = result.best
     if result.front:
         return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
     if best is None:
-        return f"# {cell(result.sweep)}\n\n**No trial came to a value.**"
+        return f"# {cell(result.sweep)}\n\n**No trial has a value.**"
     tuned = {d.name for d in space.dimensions}
     trial = next((t for t in record.trials if t.id == best["trial"]), None)
     labels = {} if trial is None else trial.labels
     names = short_names(sorted(tuned))
-    said = ", ".join(number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}" for k, v in labels.items() if k in tuned)
-    test = f", on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
+    values = ", ".join(number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}" for k, v in labels.items() if k in tuned)
+    test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
     value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {best['trial']}"
-    return f"# {cell(result.sweep)}\n\n{value}{f' with {said}' if said else ''}."
+    return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}."
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """The trials that no other dominates, and their values."""
+    """Return the trials of the Pareto front, with their values."""
     names = list(front[0]["values"])
     rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
-    trials = f"{len(front)} trial{'s' * (len(front) != 1)}"
-    return f"**{trials} on the front** of {', '.join(map(cell, names))}: no other is better in one and as good in the rest.\n\n" + table(
-        ["trial", *names], rows
-    )
+    head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
+    text = f"{head}: no other trial is better in one objective and at least as good in the others."
+    return f"{text}\n\n{table(['trial', *names], rows)}"
 
 
 def _best(record: Record, result: SweepResult) -> str:
@@ -137,7 +137,7 @@ def _best(record: Record, result: SweepResult) -> str:
     trial = next((t for t in record.trials if t.id == best["trial"]), None)
     at = []
     if trial is not None:
-        stopped = f", where it was stopped ({cell(trial.reason)})" if trial.result.state is State.PRUNED else ""
+        stopped = f", at which the trial was stopped ({cell(trial.reason)})" if trial.result.state is State.PRUNED else ""
         at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
     scaling = best["scaling"]
     each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
@@ -170,29 +170,30 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
         value, r = number(t.result.value), t.result
         rows.append([t.id, value, r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
     title = f"## The best {len(rows)} of {len(ranked)} trials\n\n" if len(ranked) > len(rows) else "## Trials\n\n"
-    more = f"\n\n{len(columns) - len(shown)} more dimensions are left out here." if len(columns) > len(shown) else ""
-    apart = "" if best is None or ranked[0].id == best else "\n\nA trial that was stopped early does not win over one that ran to its end."
-    return title + table(head, rows) + more + apart
+    more = f"\n\n{len(columns) - len(shown)} more dimensions are not shown." if len(columns) > len(shown) else ""
+    stopped = "\n\nA trial that was stopped early never wins against a trial that ran to its end."
+    remark = "" if best is None or ranked[0].id == best else stopped
+    return title + table(head, rows) + more + remark
 
 
 def _mattered(drawn: Drawn) -> str:
     if not drawn.importances:
         return ""
     said = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
-    return f"## What mattered\n\n{said}; Optuna's PED-ANOVA, from {drawn.basis}."
+    return f"## Importance of the dimensions\n\n{said}; by Optuna's PED-ANOVA on {drawn.basis}."
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
-    return "## Failed\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks stand in `sweep.log`." if failed else ""
+    return "## Failed trials\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks are in `sweep.log`." if failed else ""
 
 
 def _use(result: SweepResult) -> str:
     if result.bundle is None:
         where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
-        return f"## Where it is\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
+        return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
     commands = f"```bash\nsweeps predict {result.bundle} rows.csv\n```"
     python = f'```python\nimport sweeps\n\nbundle = sweeps.load_bundle("{result.bundle}")\nbundle.predict(frame)\n```'
     return f"## Use it\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
@@ -205,26 +206,26 @@ def _space(space: Space) -> str:
 
 
 def last_line(error: str | None) -> str:
-    """Of a traceback, what was raised."""
+    """Return the last line of a traceback, which names the error."""
     lines = (error or "").strip().splitlines()
     return lines[-1][:300] if lines else "no error was recorded"
 
 
 def number(value: Any) -> str:
-    """A value for people: six digits of a float, everything else as it is."""
+    """Format a value, with six digits for a float."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.6g}"
     return cell(value)
 
 
 def cell(value: Any) -> str:
-    """Text that means nothing else in a Markdown table."""
+    """Escape a text for a cell of a Markdown table."""
     text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"[\\`*\[\]>|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Format a duration.
 
     >>> duration(42.3), duration(3725)
     ('42 s', '1 h 2 min')
@@ -236,7 +237,12 @@ def duration(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already; the head is not."""
+    """Return a Markdown table.
+
+    Args:
+        head: Name of each column, not escaped.
+        rows: Cells of each row, escaped.
+    """
     lines = [list(map(cell, head)), ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -244,14 +250,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 # ---- HTML
 
 
-def page(story: str, drawn: Drawn, rest: str) -> str:
-    """The report as one HTML file."""
+def to_html(results: str, drawn: Drawn, appendix: str) -> str:
+    """Return the report as one HTML file."""
     from markdown_it import MarkdownIt  # Rich needs it too
 
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
-    title = html.escape(story.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
+    title = html.escape(results.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
-    body = "\n".join([render(story), *map(_figure, drawn.figures), render(rest)])
+    body = "\n".join([render(results), *map(_figure, drawn.figures), render(appendix)])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 

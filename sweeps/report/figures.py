@@ -1,4 +1,4 @@
-"""The figures of a report: what they are, which trials and values they show, and the process that draws them (`plots`)."""
+"""The figures of a report: the trials and values that they show, and the process that draws them (`plots`)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECONDS = 60.0
-# With fewer trials than this at a step, importances say little, and those of an earlier step with more trials say more.
-ENOUGH = 30
+# Importances need this many trials at a step. With fewer, an earlier step with more trials says more.
+MIN_TRIALS = 30
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Figure:
     """A figure of the report.
 
     Attributes:
-        title: above it.
-        image: an `<svg>` or `<img>` element; "" if it could not be drawn.
-        note: below it: what it shows, or why it is not there.
+        title: The title above the figure.
+        image: An `<svg>` or `<img>` element; "" if the figure could not be drawn.
+        note: The caption: what the figure shows, or why it is missing.
     """
 
     title: str
@@ -42,12 +42,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawn:
-    """All that was drawn.
+    """The figures of a sweep, and the importances of its dimensions.
 
     Attributes:
-        figures: in the order of the report.
-        importances: of each dimension, summing to 1, the greatest first; empty where they cannot be known.
-        basis: which values the importances are of.
+        figures: The figures, in the order of the report.
+        importances: Importance of each dimension, the largest first. They add up to 1. Empty if they are unknown.
+        basis: Which values the importances were computed from.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -56,37 +56,44 @@ class Drawn:
 
 
 class Drawing:
-    """A process that draws a sweep's figures, while something else is done.
+    """Process that draws a sweep's figures in the background.
 
-    A process, since Optuna draws by `pyplot`, whose style and figures belong to the whole process, and the user's is not ours to
-    change; it takes some seconds, which pass while the winner is exported; and one that hangs cannot hold a sweep.
+    Optuna draws with `pyplot`, whose style and figures are global, so a process of its own leaves the user's process alone. Drawing takes
+    some seconds, during which the winner is exported. A process that hangs can be ended.
+
+    Args:
+        folder: The sweep's folder.
+        environment: Additional environment variables, which the process needs to read the study.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None):
-        house = str(Path(__file__).parents[1])
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [house, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
-        env |= environment or {}  # what it needs to read the study
-        # files, not pipes: it comes to its end even if nobody asks for the result
+        root = str(Path(__file__).parents[1])
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
+        env |= environment or {}
+        # Files instead of pipes, so that the process can end even if nobody reads its output.
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `result`
         self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        # a session of its own: a Ctrl-C in the terminal is meant for the sweep, which finishes its report
+        # A new session, so that a Ctrl-C in the terminal does not end this process.
         command = [sys.executable, "-m", "sweeps.report.plots", str(folder.resolve())]
         self._process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, start_new_session=True
         )
 
     def result(self, timeout: float = SECONDS) -> Drawn:
-        """What it drew; one figure that says so if it failed or took longer than `timeout` seconds. To be asked once."""
+        """Wait for the process and return what it drew. Call this once.
+
+        If the process fails or takes longer than `timeout` seconds, the result has one figure with the reason.
+        """
         try:
             if code := self._process.wait(timeout):
-                said = _read(self._err).strip().splitlines()
-                raise RuntimeError(said[-1] if said else f"exit code {code}")
+                lines = _read(self._err).strip().splitlines()
+                raise RuntimeError(lines[-1] if lines else f"exit code {code}")
             return decoded(_read(self._out))
         except (subprocess.TimeoutExpired, RuntimeError, ValueError) as e:
             self._process.kill()
             self._process.wait()
             log.warning("no figures in the report: %s", e)
-            return Drawn((Figure("Figures", "", f"None could be drawn: {e}"),))
+            return Drawn((Figure("Figures", "", f"The figures could not be drawn: {e}"),))
         finally:
             self._out.close()
             self._err.close()
@@ -98,17 +105,18 @@ def _read(file: IO[bytes]) -> str:
 
 
 def encoded(drawn: Drawn) -> str:
+    """Return what was drawn as JSON."""
     return json.dumps(dataclasses.asdict(drawn))
 
 
 def decoded(text: str) -> Drawn:
-    """What `encoded` wrote."""
+    """Return what `encoded` has written."""
     raw = json.loads(text)
     return Drawn(tuple(Figure(**f) for f in raw["figures"]), tuple((n, v) for n, v in raw["importances"]), raw["basis"])
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Names without `params.` and `scaling.`, where they stay different.
+    """Shorten names by `params.` and `scaling.` if they stay distinct.
 
     >>> short_names(["preprocessor", "scaling.num_workers", "params.eta"])
     {'preprocessor': 'preprocessor', 'scaling.num_workers': 'num_workers', 'params.eta': 'eta'}
@@ -119,29 +127,29 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
-    """Values that can be compared: of equal steps, from as many trials as there can be.
+    """Return values of many trials that can be compared, because they are from the same step.
 
-    A trial that was stopped early is no worse for its configuration alone. So the values are those at the highest rung that enough
-    trials reached, or at the lowest one; without rungs, the trials' own.
+    A trial that was stopped early has a worse best value for this reason alone. So the values are those at the highest rung that enough
+    trials reached, or at the lowest rung. Without rungs they are the trials' best values.
 
     Args:
-        trials: of the sweep.
-        rungs: the steps at which trials were stopped, rising; empty if nothing stopped them.
+        trials: The trials of the sweep.
+        rungs: The steps at which the scheduler stopped trials, in ascending order; empty without a scheduler.
 
     Returns:
-        Which values these are, and the values by trial number; all finite.
+        A description of the values, and the finite values by trial number.
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):
         values = {t.number: value for t in trials for step, value in t.curve if step == rung and math.isfinite(value)}
-        if len(values) >= ENOUGH or (rung == min(reached) and values):
+        if len(values) >= MIN_TRIALS or (rung == min(reached) and values):
             return f"the values at step {rung}, which {len(values)} trials reached", values
     values = {t.number: t.result.value for t in trials if t.result.value is not None and math.isfinite(t.result.value)}
     return f"the values of {len(values)} trials", values
 
 
 def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """At most so many points of a curve, its ends among them; finite ones only."""
+    """Return at most `most` finite points of a curve, with its first and its last point."""
     kept = [(step, value) for step, value in points if math.isfinite(value)]
     if len(kept) <= most:
         return kept
@@ -149,6 +157,6 @@ def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, floa
 
 
 def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecord]:
-    """Those that have a finite value, the best first."""
+    """Return the trials with a finite value, the best first."""
     valued = [(t.result.value, t) for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
     return [t for _, t in sorted(valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number))]

@@ -1,4 +1,4 @@
-"""Optuna's own plots of a sweep's folder, for its report: `python -m sweeps.report.plots FOLDER` prints them as one JSON object."""
+"""Draw Optuna's plots of a sweep for its report. `python -m sweeps.report.plots FOLDER` prints them as one JSON object."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from sweeps.study.record import TrialRecord
 
-# With fewer than this, importances are noise.
-FEWEST = 10
-# What a plot still shows: curves, points of a curve, axes, panels.
-MAX_CURVES, MAX_POINTS, MAX_AXES, MAX_PANELS, A_ROW = 100, 100, 10, 6, 3
-# Trials, and characters, from which on a drawing is sent as pixels.
-MAX_DRAWN, MAX_SVG = 150, 120_000
+# With fewer trials than this, importances are noise.
+MIN_TRIALS = 10
+# The largest number of curves, points of a curve, axes, panels, and panels in a row.
+MAX_CURVES, MAX_POINTS, MAX_AXES, MAX_PANELS, PANELS_IN_ROW = 100, 100, 10, 6, 3
+# A figure of more trials, or a longer SVG in characters, becomes a bitmap.
+MAX_VECTOR_TRIALS, MAX_SVG = 150, 120_000
 
 
 def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
-    """What Optuna needs to know of an axis. The labels on record are values, not the quantiles that a normal domain was sampled by."""
+    """Return the distribution of an axis for Optuna. Labels of a normal domain are values, although quantiles were sampled."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if dimension.options:
@@ -47,7 +47,7 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
 def study_of(
     dimensions: Sequence[Dimension], goal: str, trials: Sequence[TrialRecord], values: dict[int, float], curves: bool = False
 ) -> optuna.Study:
-    """A study in memory of the trials that have a value in `values`, all COMPLETE, as Optuna's plots leave out the rest."""
+    """Return a study in memory of the trials in `values`. All are COMPLETE, because Optuna's plots leave out other states."""
     import optuna
 
     study = optuna.create_study(direction="minimize" if goal == "minimize" else "maximize")
@@ -77,19 +77,19 @@ def draw(
     trials: Sequence[TrialRecord],
     objectives: Sequence[Objective] = (),
 ) -> Drawn:
-    """Every figure that these trials allow.
+    """Draw all figures that make sense for these trials.
 
     Args:
-        dimensions: of the space.
+        dimensions: The dimensions of the space.
         goal: "minimize" or "maximize".
-        metric: the objective's name, for the axes.
-        rungs: see `basis_of`.
-        trials: on record.
-        objectives: all of them, where there are several.
+        metric: Name of the objective, for the axes.
+        rungs: See `basis_of`.
+        trials: The trials of the study.
+        objectives: All objectives, if there are several.
     """
     ranked = best_first(trials, goal == "minimize")
     if len(ranked) < 2:
-        return Drawn((Figure("Figures", "", "None: fewer than two trials came to a value."),))
+        return Drawn((Figure("Figures", "", "There are no figures, because fewer than two trials have a value."),))
     import optuna
     from optuna.visualization import matplotlib as plots
 
@@ -100,24 +100,24 @@ def draw(
     basis, comparable = basis_of(trials, rungs)
     compared = study_of(dimensions, goal, trials, comparable)
     importances = _importances(compared)
-    tuned = [name for name, _ in importances] or list(dict.fromkeys(name for t in whole.get_trials(deepcopy=False) for name in t.params))
-    every = "Each trial at its best step, those stopped early too."
+    sampled = [name for name, _ in importances] or list(dict.fromkeys(name for t in whole.get_trials(deepcopy=False) for name in t.params))
+    every = "Each trial at its best step, including trials that were stopped early."
     many = f" The best {MAX_CURVES} trials." if len(ranked) > MAX_CURVES else ""
-    most = lambda n: " The most important dimensions." if len(tuned) > n else ""  # noqa: E731
-    figure = functools.partial(_figure, metric, len(ranked) > MAX_DRAWN)
+    most = lambda n: " The most important dimensions." if len(sampled) > n else ""  # noqa: E731
+    figure = functools.partial(_figure, metric, len(ranked) > MAX_VECTOR_TRIALS)
     figures = [_pareto(objectives, trials)] if 2 <= len(objectives) <= 3 else []
     figures += [
         figure("History", every, plots.plot_optimization_history, whole, target_name=metric),
         figure("Curves", f"The objective by step.{many}", plots.plot_intermediate_values, best),
     ]
     if importances:
-        figures.append(figure("Importances", f"Optuna's PED-ANOVA, from {basis}.", plots.plot_param_importances, compared))
-    if tuned:
-        figures.append(figure("Parallel coordinates", every + most(MAX_AXES), _parallel, whole, tuned[:MAX_AXES], metric))
-    panels = tuned[:MAX_PANELS]
-    for at in range(0, len(panels), A_ROW):
-        title, note = "" if at else "Slices", every + most(MAX_PANELS) if at + A_ROW >= len(panels) else ""
-        figures.append(figure(title, note, _slices, whole, panels[at : at + A_ROW], metric))
+        figures.append(figure("Importances", f"By Optuna's PED-ANOVA on {basis}.", plots.plot_param_importances, compared))
+    if sampled:
+        figures.append(figure("Parallel coordinates", every + most(MAX_AXES), _parallel, whole, sampled[:MAX_AXES], metric))
+    panels = sampled[:MAX_PANELS]
+    for at in range(0, len(panels), PANELS_IN_ROW):
+        title, note = "" if at else "Slices", every + most(MAX_PANELS) if at + PANELS_IN_ROW >= len(panels) else ""
+        figures.append(figure(title, note, _slices, whole, panels[at : at + PANELS_IN_ROW], metric))
     return Drawn(tuple(figures), importances, basis)
 
 
@@ -125,7 +125,7 @@ def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
     import optuna
 
     values = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
-    if len(values) < FEWEST or min(values) == max(values):
+    if len(values) < MIN_TRIALS or min(values) == max(values):
         return ()
     try:
         found = optuna.importance.get_param_importances(study)
@@ -135,15 +135,15 @@ def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
 
 
 def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[..., Any], *args: Any, **how: Any) -> Figure:
-    """A figure, or why it is not there: that of one must not cost the others."""
+    """Draw one figure. If that fails, the figure has the reason, and the others are still drawn."""
     from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
     try:
-        with rc_context():  # Optuna's plots change the style, but for some that take it as it is
+        with rc_context():  # most of Optuna's plots change the style
             axes = plot(*args, **how)
         figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
-        _tidy(figure, metric)
+        _remove_titles(figure, metric)
         return Figure(title, _image(figure, pixels), note)
     except Exception as e:
         return Figure(title, "", f"Not drawn: {type(e).__name__}: {e}")
@@ -151,30 +151,30 @@ def _figure(metric: str, pixels: bool, title: str, note: str, plot: Callable[...
         plt.close("all")
 
 
-def _tidy(figure: Any, metric: str) -> None:
-    """What Optuna leaves: the report has titles of its own, and names are long."""
+def _remove_titles(figure: Any, metric: str) -> None:
+    """Remove Optuna's titles and long legends, because the report has its own titles."""
     figure.suptitle("")
     for axes in figure.axes:
         axes.set_title("")
         axes.set_title("", loc="left")
         if axes.get_ylabel() == "Intermediate Value":
             axes.set_ylabel(metric)
-        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):  # hundreds of trials, or the one objective
+        if axes.get_legend() and len(axes.get_legend().get_texts()) not in (2, 3):  # hundreds of trials, or a single objective
             axes.get_legend().remove()
 
 
 def _pareto(objectives: Sequence[Objective], trials: Sequence[TrialRecord]) -> Figure:
-    """Optuna's plot of the front: of trials that came to their end and keep the constraints."""
+    """Draw the Pareto front of the complete trials that satisfy the constraints."""
     import optuna
     from optuna.visualization import matplotlib as plots
 
-    study, many = optuna.create_study(directions=[o.goal for o in objectives]), len(trials) > MAX_DRAWN
+    study, many = optuna.create_study(directions=[o.goal for o in objectives]), len(trials) > MAX_VECTOR_TRIALS
     for t in trials:
         values = [v for v in t.result.values if v is not None and math.isfinite(v)]
         if t.result.state is State.COMPLETE and t.result.feasible and len(values) == len(objectives):
             study.add_trial(optuna.trial.create_trial(values=values))
     names = [o.metric for o in objectives]
-    note = "Every trial that came to its end and keeps the constraints."
+    note = "All complete trials that satisfy the constraints."
     return _figure(names[0], many, "Pareto front", note, plots.plot_pareto_front, study, target_names=names)
 
 
@@ -183,10 +183,10 @@ def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
 
     axes = plots.plot_slice(study, params=params, target_name=target_name)
     figure = (axes if hasattr(axes, "figure") else axes.ravel()[0]).figure
-    figure.canvas.draw()  # there are no tick labels before
+    figure.canvas.draw()  # tick labels exist only after drawing
     for one in figure.axes:
         labels = one.get_xticklabels()
-        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # options, not numbers
+        if any(label.get_text().startswith("'") and len(label.get_text()) > 12 for label in labels):  # a dimension of options
             for label in labels:
                 label.set(rotation=15, ha="right")
     return axes
@@ -196,12 +196,12 @@ def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
     from optuna.visualization import matplotlib as plots
 
     axes: Any = plots.plot_parallel_coordinate(study, params=params, target_name=target_name)
-    axes.figure.set_size_inches(max(8.0, 1.5 * (len(params) + 1)), 4.6)  # room for the options' names beside each axis
+    axes.figure.set_size_inches(max(8.0, 1.5 * (len(params) + 1)), 4.6)  # wide enough for the names of options
     return axes
 
 
 def _image(figure: Any, pixels: bool) -> str:
-    """An element of HTML that needs no other file."""
+    """Return a figure as a self-contained HTML element."""
     if not pixels:
         text = io.StringIO()
         figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
@@ -217,7 +217,7 @@ def _image(figure: Any, pixels: bool) -> str:
 
 
 def main(folder: Path) -> None:
-    """Print what `draw` makes of a sweep's folder."""
+    """Print the figures of a sweep's folder as JSON."""
     from sweeps.search.plugins import planned_scheduler
     from sweeps.search.schedulers.base import all_rungs
     from sweeps.space.saved_space import saved_space
@@ -225,12 +225,12 @@ def main(folder: Path) -> None:
 
     out, sys.stdout, path = sys.stdout, sys.stderr, list(sys.path)
     space, _ = saved_space(folder)
-    sys.path[:] = path  # nothing of the user's is imported here, and nothing of his is to be in the way
+    sys.path[:] = path  # no user code is imported here, so the user's folders must not hide other modules
     recorded = record.read(folder)
     if recorded is None:
         out.write(encoded(Drawn()))
         return
-    # half of this process's time is the import of what only Optuna's fANOVA needs, which does without where it is not there
+    # Importing scikit-learn takes half of this process's time. Only Optuna's fANOVA uses it, and it is optional.
     sys.modules["sklearn"] = None  # type: ignore[assignment]
     import matplotlib
 

@@ -1,4 +1,4 @@
-"""The live view of a sweep on standard error: a frame that renews itself on a terminal, a line now and then where there is none."""
+"""Live view of a sweep on standard error: frames on a terminal, or a line every few seconds without one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import Any, TextIO
 from sweeps.controller.status import SweepStatus
 from sweeps.terminal.text import clock
 
-# Seconds between two frames, and between two lines where there is no terminal.
+# Seconds between two frames on a terminal, and between two lines without one.
 FRAME_EVERY = 0.25
 LINE_EVERY = 10.0
-STOPPING = "stopping: what finished is kept and the best of it exported; Ctrl-C again stops at once"
+STOPPING = "stopping: finished trials are kept and the best one is exported; press Ctrl-C again to stop at once"
 
 
 class Progress:
-    """Shows the snapshots it is called with. `close` it before anything else is printed.
+    """Show each status that it is called with. Call `close` before anything else is printed.
 
     Args:
-        silent: show nothing but that Ctrl-C was heard.
-        stream: standard error by default.
+        silent: Show only that Ctrl-C was received.
+        stream: Where to write; standard error by default.
     """
 
     def __init__(self, silent: bool, stream: TextIO | None = None):
@@ -38,16 +38,16 @@ class Progress:
         self.lines: _Lines | None = None
         self.last: SweepStatus | None = None
         self.stopping = False
-        self.told: set[str] = set()  # the trials that are silent, of which it was said
+        self.reported: set[str] = set()  # silent trials that were named already
 
     def __call__(self, snapshot: SweepStatus) -> None:
         if snapshot.reason == "interrupted" and not self.stopping:
             self.stopping = True
             self._say(STOPPING)
         for row in snapshot.rows:
-            if row.silent and row.trial not in self.told and not self.silent:
+            if row.silent and row.trial not in self.reported and not self.silent:
                 self._say(f"trial {row.trial}: {row.silent}")
-        self.told = {row.trial for row in snapshot.rows if row.silent}
+        self.reported = {row.trial for row in snapshot.rows if row.silent}
         self.last = snapshot
         if self.silent:
             return
@@ -59,7 +59,7 @@ class Progress:
             self.lines.show(snapshot)
 
     def close(self) -> None:
-        """Take the view away; the end is printed in its place. Where that goes elsewhere, a line stays."""
+        """Erase the view, so that the end of the sweep is printed in its place. If stdout is not the terminal, one line stays."""
         if self.lines is not None:
             self.lines.close()
             self.lines = None
@@ -70,48 +70,48 @@ class Progress:
                 self._print(line(self.last))
 
     def _say(self, text: str) -> None:
-        """Show a text that stays."""
+        """Print a text that stays on the screen."""
         if self.frames is not None:
             self.frames.say(text)
         else:
             self._print(text)
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone; the sweep goes on
+        with contextlib.suppress(OSError, ValueError):  # nobody reads the stream any more; the sweep continues
             print(text, file=self.stream, flush=True)
 
 
 def line(s: SweepStatus) -> str:
-    """A snapshot in a line: trials by state, the best so far, the time left."""
+    """Format a status as one line: trials by state, the best value, the time left."""
     parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING']} running", f"{s.states['PRUNED']} pruned"]
     if s.states["FAIL"]:
         parts.append(f"{s.states['FAIL']} failed")
     if s.best:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
     if s.front:
-        parts.append(f"a front of {s.front}")
+        parts.append(f"{s.front} on the Pareto front")
     left = f", {'at most' if s.left.at_most else 'about'} {clock(s.left.seconds)} left" if s.left else ""
     parts += [s.stage, clock(s.seconds)] if s.stage else [clock(s.seconds) + left]
     return " · ".join(parts)
 
 
 class _View:
-    """Shows a sweep from a thread of its own: the clock goes on while the driver waits for something."""
+    """Show a sweep from a thread, so that the clock advances while the driver waits."""
 
     def __init__(self) -> None:
         self.snapshot: SweepStatus | None = None
         self.at = 0.0
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self._go_on, name="live view", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="live view", daemon=True)
 
     def show(self, snapshot: SweepStatus) -> None:
-        """From now on show this one."""
+        """Show this status from now on."""
         self.snapshot, self.at = snapshot, time.monotonic()
         if self.thread.ident is None:  # never started; it ends when the terminal goes away
             self.thread.start()
 
     def close(self) -> None:
-        """Show nothing more."""
+        """Stop the thread."""
         self.done.set()
         if self.thread.is_alive():
             self.thread.join()
@@ -120,27 +120,27 @@ class _View:
         assert self.snapshot is not None
         return dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         raise NotImplementedError
 
 
 class _Lines(_View):
-    """Prints a line now and then."""
+    """Print a line every few seconds."""
 
     def __init__(self, say: Callable[[str], None]):
         super().__init__()
         self.say = say
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while not self.done.wait(LINE_EVERY):
             self.say(line(self._now()))
 
 
 class _Frames(_View):
-    """Draws frames over one another.
+    """Draw each frame over the last one.
 
-    Not `rich.live.Live`: that hides the cursor, which the second Ctrl-C, ending the process at once, would leave hidden; wipes a
-    frame before it draws the next, which flickers; and miscounts its lines when the terminal is made narrower.
+    `rich.live.Live` is not used, for three reasons. It hides the cursor, and a second Ctrl-C would leave the cursor hidden. It erases a
+    frame before it draws the next one, which flickers. It miscounts lines when the terminal is made narrower.
     """
 
     def __init__(self, stream: TextIO):
@@ -151,20 +151,20 @@ class _Frames(_View):
         super().__init__()
         self.console = Console(file=stream, highlight=False)
         self.stream, self.view = stream, View()
-        self.widths: list[int] = []  # of the lines that stand
+        self.widths: list[int] = []  # of the lines on the screen
         self.lock = threading.RLock()
         self.others = _Above(self) if stream is sys.stderr else None
         if self.others is not None:
             sys.stderr = self.others
 
     def say(self, text: str) -> None:
-        """A line that stays, above the frame."""
+        """Print a line that stays, above the frame."""
         with self.lock, contextlib.suppress(OSError, ValueError):
             self._write(self._over([]) + text + "\n")
             self.widths = []
 
     def close(self) -> None:
-        """Wipe the frame."""
+        """Erase the frame."""
         super().close()
         with contextlib.suppress(OSError, ValueError):
             self._write(self._over([]))
@@ -174,7 +174,7 @@ class _Frames(_View):
         if self.others is not None and sys.stderr is self.others:
             sys.stderr = self.stream
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal is gone
             while True:
                 with self.lock:
@@ -184,7 +184,7 @@ class _Frames(_View):
 
     def _draw(self) -> None:
         width, height = self._size()
-        # A column is left free, for what terminals do differently in the last one; and a line, for the cursor.
+        # The last column stays free, because terminals treat it differently. One line stays free for the cursor.
         lines = self.view.lines(self._now(), width - 1, height - 1)
         drawn = []
         for text in lines:
@@ -195,9 +195,9 @@ class _Frames(_View):
         self.widths = [text.cell_len for text in lines]
 
     def _over(self, lines: list[str]) -> str:
-        """What draws lines over those that stand, without wiping them first."""
+        """Return the text that draws lines over those on the screen, without erasing them first."""
         width, height = self._size()
-        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # a terminal that was made narrower has broken them
+        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # a terminal that was made narrower wraps them
         up = min(up, height - 1)
         rest = max(0, up - len(lines))
         drawn = "".join(f"{text}\x1b[K\n" for text in lines + [""] * rest)
@@ -216,13 +216,13 @@ class _Frames(_View):
 
 
 class _Above(io.TextIOBase):
-    """Standard error while frames are drawn there: what anyone else writes to it stays, above the frame."""
+    """Standard error while frames are drawn. What others write to it stays, above the frame."""
 
     def __init__(self, frames: _Frames):
         self.frames, self.part = frames, ""
 
     def write(self, text: str) -> int:
-        if self.frames.done.is_set():  # whoever has kept it beyond the view
+        if self.frames.done.is_set():  # someone has kept this object after the view was closed
             return self.frames.stream.write(text)
         whole, newline, self.part = (self.part + text).rpartition("\n")
         if newline:
@@ -230,7 +230,7 @@ class _Above(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """While frames are drawn an unfinished line is held back: they would be drawn over it."""
+        """Write an unfinished line once the view is closed. Before, the next frame would be drawn over it."""
         if self.frames.done.is_set():
             self.frames.stream.write(self.part)
             self.frames.stream.flush()

@@ -1,7 +1,7 @@
-"""What the live view looks like: lines of Rich text, cut to the terminal, made from a snapshot.
+"""Layout of the live view: lines of Rich text, made from a status and cut to the size of the terminal.
 
-Nothing jumps: a trial keeps its line as long as it runs, and a part that has once taken some lines keeps them. Colours are the
-terminal's own, and none that is hard to read on light or on dark; nothing is said by colour alone.
+Nothing jumps: a trial keeps its line while it runs, and a section never gets fewer lines. All colours are readable on light and dark
+backgrounds, and no information is in a colour alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from sweeps.terminal.text import clock
 
 LABEL = 8
 STATES = (("RUNNING", "running", "cyan"), ("COMPLETE", "completed", "green"), ("PRUNED", "pruned", ""), ("FAIL", "failed", "bold red"))
-# Columns of the table and the widths they take; those further right in this order give way first where it is narrow.
+# Columns of the table and their widths. If the terminal is narrow, the last ones of this order are dropped first.
 COLUMNS = {"trial": 6, "step": 19, "time": 7, "value": 11, "workers": 9, "best": 11}
 ORDER = ("trial", "step", "value", "best", "workers", "time")
-NARROW = 64  # below this the steps get fewer columns, so that the value has room
+NARROW = 64  # in a narrower terminal the step column is smaller, so that the value fits
 CONFIGURATION_FROM = 30
-METRIC = 13  # a longer name is not worth a wider column
+METRIC = 13  # longer metric names are cut
 
 
 class View:
-    """Draws snapshots of one sweep, one after the other."""
+    """Draw one status of a sweep after another."""
 
     def __init__(self) -> None:
         self._rows: list[str | None] = []
@@ -34,7 +34,7 @@ class View:
         self._width = 0
 
     def lines(self, s: SweepStatus, width: int, height: int) -> list[Text]:
-        """A snapshot in at most `height` lines of at most `width` columns."""
+        """Return a status as at most `height` lines of at most `width` columns."""
         if width != self._width:
             self._width, self._heights = width, {}
         top = [_ends(Text(s.name, "bold"), Text(clock(s.seconds)), width)]
@@ -51,7 +51,7 @@ class View:
         return lines[:height]
 
     def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
-        """A part of the view beside its label, of at least as many lines as it ever had."""
+        """Return a labelled section of the view. It has at least as many lines as it ever had."""
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))
@@ -63,7 +63,7 @@ class View:
         if room < 1 or not (rows or self._rows):
             return []
         if len(rows) > room:
-            room -= 1  # for how many more there are
+            room -= 1  # for the line with the number of hidden trials
         self._rows = place(self._rows, list(rows), max(1, room))
         self._longest["value"] = min(METRIC, len(s.metric))
         for row in s.rows:
@@ -83,12 +83,12 @@ class View:
 
 
 def place(before: Sequence[str | None], running: Sequence[str], room: int) -> list[str | None]:
-    """Who is shown on which line: whoever has one keeps it while it runs, and others take the lines that fall free.
+    """Assign running trials to lines. A trial keeps its line while it runs, and new trials get free lines.
 
     Args:
-        before: the trials of the lines so far; None for a free one.
-        running: all trials that run, the oldest first.
-        room: lines there are.
+        before: The trial on each line so far; None for a free line.
+        running: All running trials, the oldest first.
+        room: Number of lines.
     """
     alive = set(running)
     lines = [t if t in alive else None for t in before[:room]]
@@ -101,7 +101,7 @@ def place(before: Sequence[str | None], running: Sequence[str], room: int) -> li
 
 
 def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list[Text]:
-    """Pieces side by side, on as many lines as they need; on `most` at most, where the last line is cut."""
+    """Arrange pieces side by side on at most `most` lines. The last line is cut if needed."""
     lines: list[Text] = []
     for piece in pieces:
         if lines and (lines[-1].cell_len + len(gap) + piece.cell_len <= width or len(lines) == most):
@@ -114,11 +114,11 @@ def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list
 
 
 def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
-    """The columns that a width holds, in their order, and their widths.
+    """Return the columns that fit, in order, with their widths.
 
     Args:
-        width: of the terminal.
-        longest: the longest text so far in columns whose texts differ much.
+        width: Width of the terminal.
+        longest: Length of the longest text so far, for columns of variable width.
     """
     sizes = {name: max(size, longest.get(name, 0)) for name, size in COLUMNS.items()}
     if width < NARROW:
@@ -138,24 +138,29 @@ def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
 
 
 def bar(part: float, width: int) -> Text:
-    """How much of something is done, as a line."""
+    """Draw a progress bar.
+
+    Args:
+        part: The finished part, between 0 and 1.
+        width: Width in columns.
+    """
     halves = round(2 * width * min(1.0, max(0.0, part)))
     done = "━" * (halves // 2) + "╸" * (halves % 2)
     return Text.assemble((done, "cyan"), ("─" * (width - len(done)), "dim"))
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """A value of the objective."""
+    """Format a value of the objective."""
     return "" if value is None else f"{value:.{digits}g}"
 
 
 def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
-    """Names and values; of one pair the value alone, which speaks for itself."""
+    """Format names and values. A pair with the given name shows its value alone."""
     return [Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value)) for name, value in configuration]
 
 
 def clean(text: str) -> str:
-    """A text of the user's in one line, without what would move the cursor."""
+    """Return a text in one line, without characters that move the cursor."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -169,7 +174,7 @@ def _trials(s: SweepStatus, width: int) -> list[Text]:
     counts = [Text(f"{s.states[state]} {word}", style if s.states[state] else "dim") for state, word, style in STATES]
     of = Text(f"{s.ended}/{s.total}", "bold")
     digits = len(str(s.total))
-    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in STATES)  # so that the bar keeps its length
+    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in STATES)  # the bar must not change its length
     length = width - most if width - most >= 10 else width - of.cell_len - 2
     return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
 
@@ -200,7 +205,7 @@ def _left(s: SweepStatus) -> list[Text]:
     if s.reason is not None:
         return [Text(f"stopping: {s.reason}", "bold magenta")]
     if s.left is None:
-        return [Text("not known" if s.ended < s.total else "-", "dim")]
+        return [Text("unknown" if s.ended < s.total else "-", "dim")]
     about = "at most" if s.left.at_most else "about"
     return [Text(f"{about} {clock(s.left.seconds)} "), *(Text(word, "dim") for word in s.left.how.split())]
 
@@ -228,7 +233,7 @@ def _row(row: TrialRow, columns: dict[str, int], width: int, is_best: bool) -> T
 
 
 def _step(row: TrialRow, width: int) -> Text:
-    """How far a trial has come; what it is at, where that is not its training."""
+    """Show the progress of a trial, or its stage if it is not training."""
     if row.stage != "training":
         return Text(row.stage, "magenta" if row.stage.startswith("waiting") else "cyan")
     steps = f"{row.step}/{row.max_t}" if row.max_t else f"{row.step}" if row.step else "training"

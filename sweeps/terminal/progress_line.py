@@ -1,4 +1,4 @@
-"""Rows counted on a line that is written over, on a terminal alone."""
+"""Show a row count on one line of the terminal, which is overwritten."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def counting(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many rows are done and how fast; the line is gone at the end. Silent without a terminal."""
+def row_counter(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows the number of rows and the rate. The line is erased at the end. Without a terminal nothing is shown."""
     shown, start = False, clock()
 
-    def tell(rows: int) -> None:
+    def show(rows: int) -> None:
         nonlocal shown
         if stream is not None and stream.isatty():
             shown = True
@@ -22,7 +22,7 @@ def counting(stream: TextIO | None, clock: Callable[[], float] = time.monotonic)
             stream.flush()
 
     try:
-        yield tell
+        yield show
     finally:
         if stream is not None and shown:
             stream.write("\r\x1b[K")

@@ -1,4 +1,4 @@
-"""What a person reads: the end of a sweep, the list of sweeps, one sweep, one trial. Text in, text out; `cli` prints it."""
+"""Texts that `cli` prints: the end of a sweep, the list of sweeps, one sweep, one trial."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
-# So wide a line is where nobody's terminal bounds it: in a pipe or a file.
+# Width of lines in a pipe or a file.
 UNBOUNDED = 10_000
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
-# A cell of a table that does not fit is cut to so many characters.
-CELL = 20
+# If a table is too wide, its cells are cut to this many characters.
+MAX_CELL = 20
 
 
 def width_of(stream: Any) -> int:
-    """Columns of the terminal behind a stream; without one, as many as one likes."""
+    """Return the width of the terminal behind a stream, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
 def clock(seconds: float) -> str:
-    """`1:05`, or `1:00:05` from an hour on."""
+    """Format seconds as `1:05` or `1:00:05`."""
     seconds = int(seconds)
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02d}"
 
 
 def ago(seconds: float) -> str:
-    """A time past, in its largest unit: `40 s`, `12 min`, `3 h`, `5 d`."""
+    """Format an age in its largest unit: `40 s`, `12 min`, `3 h`, `5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -42,28 +42,28 @@ def ago(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
+    """Return a number with its noun: `1 trial`, `2 trials`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def said(value: Any) -> str:
-    """A value of a configuration or a metric, in short."""
+    """Format a value of a configuration or a metric, with six digits for a float."""
     return f"{value:.6g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
-    """Rows under a head, aligned. What the width does not hold is cut short, then left out column by column, and said.
+    """Format an aligned table. If it is too wide, long cells are cut. Columns that still do not fit are left out and named below.
 
     Args:
-        head: a name for each column.
-        rows: values, in short form already or numbers.
-        width: columns of the terminal.
-        right: the names of columns that are aligned to the right.
+        head: Name of each column.
+        rows: Values of each row.
+        width: Width of the terminal.
+        right: Names of the columns that are aligned to the right.
     """
     cells = [[said(value) for value in row] for row in rows]
     sizes = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
     if sum(sizes) + 2 * (len(sizes) - 1) > width:
-        sizes = [max(len(name), min(size, CELL)) for name, size in zip(head, sizes, strict=True)]
+        sizes = [max(len(name), min(size, MAX_CELL)) for name, size in zip(head, sizes, strict=True)]
     shown, used = [0], sizes[0]
     for i in range(1, len(head)):
         if used + 2 + sizes[i] <= width:
@@ -77,12 +77,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right:
 
     lines = ["  ".join(cell(row[i], i) for i in shown).rstrip()[:width] for row in (head, *cells)]
     if absent := [name for i, name in enumerate(head) if i not in shown]:
-        lines.append(f"(too narrow for {', '.join(absent)})")
+        lines.append(f"(hidden: {', '.join(absent)})")
     return "\n".join(lines)
 
 
 def curve(values: Sequence[float], size: int = CURVE) -> str:
-    """A curve as one line of bars, from the lowest value to the highest; NaN is a gap.
+    """Draw a curve as one line of bars, scaled from the lowest to the highest value. NaN is a gap.
 
     >>> curve([1, 2, 3, float("nan"), 8])
     '▁▂▃ █'
@@ -91,26 +91,26 @@ def curve(values: Sequence[float], size: int = CURVE) -> str:
     if not finite:
         return ""
     picked = values if len(values) <= size else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
-    low = min(finite) / 2  # of halves the difference is never infinite
+    low = min(finite) / 2  # the difference of halves is never infinite
     spread = max(finite) / 2 - low or 1.0
     return "".join(BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
 
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
-    """Names and values, a line each, the values in one column."""
+    """Format names and values, one line each, with aligned values."""
     values = [(name, said(value)) for name, value in values]
     size = max((len(name) for name, _ in values), default=0)
     return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
 
 
 def scaling(of: dict[str, Any]) -> str:
-    """`2 workers × 1 CPU, 0.5 GPU`."""
+    """Format a scaling: `2 workers × 1 CPU, 0.5 GPU`."""
     each = ", ".join(f"{v:g} {k}" for k, v in of["resources_per_worker"].items())
     return f"{of['num_workers']} worker{'s' * (of['num_workers'] > 1)} × {each}"
 
 
 def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested parameters, each under its dotted name."""
+    """Flatten nested parameters to dotted names."""
     out: list[tuple[str, Any]] = []
     for name, value in params.items():
         out += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + str(name), value)]
@@ -118,7 +118,7 @@ def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
-    """A trial's whole configuration, a line each."""
+    """Format the configuration of a trial, one line for each value."""
     return pairs([*flat({"data": data} if data else {}), ("preprocessor", preprocessor), ("scaling", scaling(of_scaling)), *flat(params)])
 
 
@@ -126,7 +126,12 @@ def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str,
 
 
 def summary(result: Any, unexported: bool = False) -> str:
-    """The best trial, the bundle, what to type next, of a `SweepResult`; `unexported` if the winner could not be exported."""
+    """Format the end of a sweep: the best trial, the bundle, and the next commands.
+
+    Args:
+        result: A `SweepResult`.
+        unexported: Whether the winner could not be exported.
+    """
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     lines = [f"{result.sweep}: {counts} in {clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
     if result.reason:
@@ -134,7 +139,7 @@ def summary(result: Any, unexported: bool = False) -> str:
     if result.freed is not None:
         lines.append(freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
-    again = [f"  {resume_command(result.dir)}    # goes on where it was stopped"] if result.reason == "interrupted" else []
+    again = [f"  {resume_command(result.dir)}    # continues where it stopped"] if result.reason == "interrupted" else []
     if result.front:
         lines += ["", _front(result.front), "", f"folder  {relative_path(result.dir)}", "", "next:"]
         lines.append(f"  {shell_command('sweeps')} export {shell_quoted(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
@@ -157,18 +162,23 @@ def summary(result: Any, unexported: bool = False) -> str:
             f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}",
         ]
     elif result.checkpoint:
-        lines += [f"checkpoint  {relative_path(result.checkpoint)} (the trainer names no `load`, so there is no bundle)", "", "next:"]
+        lines += [f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)", "", "next:"]
     else:
         lines += ["", "next:"]
         if unexported:
             lines.append(
-                f"  {shell_command('sweeps')} export {shell_quoted(result.dir)}    # when what is wrong is mended; nothing is trained again"
+                f"  {shell_command('sweeps')} export {shell_quoted(result.dir)}    # once the cause is fixed; nothing is trained again"
             )
     return "\n".join([*lines, *again, *_look(result)])
 
 
 def freed(told: dict[str, int], done: str = "freed") -> str:
-    """What was deleted of checkpoints, or is to be; from `search.cleaner.Freed`."""
+    """Format how many checkpoints were deleted, or would be.
+
+    Args:
+        told: See `SweepResult.freed`.
+        done: The verb: `freed`, or `would free`.
+    """
     from sweeps.plan.text import format_bytes
 
     if not told["checkpoints"]:
@@ -178,31 +188,31 @@ def freed(told: dict[str, int], done: str = "freed") -> str:
 
 
 def repaired(done: Any) -> str:
-    """What a repair came to, of a `repair.Repaired`."""
+    """Format the result of a repair, a `controller.repair.Repaired`."""
     if not done.why:
         return f"{done.folder.name}: nothing to repair"
     lines = [f"{done.folder.name}: {why}" for why in done.why]
     lines += pairs([("kept", relative_path(path)) for path in done.kept])
     if (found := done.salvaged) is not None:
-        facts = [("lines", f"{done.lines[0]} of {done.lines[1]} are in the study as they were")]
+        facts = [("lines", f"{done.lines[0]} of {done.lines[1]} were kept")]
         said = {
-            "ended": "on record with their ends",
-            "rebuilt": f"whose ends are what {RESULT} says",
-            "go_on": "without an end: a resume goes on with them",
-            "shortened": "that ended, and lack a part of their reports",
-            "lost": "of which too little is left: a resume samples others in their place",
+            "ended": "complete in the study",
+            "rebuilt": f"with results taken from {RESULT}",
+            "go_on": "not finished; a resume continues them",
+            "shortened": "finished, with some reports missing",
+            "lost": "lost; a resume samples new trials in their place",
         }
         for word, what in said.items():
             names = getattr(found, word)
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
             facts += [(word.replace("_", " "), f"{counted(len(names), 'trial')}, {what}: {shown}")] if names else []
-        facts.append(("to go on", resume_command(done.folder)))
+        facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
 
 
 def _look(result: Any) -> list[str]:
-    """What to type to look at a sweep."""
+    """Return the commands that show a sweep."""
     lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
     if uri is None:  # MLflow did not record the sweep
         return lines
@@ -215,7 +225,7 @@ def _look(result: Any) -> list[str]:
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
-    """The front of several objectives: each trial, its values and its configuration."""
+    """Format the Pareto front as a table: each trial with its values and its configuration."""
     names = list(front[0]["values"])
     data = list(dict.fromkeys(name for best in front for name in best.get("data", {})))
     params = list(dict.fromkeys(name for best in front for name, _ in flat(best["params"])))
@@ -232,7 +242,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
 
 
 def listing(sweeps: Sequence[Any], width: int) -> str:
-    """The sweeps of a root, of `listing.Sweep`s."""
+    """Format the list of sweeps, of `sweep_lookup.Sweep` objects."""
     rows = []
     for s in sweeps:
         ended = sum(s.trials.get(word, 0) for word in ("completed", "pruned", "failed"))
@@ -242,24 +252,24 @@ def listing(sweeps: Sequence[Any], width: int) -> str:
 
 
 def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
-    """A sweep and its trials, the best first.
+    """Format a sweep and its trials, the best first.
 
     Args:
-        sweep: a `listing.Sweep`.
-        study: its `search.record.Record`; None if it has begun no trial.
-        width: columns of the terminal.
-        most: trials shown; None for all.
+        sweep: A `sweep_lookup.Sweep`.
+        study: Its `study.record.Record`; None if no trial has started.
+        width: Width of the terminal.
+        most: Number of trials to show; None for all.
     """
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
     ended = f" in {clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
-    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; begun {ago(time.time() - sweep.began)} ago"]
+    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {ago(time.time() - sweep.began)} ago"]
     facts = []
     if study is not None:
         facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.judge.objectives))]
         facts += [("constraints", ", ".join(map(str, study.judge.constraints)))] if study.judge.constraints else []
-        facts += [("repeats", f"{study.repeats.count}, judged by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
+        facts += [("repeats", f"{study.repeats.count}, compared by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
         front = [t.id for t in study.front]
         facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
     facts += [("search", sweep.algorithm)] if sweep.algorithm else []
@@ -270,7 +280,7 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
     facts.append(("folder", relative_path(sweep.folder)))
     if sweep.state in ("killed", "interrupted"):
-        facts.append(("to go on", resume_command(sweep.folder)))
+        facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
     if study is None or not study.trials:
@@ -279,14 +289,14 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
 
 
 def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
-    """The trials of a record, the best first, with what varies between them; `sweep` is its `listing.Sweep`."""
+    """Format the trials as a table, the best first, with a column for each dimension."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
     front, judge = {t.number for t in study.front}, study.judge
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: Any) -> tuple[Any, ...]:
-        """The front first, then what is feasible and complete, then by value; repeats with their configuration."""
+        """Sort key: the Pareto front, then feasible and complete trials, then by value. Repeats stay with their configuration."""
         first = t.number if t.origin is None else t.origin
         r = of_configurations.get(first, t.result)
         low = not r.feasible or r.state.name != "COMPLETE" or r.given
@@ -314,13 +324,20 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
 
 
 def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
-    """A trial's whole configuration, its curve and its error, of a `search.record.TrialRecord`; `state` is the word for its state."""
+    """Format one trial: its configuration, curve and error.
+
+    Args:
+        t: A `study.record.TrialRecord`.
+        metric: Name of the objective.
+        goal: `minimize` or `maximize`.
+        state: The word for the trial's state.
+    """
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
     lines = [f"trial {t.id}: {state}{reason} after {counted(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"]
     if r.given:
-        lines = [f"trial {t.id}: an initial point with a known result, {', '.join(map(said, r.values))}; it was not run"]
+        lines = [f"trial {t.id}: an initial point with a given result ({', '.join(map(said, r.values))}), so it was not run"]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
     if t.origin is not None:
@@ -328,7 +345,7 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
     for taken in t.lineage:
         told = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
         changed = ", ".join(f"{name} {value}" for name, value in told.items())
-        lines += pairs([(f"at step {taken.step}", f"took over from trial {taken.donor}" + (f": {changed}" if changed else ""))])
+        lines += pairs([(f"at step {taken.step}", f"copied trial {taken.donor}" + (f": {changed}" if changed else ""))])
     known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
     lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])
     if t.result.metrics:
@@ -336,7 +353,7 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
         shown = [f"{v:.1f} {name.replace('_', ' ')}" for name, v in spent.items() if v or name != "gpu_seconds"]
         lines += pairs([("cost", ", ".join(shown))])
     if t.began:
-        lines += pairs([("began", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
+        lines += pairs([("started", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
     if r.value is not None:
         at = f" at step {r.best_step}" if r.best_step is not None else ""
         lines += ["", f"{metric} ({goal}): best {r.value:.6g}{at}"]

@@ -154,7 +154,7 @@ def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
         page.get_by_role("link", name="Report with figures").click()
     report = opened.value.frame_locator("iframe").locator("body")
     report.locator("figure svg").first.wait_for()
-    assert "Parallel coordinates" in report.inner_text() and "What mattered" in report.inner_text()
+    assert "Parallel coordinates" in report.inner_text() and "Importance of the dimensions" in report.inner_text()
     page.get_by_text("Show more").click()
     page.wait_for_selector(f"text=The best 10 of {TRIALS} trials")
     page.get_by_text("Load more").wait_for()  # of the children's links

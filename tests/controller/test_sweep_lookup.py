@@ -320,7 +320,7 @@ def test_a_wide_column_does_not_hide_those_after_it():
     told = terminal.table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
     assert told == ["TRIAL  VALUE  PREPROCESSOR          ETA", "0001   0.5    SimpleImputer+Stand…  0.1"]
     assert chain in terminal.table(head, [("0001", 0.5, chain, 0.1)], 80)
-    assert terminal.table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(too narrow for PREPROCESSOR)"
+    assert terminal.table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(hidden: PREPROCESSOR)"
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):

@@ -48,7 +48,7 @@ def test_it_says_what_won_and_how_to_use_it(space):
         report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner, stopped)), space, result(winner), DRAWN)
     ).values()
     head, rest = text.split("\n## ", 1)
-    assert "**acc@5 0.75**, on the test rows **0.25**: trial 0000 with" in head and "eta" in head
+    assert "**acc@5 0.75**; on the test rows **0.25**: trial 0000 with" in head and "eta" in head
     assert "2 trials in 1 min 2 s: 1 completed, 1 pruned; 3 preprocessors fitted." in head
     assert "| best step | 2 of 2 |" in rest and "| fixed | 3 |" in rest
     rows = re.findall(r"^\| (\d{4}) \| ([\d.]+) \| (\w+)", rest, re.M)
@@ -58,7 +58,7 @@ def test_it_says_what_won_and_how_to_use_it(space):
     assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
     assert space.text.strip() in rest
     assert "<svg>drawn</svg>" in page and "of &lt;all&gt;" in page and "Not drawn: no ink" in page
-    assert page.index("What mattered") < page.index("<svg>drawn</svg>") < page.index("Use it")
+    assert page.index("Importance of the dimensions") < page.index("<svg>drawn</svg>") < page.index("Use it")
     assert "http" not in re.sub(r"<pre>.*?</pre>", "", page, flags=re.S)  # it needs no other file
 
 
@@ -83,7 +83,7 @@ def test_it_says_what_failed(space):
     text, page = vars(
         report(Record(Objectives((Objective("acc@5", "maximize"),)), failed), space, result(notes=("five | failed",)), Drawn())
     ).values()
-    assert "**No trial came to a value.**" in text and "five \\| failed" in text
+    assert "**No trial has a value.**" in text and "five \\| failed" in text
     assert "- trial 0000: ValueError: bad &lt;thing\\> 0" in text and "- and 2 more" in text
     assert "Use it" not in text and "/runs/made-1" in text
     assert "bad &lt;thing&gt; 0" in page
@@ -94,7 +94,7 @@ def test_a_winner_that_was_stopped_and_a_sweep_that_ended_early_are_called_so(sp
     text = report(
         Record(Objectives((Objective("acc@5", "maximize"),)), (stopped,)), space, result(stopped, reason="limits.timeout"), Drawn()
     ).markdown
-    assert "1 of 1, where it was stopped (asha at step 5)" in text
+    assert "1 of 1, at which the trial was stopped (asha at step 5)" in text
     assert "Ended early: limits.timeout." in text
 
 

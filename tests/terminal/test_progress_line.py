@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from sweeps.terminal.progress_line import counting
+from sweeps.terminal.progress_line import row_counter
 
 
 class Terminal(io.StringIO):
@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
 
 def test_a_line_that_is_gone_at_the_end():
     out, ticks = Terminal(), iter([0.0, 2.0])
-    with counting(out, lambda: next(ticks)) as tell:
+    with row_counter(out, lambda: next(ticks)) as tell:
         tell(5000)
         assert out.getvalue() == "\r5,000 rows, 2,500/s\x1b[K"
     assert out.getvalue().endswith("\r\x1b[K")
@@ -21,6 +21,6 @@ def test_a_line_that_is_gone_at_the_end():
 def test_silent_without_a_terminal():
     out = io.StringIO()
     for stream in (out, None):
-        with counting(stream) as tell:
+        with row_counter(stream) as tell:
             tell(1)
     assert out.getvalue() == ""
