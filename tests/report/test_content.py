@@ -53,7 +53,7 @@ def test_it_says_what_won_and_how_to_use_it(space):
     assert "| best step | 2 of 2 |" in rest and "| fixed | 3 |" in rest
     rows = re.findall(r"^\| (\d{4}) \| ([\d.]+) \| (\w+)", rest, re.M)
     assert rows == [("0001", "0.9", "PRUNED"), ("0000", "0.75", "COMPLETE")]
-    assert "stopped early does not win" in rest
+    assert "stopped early never wins" in rest
     assert "eta 0.75; Optuna's PED-ANOVA, from the values." in rest
     assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
     assert space.text.strip() in rest
