@@ -384,4 +384,4 @@ def test_a_bundle_is_served_on_a_cluster_which_is_left_as_it_was(two_nodes, tmp_
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.stderr.read()
         # which also says that no Serve was found there
-        assert refused("--replicas", "9") == "--replicas: 9: each takes a CPU, and the cluster has 4\n"
+        assert refused("--replicas", "9") == "--replicas: 9 replicas need 9 CPUs, but the cluster has 4\n"

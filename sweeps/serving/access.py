@@ -1,4 +1,4 @@
-"""Who may ask: a check of the Host header, and one of a bearer token."""
+"""Check the Host header and the bearer token of requests."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ import pydantic_core
 from sweeps.core.errors import InputError, Problem
 
 VARIABLE = "SWEEPS_SERVE_TOKEN"
-# As RFC 6750 has it.
+# A bearer token, by RFC 6750.
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
-# What a client sends: a host as above, maybe with a port.
+# The Host header of a client: a host, with or without a port.
 SENT_HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\[\]:]+)(:\d*)?")
 OPEN_PATH = "/health"
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. By default everybody.
+    """The allowed hosts and the token. By default every request is allowed.
 
     Attributes:
-        hosts: that the Host header may name, in lower case; `*.example.com` for every name below that one. If there are none, any.
-        digest: SHA-256 of the token, so that the token itself is not sent to replicas.
+        hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all subdomains. Empty allows any host.
+        digest: SHA-256 of the token, so that the token itself is not sent to replicas; None without a token.
     """
 
     hosts: tuple[str, ...] = ()
@@ -40,31 +40,32 @@ class Access:
 
     @classmethod
     def of(cls, hosts: str | None, token: str | None) -> Access:
-        """Read what the user gave.
+        """Parse the options of the command.
 
         Args:
-            hosts: separated by commas.
+            hosts: Hosts separated by commas; None for any.
+            token: The token; None for none.
 
         Raises:
-            InputError: a host is no name and no address.
+            InputError: A host is not a valid name or address.
         """
         names = [h.strip().lower() for h in hosts.split(",")] if hosts is not None else []
-        text = "must be a name or an address without scheme and port, as `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
+        text = "must be a name or an address without scheme and port, such as `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
         if wrong := [Problem("--allowed-hosts", f"`{name}`: {text}") for name in names if not HOST.fullmatch(name)]:
             raise InputError(wrong)
         return cls(tuple(names), None if token is None else _digest(token))
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return the status and the rule that a request breaks; None if it may be answered."""
+        """Return the status and the rule that a request breaks; None if it is allowed."""
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
         if self.hosts:
             found = SENT_HOST.fullmatch(given.get(b"host", "").lower())
             if found is None or not any(_matches(found["host"], host) for host in self.hosts):
-                return 400, "the Host header names a host that is not allowed here"
+                return 400, "the host in the Host header is not allowed"
         if self.digest is not None:
             scheme, _, token = given.get(b"authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(token.strip()), self.digest):
-                return 401, "the header `Authorization: Bearer TOKEN` must hold the server's token"
+                return 401, "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
         return None
 
 
@@ -82,7 +83,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
     No message shows the token.
 
     Raises:
-        InputError: both are given, the file cannot be read, or what was found is no token.
+        InputError: Both are given, the file cannot be read, or the token has invalid characters.
     """
     if token is not None and file is not None:
         raise InputError(Problem("--token", "must not be given together with --token-file"))
@@ -92,13 +93,13 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         try:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as e:
-            said = e.strerror if isinstance(e, OSError) else "it is no text"
-            raise InputError(Problem(place, f"cannot be read: {said}")) from None
+            reason = e.strerror if isinstance(e, OSError) else "it is not a text file"
+            raise InputError(Problem(place, f"cannot be read: {reason}")) from None
     elif token is None and (token := os.environ.get(VARIABLE)) is not None:
         place = VARIABLE
     if token is not None and not TOKEN.fullmatch(token):
-        text = "is empty" if not token else "holds other characters"
-        raise InputError(Problem(place, f"the token {text}; it must be of letters, digits and `-._~+/`, and may end in `=`"))
+        text = "is empty" if not token else "has invalid characters"
+        raise InputError(Problem(place, f"the token {text}; it may have letters, digits and `-._~+/`, and `=` at the end"))
     return token
 
 
@@ -107,7 +108,7 @@ def open_to_others(host: str) -> bool:
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
-    except (OSError, ValueError):  # a name that only a cluster's head node knows
+    except (OSError, ValueError):  # only the head node of a cluster can resolve the name
         return True
 
 
@@ -116,16 +117,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware that refuses who may not ask.
+    """ASGI middleware that refuses requests without access.
 
-    `/health` answers everybody, for the probes of a load balancer, but tells a stranger nothing about the model.
+    `/health` answers every request, for the probes of a load balancer. Without access, the answer says nothing about the model.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], access: Access):
         self.app, self.access = app, access
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it."""
+        """Pass a request to the application, or refuse it."""
         refused = self.access.refusal(scope["headers"]) if scope["type"] == "http" else None
         if refused is None:
             await self.app(scope, receive, send)

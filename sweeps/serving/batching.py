@@ -1,6 +1,6 @@
-"""Requests answered together: while the model works, what arrives waits, and is then asked at once.
+"""Combine waiting requests into batches for the model.
 
-No request waits for others to come: a batch is what is there when the model is free.
+Requests that arrive while the model is busy form the next batch. No request waits for further ones to arrive.
 """
 
 from __future__ import annotations
@@ -13,59 +13,61 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-Asked = TypeVar("Asked")
+Item = TypeVar("Item")
 
 
-class Batcher(Generic[Asked]):
-    """Gives batches to a function, one at a time, in a thread of its own.
+class Batcher(Generic[Item]):
+    """Pass batches of requests to a function, one at a time, in a thread.
 
     Args:
-        answer: takes the requests of a batch, gives an answer, or an exception, for each. If it raises, each request is asked again alone.
-        size: the rows of a request.
-        most: rows of a batch; a larger request goes alone.
+        answer: Returns an answer or an exception for each request of a batch. If it raises, each request is tried again alone.
+        size: Returns the number of rows of a request.
+        most: The largest number of rows of a batch. A larger request is a batch of its own.
     """
 
-    def __init__(self, answer: Callable[[list[Asked]], list[Any]], size: Callable[[Asked], int], most: int = 4096):
+    def __init__(self, answer: Callable[[list[Item]], list[Any]], size: Callable[[Item], int], most: int = 4096):
         self.answer, self.size, self.most = answer, size, most
-        self.waiting: deque[tuple[Asked, asyncio.Future[Any]]] = deque()
-        self.asked: set[asyncio.Future[Any]] = set()
-        self.works = False
-        self._batches: queue.SimpleQueue = queue.SimpleQueue()
-        # A daemon, so that a model that never answers does not keep the process
+        self.waiting: deque[tuple[Item, asyncio.Future[Any]]] = deque()
+        self.pending: set[asyncio.Future[Any]] = set()
+        self.busy = False
+        self._batches: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Any]]]] | None] = (
+            queue.SimpleQueue()
+        )
+        # A daemon thread, so that a model that hangs does not keep the process alive.
         self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
-    async def ask(self, request: Asked) -> Any:
-        """The answer to a request; raises what it raised."""
+    async def ask(self, request: Item) -> Any:
+        """Wait for the answer to a request. Raises the request's exception."""
         loop = asyncio.get_running_loop()
         if self.thread.ident is None:
             self.thread.start()
         future: asyncio.Future[Any] = loop.create_future()
-        self.asked.add(future)
-        future.add_done_callback(self.asked.discard)
+        self.pending.add(future)
+        future.add_done_callback(self.pending.discard)
         self.waiting.append((request, future))
-        if not self.works:
-            self.works = True
+        if not self.busy:
+            self.busy = True
             loop.call_soon(self._next)
         return await future
 
     def _next(self) -> None:
-        """Take what waits to the model, but for what nobody waits for."""
+        """Send the next batch to the thread. Skip requests that were cancelled."""
         while self.waiting and self.waiting[0][1].done():
             self.waiting.popleft()
         if not self.waiting:
-            self.works = False
+            self.busy = False
             return
         self._batches.put((asyncio.get_running_loop(), take(self.waiting, self.size, self.most)))
 
     def _work(self) -> None:
-        """The thread: answer what the model is given."""
+        """Answer batches until `close`. Runs in the thread."""
         while (given := self._batches.get()) is not None:
             loop, batch = given
             answers = self._answers([request for request, _ in batch])
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._tell, [future for _, future in batch], answers)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+                loop.call_soon_threadsafe(self._deliver, [future for _, future in batch], answers)
 
-    def _tell(self, futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
+    def _deliver(self, futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
         for future, answer in zip(futures, answers, strict=True):
             if future.done():
                 continue
@@ -75,29 +77,29 @@ class Batcher(Generic[Asked]):
                 future.set_result(answer)
         self._next()
 
-    def _answers(self, requests: list[Asked]) -> list[Any]:
+    def _answers(self, requests: list[Item]) -> list[Any]:
         try:
             return self.answer(requests)
-        except BaseException as e:  # a step that exits, or Rust that panics, ends a request and not the server
+        except BaseException as e:  # SystemExit of a step or a Rust panic must not end the server
             if len(requests) == 1:
                 return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
 
-    def give_up(self, error: Callable[[], Exception]) -> None:
-        """Raise an error in every request that has no answer yet."""
-        for future in list(self.asked):
+    def cancel_waiting(self, error: Callable[[], Exception]) -> None:
+        """Raise an error in every request without an answer."""
+        for future in list(self.pending):
             if not future.done():
                 future.set_exception(error())
 
     def close(self, timeout: float = 1.0) -> None:
-        """End the thread when it has answered; wait for it so many seconds."""
+        """End the thread after its current batch, and wait for it at most `timeout` seconds."""
         self._batches.put(None)
         if self.thread.ident is not None:
             self.thread.join(timeout)
 
 
-def take(waiting: deque[tuple[Asked, Any]], size: Callable[[Asked], int], most: int) -> list[tuple[Asked, Any]]:
-    """The first requests in line, of `most` rows together or one alone, taken out of it."""
+def take(waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int) -> list[tuple[Item, Any]]:
+    """Remove the first requests from a queue, with at most `most` rows together, or one larger request."""
     batch = [waiting.popleft()]
     rows = size(batch[0][0])
     while waiting and rows + (more := size(waiting[0][0])) <= most:

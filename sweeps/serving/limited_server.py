@@ -1,7 +1,7 @@
-"""uvicorn with limits: on connections, on the time that a request takes to arrive, and on the time that the end takes.
+"""uvicorn with limits on connections, on slow requests and on the time of a shutdown.
 
-uvicorn has a limit for idle connections (`timeout_keep_alive`) and h11 one for the size of headers. uvicorn has none for a request that
-arrives slowly or for an answer that nobody reads, and at SIGTERM it resets connections that the kernel has accepted.
+uvicorn limits idle connections (`timeout_keep_alive`), and h11 limits the size of headers. uvicorn has no limit for a request that
+arrives slowly, or for an answer that nobody reads. At SIGTERM it resets connections that the kernel has accepted.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits, Phase, allowed
 
 CLOSE = (b"connection", b"close")
-LOOK_EVERY = 0.05
-# For what is written at the very end to be sent.
+CHECK_SECONDS = 0.05
+# Time to send the last answers at the end of a shutdown.
 FLUSH_SECONDS = 1.0
-# Bytes of a client that are read before others have their turn. uvloop reads up to 8 MiB, which takes a minute in chunks of one byte.
+# Bytes to parse before other connections get their turn. uvloop reads up to 8 MiB, which takes a minute in chunks of one byte.
 PIECE = 16 * 1024
 
 
 class Connection(H11Protocol):
-    """One connection. h11 reads a request only when the one before is answered, so each phase is about one request.
+    """One connection. h11 reads a request only after the last one is answered, so each phase belongs to one request.
 
     Attributes:
-        ending: None, or when the server was told to end, by the monotonic clock.
+        ending: The time of the shutdown signal, by the monotonic clock; None before.
     """
 
     def __init__(self, limits: Limits, ending: float | None, **more: Any):
@@ -44,21 +44,21 @@ class Connection(H11Protocol):
         self._unread = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start the connection."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow = FlowControl(self)  # type: ignore[arg-type]
 
     def pause_reading(self) -> None:
-        """For `flow`."""
+        """Stop reading, for `flow`."""
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """For `flow`. Read on when what has arrived is read."""
+        """Continue reading, for `flow`, once the data that has arrived is parsed."""
         if not self._unread:
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has arrived, in pieces."""
+        """Parse the data that has arrived, in pieces."""
         if self._unread:
             self._unread += data
         elif len(data) <= PIECE:
@@ -81,7 +81,7 @@ class Connection(H11Protocol):
             self.transport.resume_reading()
 
     def phase(self) -> Phase:
-        """Return what this connection waits for."""
+        """Return what this connection is waiting for."""
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             return Phase.ANSWER
         unfinished = self.conn.their_state is h11.SEND_BODY
@@ -91,7 +91,7 @@ class Connection(H11Protocol):
             return Phase.LEFTOVER
         return Phase.HEADERS if self.conn.trailing_data[0] else Phase.IDLE
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Close the connection if it has been in its phase for too long."""
         phase = self.phase()
         if self._seen != (phase, self.cycle):
@@ -106,17 +106,17 @@ class Connection(H11Protocol):
             if self.ending is None:
                 self.refuse(408, f"the {what} must arrive within {limit:g} s")
             else:
-                self.refuse(503, f"the server ended before the {what} had arrived")
+                self.refuse(503, f"the server shut down before the {what} arrived")
         else:
             self.transport.close()
 
     def refuse(self, status: int, rule: str) -> None:
-        """Answer without the application, unless there is an answer already, and close."""
+        """Answer without the application, unless an answer has started, and close the connection."""
         if self.transport.is_closing():
             return
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.disconnected = True  # what the application still sends is dropped
+                self.cycle.disconnected = True  # drop what the application still sends
                 self.cycle.message_event.set()
             body = pydantic_core.to_json({"detail": [{"rule": rule}]})
             head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
@@ -124,22 +124,22 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP. uvicorn's own fails if the request is answered already."""
+        """Answer invalid HTTP. uvicorn's own method fails if the request is answered already."""
         reason = sys.exception()
         self.refuse(getattr(reason, "error_status_hint", 400), f"the request must be HTTP/1.1: {reason or msg}")
 
     def handle_events(self) -> None:
-        """Read what has arrived."""
+        """Handle the events that h11 has parsed."""
         super().handle_events()
-        self._last()
+        self._announce_close()
 
     def end(self, now: float) -> None:
-        """Close after the answer to what has arrived."""
+        """Close the connection after the answers to the requests that have arrived."""
         self.ending = now
-        self._last()
+        self._announce_close()
 
-    def _last(self) -> None:
-        """Tell the client that the connection closes, unless it has sent another request already."""
+    def _announce_close(self) -> None:
+        """Announce the end of the connection, unless the client has sent another request already."""
         if self.ending is None or self.cycle is None or self.cycle.response_complete:
             return
         if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
@@ -150,55 +150,55 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which accepts connections itself and ends within `limits.GRACE_SECONDS` after SIGTERM.
+    """uvicorn's server with its own accept loop. It ends within `limits.GRACE_SECONDS` after SIGTERM.
 
     Args:
-        app: the application; its `state.give_up` answers every request that waits.
-        listener: a socket that listens.
-        limits: of a request and of a client.
-        drain_seconds: for requests to be answered after SIGTERM.
+        app: The application. Its `state.cancel_waiting` answers every waiting request.
+        listener: A listening socket.
+        limits: Limits on requests and connections.
+        drain_seconds: Time to answer requests after SIGTERM.
     """
 
     def __init__(self, app: Any, listener: socket.socket, limits: Limits, drain_seconds: float = DRAIN_SECONDS):
         super().__init__(uvicorn.Config(app, log_level="error", access_log=False, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS))
         self.listener, self.limits, self.drain_seconds = listener, limits, drain_seconds
-        self.give_up: Callable[[], None] = app.state.give_up
-        self.opening: set[asyncio.Task] = set()
+        self.cancel_waiting: Callable[[], None] = app.state.cancel_waiting
+        self.opening: set[asyncio.Task[None]] = set()
         self.ending: float | None = None
         self.paused = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the application, and accept."""
+        """Start the application, and accept connections."""
         await super().startup(sockets=[])  # uvicorn would accept without a limit
         self.listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look at every connection twice a second. uvicorn calls this ten times a second."""
+        """Check every connection twice a second. uvicorn calls this ten times a second."""
         if counter % 5 == 0:
-            self._look()
-        if self.paused and self._room():
+            self._check_connections()
+        if self.paused and self._has_room():
             self.paused = False
             asyncio.get_running_loop().add_reader(self.listener, self._accept)
         return await super().on_tick(counter)
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         now = time.monotonic()
         for connection in list(self.server_state.connections):
-            connection.look(now)  # type: ignore[union-attr]
+            connection.check(now)  # type: ignore[union-attr]
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self.server_state.connections) + len(self.opening) < self.limits.max_connections
 
     def _accept(self) -> None:
-        """Accept what the kernel has. While there is no room, clients wait in the kernel's queue."""
+        """Accept waiting connections. If there are too many, clients wait in the kernel's queue."""
         loop = asyncio.get_running_loop()
-        while self.ending is not None or self._room():
+        while self.ending is not None or self._has_room():
             try:
                 accepted, _ = self.listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no file descriptor is left, or the client has gone: try again at the next tick
+            except OSError:  # no file descriptor is left, or the client is gone; try again at the next tick
                 break
             accepted.setblocking(False)
             task = loop.create_task(self._open(accepted))
@@ -210,7 +210,7 @@ class Server(uvicorn.Server):
     async def _open(self, accepted: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
-        except OSError:  # the client has gone
+        except OSError:  # the client is gone
             accepted.close()
 
     def _connection(self) -> Connection:
@@ -218,17 +218,17 @@ class Server(uvicorn.Server):
         return Connection(self.limits, self.ending, config=self.config, server_state=self.server_state, app_state=state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, answer what has been accepted, and end."""
+        """Stop accepting, answer accepted requests, and end."""
         self.ending = begin = time.monotonic()
         asyncio.get_running_loop().remove_reader(self.listener)
-        self._accept()  # closing the listener resets what is in the kernel's queue
+        self._accept()  # closing the listener resets connections in the kernel's queue
         self.listener.close()
         for connection in list(self.server_state.connections):
             connection.end(begin)  # type: ignore[union-attr]
         while (self.server_state.connections or self.opening) and not self.force_exit and time.monotonic() < begin + self.drain_seconds:
-            self._look()
-            await asyncio.sleep(LOOK_EVERY)
-        self.give_up()
+            self._check_connections()
+            await asyncio.sleep(CHECK_SECONDS)
+        self.cancel_waiting()
         await self._until_idle(FLUSH_SECONDS)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
@@ -238,4 +238,4 @@ class Server(uvicorn.Server):
     async def _until_idle(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_SECONDS)

@@ -1,4 +1,4 @@
-"""How much of a server one request and one client may take. Pure."""
+"""Limits on requests and connections. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ MAX_BYTES = 10 * 2**20
 MAX_ROWS = 10_000
 MAX_CONNECTIONS = 500
 RECEIVE_SECONDS = 30.0
-# For the headers of a request. h11 takes 16 KiB of them.
+# For the headers of a request to arrive. h11 allows 16 KiB of headers.
 HEADER_SECONDS = 10.0
-# For the next request of a connection. uvicorn takes whole seconds.
+# For the next request on a connection. uvicorn needs an integer.
 KEEP_ALIVE_SECONDS = 5
-# After SIGTERM: for requests to be answered, for the rest of a request, and for its first byte. The process ends within GRACE_SECONDS.
+# After SIGTERM, the process ends within GRACE_SECONDS. Requests have DRAIN_SECONDS to be answered, REST_SECONDS for the rest of a
+# request to arrive, and IDLE_SECONDS for its first byte.
 GRACE_SECONDS = 30
 DRAIN_SECONDS = 25
 REST_SECONDS = 5.0
@@ -25,9 +26,10 @@ class Limits:
     """Limits that the user sets.
 
     Attributes:
-        max_bytes, max_rows: of a request; a larger one is answered 413.
-        receive_seconds: for a request to arrive, from its first byte, and likewise for the client to take the answer.
-        max_connections: that are open at once; others wait until one closes.
+        max_bytes: The largest body of a request. A larger one is answered with 413.
+        max_rows: The largest number of rows of a request. A larger one is answered with 413.
+        receive_seconds: The time for a request to arrive, from its first byte, and for the client to read the answer.
+        max_connections: The largest number of open connections. Further clients wait until one closes.
     """
 
     max_bytes: int = MAX_BYTES
@@ -37,21 +39,23 @@ class Limits:
 
 
 class Phase(enum.Enum):
-    """What a connection waits for."""
+    """What a connection is waiting for."""
 
     IDLE = "the first byte of a request"
     HEADERS = "the rest of the headers"
     BODY = "the rest of the body"
     WORK = "the application"
-    LEFTOVER = "the rest of a body that is answered already"
-    ANSWER = "the client to take the answer"
+    LEFTOVER = "the rest of the body of an answered request"
+    ANSWER = "the client to read the answer"
 
 
 def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
-    """Return how many seconds a connection may stay in a phase; None for any number.
+    """Return how many seconds a connection may stay in a phase; None for no limit.
 
     Args:
-        ending: whether the server ends. The seconds then count from the signal, if the phase began before it.
+        phase: The phase of the connection.
+        limits: The user's limits.
+        ending: Whether the server is shutting down. The time then counts from the signal, if the phase started before it.
     """
     if phase is Phase.WORK:
         return None

@@ -1,6 +1,6 @@
-"""`sweeps serve --replicas`: the same application under Ray Serve, on a Ray of its own or on a cluster, until SIGTERM or Ctrl-C.
+"""`sweeps serve --replicas`: run the application under Ray Serve until SIGTERM or Ctrl-C, on a local Ray or on a cluster.
 
-What is in flight is answered first. Ray Serve starts a replica anew that has died.
+Requests in flight are answered first. Ray Serve restarts replicas that die.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sweeps.core.installed_package import install
 from sweeps.execution import cluster
 from sweeps.serving.access import Access
 from sweeps.serving.limits import DRAIN_SECONDS, KEEP_ALIVE_SECONDS, Limits
-from sweeps.serving.server import listening, url_of, warn_of_strangers
+from sweeps.serving.server import listening, url_of, warn_if_open
 
 APP = "sweeps"
 START_SECONDS = 120.0
-LOOK_EVERY = 0.2
-# Requests that Serve gives a replica at once: what arrives while the model works must be there to be answered together.
+CHECK_SECONDS = 0.2
+# Concurrent requests of a replica. Requests must reach the replica while the model is busy, so that they form a batch.
 MAX_ONGOING = 1000
-# As `ray.util.list_named_actors` has Serve's own.
+# The namespace of Ray Serve's own actors.
 SERVE_NAMESPACE = "serve"
 
 
 class Replica:
-    """What each replica runs: the application, around a bundle that it has loaded."""
+    """A replica: the application with its own copy of the bundle."""
 
     def __init__(self, bundle: str, limits: Limits, access: Access):
         from ray import serve
@@ -45,7 +45,7 @@ class Replica:
         self.made = make_app(load_bundle(bundle), limits, access, name)
 
     def __serve_build_asgi_app__(self) -> Any:
-        """For `serve.ingress`."""
+        """Return the application, for `serve.ingress`."""
         return self.made
 
 
@@ -59,24 +59,25 @@ def serve(
     replicas: int,
     address: str | None,
 ) -> None:
-    """Serve a bundle by several processes, under Ray Serve.
+    """Serve a bundle with several processes under Ray Serve, until SIGTERM or Ctrl-C.
 
     Args:
-        bundle: its folder; on a cluster, one that every node sees.
-        host, port: to listen on, on a cluster at its head node; port 0 for any free one of this machine.
-        say: prints where it listens, once it does.
-        limits: of a request.
-        access: who may ask.
-        replicas: processes that answer, each on a CPU.
-        address: of a cluster; without one, a Ray of its own.
+        bundle: The bundle's folder. On a cluster, every node must see it.
+        host: The host to listen on. On a cluster, this is a host of the head node.
+        port: The port to listen on; 0 for any free port of this machine.
+        say: Prints a message, such as the address once the server listens.
+        limits: Limits on a request.
+        access: The allowed hosts and the token.
+        replicas: Number of replicas. Each uses one CPU.
+        address: Address of a cluster; None to start a local Ray.
 
     Raises:
-        InputError: no bundle, no address to listen on, no such cluster, one that is too small, whose nodes do not see the bundle or on
-            which Ray Serve runs already, or the extra `serve` is not installed.
-        BundleError: the bundle is broken, or no replica can load it.
+        InputError: The folder is not a bundle, the server cannot listen, or the extra `serve` is not installed. Or the cluster does not
+            exist, is too small, does not see the bundle, or runs Ray Serve already.
+        BundleError: The bundle is broken, or no replica can load it.
     """
     if address and port == 0:
-        raise InputError(Problem("--port", "0: with --address it must be a port that is free on the cluster's head node"))
+        raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
     logging_setup.set_environment()
     if address:
         cluster.prepare_authentication(address)
@@ -88,8 +89,8 @@ def serve(
         raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     folder = bundle.resolve()
-    require_columns(load_bundle(folder))  # what is wrong with it is said here, before anything is started
-    warn_of_strangers(host, access, say)
+    require_columns(load_bundle(folder))  # raises the bundle's problems before anything is started
+    warn_if_open(host, access, say)
     if address is None:
         with listening(host, port) as listener:
             port = listener.getsockname()[1]
@@ -97,26 +98,26 @@ def serve(
     with _ray(address, replicas):
         if address:
             _check(folder, replicas)
-        over = threading.Event()
-        with _told(over):
+        stop = threading.Event()
+        with _set_on_signal(stop):
             try:
                 _deploy(folder, host, port, limits, access, replicas)
-                if _runs(bundle, replicas, over):
+                if _wait_until_running(bundle, replicas, stop):
                     by = f"{replicas} replica{'s' if replicas > 1 else ''}"
                     at = url_of(host, port) + (" of the head node" if address else "")
-                    say(f"serving {bundle} at {at} by {by} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
-                    over.wait()
-                # The proxy must live until the replicas have drained: `shutdown` alone would end both at once
+                    say(f"serving {bundle} at {at} by {by} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
+                    stop.wait()
+                # The proxy must live until the replicas have drained. `shutdown` alone would end both at once.
                 ray.serve.delete(APP)
             finally:
                 ray.serve.shutdown()
 
 
 def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int) -> None:
-    """Start Ray Serve, and ask it for the replicas.
+    """Start Ray Serve and deploy the replicas.
 
     Raises:
-        InputError: it cannot listen.
+        InputError: Ray Serve cannot listen.
     """
     import ray
     from ray import serve
@@ -133,7 +134,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
         ray_actor_options={"num_cpus": 1},
         max_ongoing_requests=MAX_ONGOING,
         graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        graceful_shutdown_wait_loop_s=LOOK_EVERY,
+        graceful_shutdown_wait_loop_s=CHECK_SECONDS,
         max_constructor_retry_count=1,
     )(serve.ingress()(Replica))
     target = serve.RunTarget(deployed.bind(str(bundle), limits, access), APP, "/", quiet)
@@ -142,7 +143,7 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
 
 @contextlib.contextmanager
 def _ray(address: str | None, replicas: int) -> Iterator[None]:
-    """A cluster that is joined, to which sweeps is shipped, or a Ray that ends with this."""
+    """Join a cluster and ship sweeps to it, or start a local Ray. Leave or stop it at the end of the context."""
     import ray
 
     if address:
@@ -155,7 +156,7 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        session = None  # its logs may tell why
+        session = None  # keep its logs, which may show the cause
         raise
     finally:
         ray.shutdown()
@@ -164,8 +165,8 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told(over: threading.Event) -> Iterator[None]:
-    """While this lasts, SIGTERM and Ctrl-C set the event; a second one interrupts. Ray, when it starts, sets a handler of its own."""
+def _set_on_signal(over: threading.Event) -> Iterator[None]:
+    """Set the event at the first SIGTERM or Ctrl-C, and interrupt at the second. Call this after Ray has set its own handlers."""
 
     def handle(number: int, frame: Any) -> None:
         if over.is_set():
@@ -181,41 +182,41 @@ def _told(over: threading.Event) -> Iterator[None]:
 
 
 def _check(bundle: Path, replicas: int) -> None:
-    """That a cluster can hold the replicas, sees the bundle, and serves nobody else's.
+    """Check that a cluster has the CPUs, sees the bundle, and does not run Ray Serve already.
 
     Raises:
-        InputError: it does not.
+        InputError: One of these is not so.
     """
     import ray
 
     if any(actor["namespace"] == SERVE_NAMESPACE for actor in ray.util.list_named_actors(all_namespaces=True)):
-        text = "Ray Serve runs on this cluster already, and what it serves may be somebody else's; `serve shutdown` ends it"
+        text = "Ray Serve is already running on this cluster, perhaps for somebody else; `serve shutdown` stops it"
         raise InputError(Problem("--address", text))
     cpus = ray.cluster_resources().get("CPU", 0)
     if cpus < replicas:
-        raise InputError(Problem("--replicas", f"{replicas}: each takes a CPU, and the cluster has {cpus:g}"))
+        raise InputError(Problem("--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"))
     if problems := cluster.unseen(bundle, cluster.who_sees(bundle / integrity.MANIFEST), "bundle"):
         raise InputError(problems)
 
 
-def _runs(bundle: Path, replicas: int, over: threading.Event) -> bool:
-    """Wait until every replica answers; False if told to end before.
+def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> bool:
+    """Wait until all replicas answer. Return False if the event is set before.
 
     Raises:
-        BundleError: they cannot start.
-        InputError: they do not within `START_SECONDS`.
+        BundleError: The replicas cannot start.
+        InputError: The replicas do not start within `START_SECONDS`.
     """
     from ray import serve
 
     deadline = time.monotonic() + START_SECONDS
-    while not over.wait(LOOK_EVERY):
+    while not over.wait(CHECK_SECONDS):
         found = serve.status().applications.get(APP)
         if found is not None and found.status == "RUNNING":
             return True
         if found is not None and found.status in ("DEPLOY_FAILED", "UNHEALTHY"):
-            said = " ".join(str(found.message).split())
-            raise BundleError(f"{bundle}: no replica can serve it: {said[-500:]}")
+            message = " ".join(str(found.message).split())
+            raise BundleError(f"{bundle}: no replica can serve it: {message[-500:]}")
         if time.monotonic() > deadline:
-            text = f"{replicas}: they have not started within {START_SECONDS:.0f} s; each needs a CPU that is free"
+            text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each needs a free CPU"
             raise InputError(Problem("--replicas", text))
     return False

@@ -1,4 +1,4 @@
-"""What a request to `/predict` may hold, and everything that is wrong with one: the field, the rule, the row. Pure.
+"""Check the body of a request to `/predict`, and report every problem with its field, row and rule. Pure.
 
 {"records": [{"age": 31, "plan": "a"}, ...]}        or that list alone
 {"columns": {"age": [31, ...], "plan": ["a", ...]}}
@@ -19,16 +19,16 @@ from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import tensor_rule, to_tensor
 from sweeps.serving.limits import MAX_ROWS
 
-# Problems that one answer names at most.
+# The largest number of problems in one answer.
 MAX_PROBLEMS = 20
 
 
 class Refused(Exception):
-    """A request that is not answered.
+    """A request that is refused.
 
     Attributes:
-        status: of HTTP.
-        problems: each with `rule`, and where they apply `field`, `row` (from 0) and `value` (in short).
+        status: The HTTP status.
+        problems: The problems. Each has a `rule`, and may have `field`, `row` (the first is 0) and `value` (shortened).
     """
 
     def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
@@ -36,18 +36,18 @@ class Refused(Exception):
         self.status, self.problems = status, list(problems)
 
     def body(self) -> dict[str, Any]:
-        """What is answered."""
+        """Return the body of the answer."""
         return {"detail": self.problems}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a request, checked.
+    """The checked rows of a request.
 
     Attributes:
-        count: how many.
-        values: by column, in the order of the columns: floats with NaN for null for a number, else as they came.
-        by_column: whether they came as columns, and so are answered.
+        count: Number of rows.
+        values: The values of each column, in the order of the columns. Numbers are floats, with NaN for null; others are unchanged.
+        by_column: Whether the request has columns instead of records. The answer has the same format.
     """
 
     count: int
@@ -60,13 +60,13 @@ RULES = {
     "double": "must be a number or null",
     "boolean": "must be true, false or null",
     "string": "must be text or null",
-    "datetime": "must be a date or a time in a text, as 2026-01-31T12:00:00, or null",
-    "any": "is anything",
+    "datetime": "must be a date or a time as text, such as 2026-01-31T12:00:00, or null",
+    "any": "can be any value",
 }
 
 
 def rule_of(column: ColumnSchema) -> str:
-    """What the values of a column must be, in words."""
+    """Return the rule for the values of a column, in words."""
     if column.type == "category":
         return RULES["string" if _of_text(column) else "double"]
     if column.type == "tensor":
@@ -79,35 +79,36 @@ def _of_text(column: ColumnSchema) -> bool:
 
 
 def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS) -> Rows:
-    """The rows of a request.
+    """Parse and check the body of a request.
 
     Args:
-        body: JSON.
-        columns: of the model. Others are ignored.
+        body: The JSON body.
+        columns: The columns of the model. Other fields are ignored.
+        max_rows: The largest number of rows.
 
     Raises:
-        Refused: 400 for what is no JSON, 413 for too many rows, 422 for what is not rows of these columns.
+        Refused: 400 if the body is not JSON, 413 for too many rows, 422 for missing fields and invalid values.
     """
     try:
-        found = pydantic_core.from_json(body, allow_inf_nan=False)
+        parsed = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as e:
         raise Refused(400, [{"rule": f"the body must be JSON: {e}"}]) from None
-    if isinstance(found, list):
-        return _records(found, columns, max_rows)
-    if isinstance(found, dict) and len({"records", "columns"} & set(found)) == 1:
-        if "records" not in found:
-            return _columns(found["columns"], columns, max_rows)
-        if isinstance(found["records"], list):
-            return _records(found["records"], columns, max_rows)
+    if isinstance(parsed, list):
+        return _read_records(parsed, columns, max_rows)
+    if isinstance(parsed, dict) and len({"records", "columns"} & set(parsed)) == 1:
+        if "records" not in parsed:
+            return _read_columns(parsed["columns"], columns, max_rows)
+        if isinstance(parsed["records"], list):
+            return _read_records(parsed["records"], columns, max_rows)
         raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
     raise Refused(422, [{"rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'}])
 
 
-def _records(records: list[Any], columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
-    _bounded(len(records), max_rows)
+def _read_records(records: list[Any], columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
+    _check_row_count(len(records), max_rows)
     wrong = [{"row": i, "rule": "a record must be an object", "value": short(r)} for i, r in enumerate(records) if not isinstance(r, dict)]
     if wrong:
-        raise Refused(422, _some(wrong))
+        raise Refused(422, _first_problems(wrong))
     problems: list[dict[str, Any]] = []
     values: dict[str, list[Any]] = {}
     for column in columns:
@@ -116,62 +117,62 @@ def _records(records: list[Any], columns: Sequence[ColumnSchema], max_rows: int)
             raw = [record[name] for record in records]
         except KeyError:
             row = next(i for i, record in enumerate(records) if name not in record)
-            problems.append({"field": name, "row": row, "rule": "is missing; null says that a value is not known"})
+            problems.append({"field": name, "row": row, "rule": "is missing; send null if the value is unknown"})
             continue
-        values[name] = _checked(column, raw, problems)
+        values[name] = _convert(column, raw, problems)
     if problems:
-        raise Refused(422, _some(problems))
+        raise Refused(422, _first_problems(problems))
     return Rows(len(records), values, False)
 
 
-def _columns(found: Any, columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
+def _read_columns(found: Any, columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
     if not isinstance(found, dict):
-        raise Refused(422, [{"field": "columns", "rule": "must be an object of lists"}])
+        raise Refused(422, [{"field": "columns", "rule": "must be an object with a list for each field"}])
     missing = [c.name for c in columns if c.name not in found]
-    problems: list[dict[str, Any]] = [{"field": n, "rule": "is missing; null says that a value is not known"} for n in missing]
+    problems: list[dict[str, Any]] = [{"field": n, "rule": "is missing; send null if the value is unknown"} for n in missing]
     named = [c for c in columns if c.name in found]
     problems += [{"field": c.name, "rule": "must be a list of values"} for c in named if not isinstance(found[c.name], list)]
     if problems:
-        raise Refused(422, _some(problems))
+        raise Refused(422, _first_problems(problems))
     count = len(found[named[0].name]) if named else 0
-    _bounded(count, max_rows)
+    _check_row_count(count, max_rows)
     values: dict[str, list[Any]] = {}
     for column in named:
         if len(found[column.name]) != count:
             rule = f"must have as many values as `{named[0].name}`: {count}, not {len(found[column.name])}"
             problems.append({"field": column.name, "rule": rule})
         else:
-            values[column.name] = _checked(column, found[column.name], problems)
+            values[column.name] = _convert(column, found[column.name], problems)
     if problems:
-        raise Refused(422, _some(problems))
+        raise Refused(422, _first_problems(problems))
     return Rows(count, values, True)
 
 
-def _some(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of what is wrong; that there may be more, if there may."""
-    more = [{"rule": f"these are the first {MAX_PROBLEMS} of what is wrong; there may be more"}]
+def _first_problems(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first problems, with a remark if there may be more."""
+    more = [{"rule": f"only the first {MAX_PROBLEMS} problems are listed; there may be more"}]
     return problems[:MAX_PROBLEMS] + more * (len(problems) >= MAX_PROBLEMS)
 
 
-def _bounded(count: int, most: int) -> None:
+def _check_row_count(count: int, most: int) -> None:
     if count > most:
         raise Refused(413, [{"rule": f"a request must have at most {most} rows, not {count}"}])
 
 
-def _checked(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
-    """The values as they are used; what is wrong with the first bad ones is added to `problems`."""
+def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
+    """Convert the values of a column, and add invalid ones to `problems`."""
     if column.type == "tensor":
-        take: Any = functools.partial(_tensor, column=column)
+        convert: Any = functools.partial(_tensor, column=column)
     else:
-        take = _TAKES[("string" if _of_text(column) else "double") if column.type == "category" else column.type]
-    taken: list[Any] = []
+        convert = _CONVERTERS[("string" if _of_text(column) else "double") if column.type == "category" else column.type]
+    converted: list[Any] = []
     for row, value in enumerate(values):
         try:
-            taken.append(take(value))
+            converted.append(convert(value))
         except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
                 problems.append({"field": column.name, "row": row, "rule": rule_of(column), "value": short(value)})
-    return taken
+    return converted
 
 
 def _number(value: Any) -> float:
@@ -186,17 +187,17 @@ def _number(value: Any) -> float:
     raise ValueError
 
 
-def _kind(kind: type) -> Any:
-    def take(value: Any) -> Any:
+def _require_type(kind: type) -> Any:
+    def convert(value: Any) -> Any:
         if value is None or type(value) is kind:
             return value
         raise ValueError
 
-    return take
+    return convert
 
 
 def _tensor(value: Any, column: ColumnSchema) -> Any:
-    """Nested lists as an array; null where cells have no common shape and so may be missing."""
+    """Convert nested lists to an array. Null is allowed only if the column has no common shape."""
     if value is None and column.shape is None:
         return None
     if type(value) is not list:
@@ -213,18 +214,18 @@ def _date(value: Any) -> Any:
     return value
 
 
-_TAKES: dict[str, Any] = {
+_CONVERTERS: dict[str, Any] = {
     "integer": _number,
     "double": _number,
-    "boolean": _kind(bool),
-    "string": _kind(str),
+    "boolean": _require_type(bool),
+    "string": _require_type(str),
     "datetime": _date,
     "any": lambda value: value,
 }
 
 
 def short(value: Any) -> str:
-    """A value as JSON, cut to what a message has room for."""
+    """Return a value as JSON, shortened for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
     return text if len(text) <= 60 else text[:59] + "…"
 
@@ -232,7 +233,7 @@ def short(value: Any) -> str:
 def schemas(
     columns: Sequence[ColumnSchema], classes: Sequence[Any] | None, max_rows: int = MAX_ROWS
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON Schemas of a request and of an answer, with the model's own fields."""
+    """Return the JSON Schemas of a request and of an answer, with the fields of the model."""
     fields = {c.name: _field(c) for c in columns}
     names = list(fields)
     record = {"type": "object", "properties": fields, "required": names}
@@ -253,12 +254,12 @@ def schemas(
     answer = {"prediction": prediction} | {f"probability_{c}": {"type": "number"} for c in classes or ()}
     each = {"type": "object", "properties": answer, "required": ["prediction"]}
     lists = {"type": "object", "properties": {name: {"type": "array", "items": field} for name, field in answer.items()}}
-    said = {"anyOf": [{"type": "array", "items": each, "title": "of records"}, {**lists, "title": "of columns"}]}
-    return request, {"type": "object", "properties": {"predictions": said}, "required": ["predictions"]}
+    predictions = {"anyOf": [{"type": "array", "items": each, "title": "of records"}, {**lists, "title": "of columns"}]}
+    return request, {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
 
 
 def _nested(column: ColumnSchema) -> dict[str, Any]:
-    """Lists in lists, as deep and as long as a tensor's shape says."""
+    """Return the schema of nested lists with the shape of a tensor."""
     kind = "boolean" if column.dtype == "bool" else "number"
     if column.shape is None:
         return {"type": ["array", "null"]}
@@ -277,5 +278,5 @@ def _field(column: ColumnSchema) -> dict[str, Any]:
     field: dict[str, Any] = {"type": [types[column.type], "null"]} if column.type in types else {}
     if column.type != "datetime":
         return field
-    # JSON Schema's `date-time` has a time zone, which is refused where training had none
+    # JSON Schema's `date-time` has a time zone, which is refused if the training data had none.
     return field | ({"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]})

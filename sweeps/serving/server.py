@@ -1,4 +1,4 @@
-"""`sweeps serve`: the application under uvicorn, until SIGTERM or Ctrl-C; what is in flight is answered first."""
+"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Requests in flight are answered first."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from sweeps.core.installed_package import install
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
 
-# Connections that the kernel accepts before this process does.
+# Length of the kernel's queue of connections.
 BACKLOG = 2048
-# Files that the process has open besides connections.
-FILES = 256
+# Open files of the process other than connections.
+OTHER_FILES = 256
 
 
 def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits: Limits, access: Access) -> None:
-    """Serve a bundle, in this process, without Ray.
+    """Serve a bundle in this process, without Ray, until SIGTERM or Ctrl-C.
 
     Args:
-        bundle: its folder.
-        host, port: to listen on; port 0 for any free one.
-        say: prints where it listens, once it does.
-        limits: of a request and of a client.
-        access: who may ask.
+        bundle: The bundle's folder.
+        host: The host to listen on.
+        port: The port to listen on; 0 for any free port.
+        say: Prints a message, such as the address once the server listens.
+        limits: Limits on requests and connections.
+        access: The allowed hosts and the token.
 
     Raises:
-        InputError: no bundle, no address to listen on, too few files for the connections, or the extra `serve` is not installed.
-        BundleError: the bundle is broken.
+        InputError: The folder is not a bundle, the server cannot listen, the process may open too few files, or the extra `serve` is
+            not installed.
+        BundleError: The bundle is broken.
     """
     try:
         from sweeps.serving.app import make_app
@@ -41,59 +43,59 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
     from sweeps.bundle import load_bundle
 
-    _need_files(limits.max_connections)
+    _raise_file_limit(limits.max_connections)
     app = make_app(load_bundle(bundle), limits, access)
-    warn_of_strangers(host, access, say)
+    warn_if_open(host, access, say)
     with listening(host, port) as listener:
         server = Server(app, listener, limits)
         real = listener.getsockname()[1]
-        say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); Ctrl-C ends it")
-        # One that comes before uvicorn listens for it ends it as well. When it has drained, uvicorn raises the signal again that ended it
+        say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
+        # This handles a SIGTERM that arrives before uvicorn handles it. uvicorn raises the signal again at its end.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
 
 
-def warn_of_strangers(host: str, access: Access, say: Callable[[str], None]) -> None:
-    """Say so if other machines can ask without a token."""
+def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
+    """Print a warning if other machines can send requests without a token."""
     if access.digest is None and open_to_others(host):
-        say(f"--host: other machines can reach `{host}`, and whoever reaches it may ask: give --token-file, or put a proxy before it")
+        say(f"--host: other machines can reach `{host}`, and no token is required; add --token-file, or use a proxy with access control")
 
 
-def _need_files(connections: int) -> None:
-    """Raise this process's limit of open files, if there must be more.
+def _raise_file_limit(connections: int) -> None:
+    """Raise this process's limit on open files if it is too low for the connections.
 
     Raises:
-        InputError: the limit cannot be raised so far.
+        InputError: The limit cannot be raised far enough.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # At the end, what is in the kernel's queue is accepted on top of the limit
-    wanted, least = connections + BACKLOG + FILES, connections + FILES
+    # At a shutdown, the connections in the kernel's queue are accepted beyond the limit.
+    wanted, least = connections + BACKLOG + OTHER_FILES, connections + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    may = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if may < least:
-        text = f"{connections}: this process may have {hard} files open, and {FILES} are for other things; `ulimit -Hn` shows the limit"
+    possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if possible < least:
+        text = f"{connections}: this process may open {hard} files, and {OTHER_FILES} are not for connections (see `ulimit -Hn`)"
         raise InputError(Problem("--max-connections", text))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(may, soft), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 
 
 def url_of(host: str, port: int) -> str:
-    """Where a server is reached that listens on `host`."""
+    """Return the URL of a server that listens on `host`."""
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Return a listening socket.
 
     Raises:
-        InputError: it cannot.
+        InputError: The host or the port cannot be listened on.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError) as e:
-        raise InputError(Problem("--host", f"`{host}`: no address of this machine: {e}")) from e
+        raise InputError(Problem("--host", f"`{host}` is not an address of this machine: {e}")) from e
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -101,5 +103,5 @@ def listening(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as e:
         listener.close()
-        raise InputError(Problem("--port", f"{port} on `{host}` cannot be listened on: {e.strerror or e}")) from e
+        raise InputError(Problem("--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}")) from e
     return listener

@@ -54,7 +54,7 @@ def test_it_says_what_won_and_how_to_use_it(space):
     rows = re.findall(r"^\| (\d{4}) \| ([\d.]+) \| (\w+)", rest, re.M)
     assert rows == [("0001", "0.9", "PRUNED"), ("0000", "0.75", "COMPLETE")]
     assert "stopped early never wins" in rest
-    assert "eta 0.75; Optuna's PED-ANOVA, from the values." in rest
+    assert "eta 0.75; by Optuna's PED-ANOVA on the values." in rest
     assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
     assert space.text.strip() in rest
     assert "<svg>drawn</svg>" in page and "of &lt;all&gt;" in page and "Not drawn: no ink" in page

@@ -274,7 +274,7 @@ def test_a_value_that_the_model_alone_refuses_is_named_with_field_and_row():
 def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
     status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
     assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]
-    assert told["detail"][-1] == {"rule": "these are the first 20 of what is wrong; there may be more"}
+    assert told["detail"][-1] == {"rule": "only the first 20 problems are listed; there may be more"}
 
 
 def test_the_schema_states_no_time_zone_where_training_had_none():

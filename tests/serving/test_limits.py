@@ -255,13 +255,13 @@ def test_r11_the_limit_of_open_files_is_raised_or_named(monkeypatch):
     asked = []
     monkeypatch.setattr(resource, "setrlimit", lambda what, pair: asked.append(pair))
     monkeypatch.setattr(resource, "getrlimit", lambda what: (256, 4096))
-    serving._need_files(500)
-    assert asked == [(500 + serving.BACKLOG + serving.FILES, 4096)]
+    serving._raise_file_limit(500)
+    assert asked == [(500 + serving.BACKLOG + serving.OTHER_FILES, 4096)]
     with pytest.raises(InputError) as e:
-        serving._need_files(4000)
+        serving._raise_file_limit(4000)
     assert e.value.problems[0].place == "--max-connections" and "4096" in e.value.problems[0].text
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    serving._need_files(10**6)
+    serving._raise_file_limit(10**6)
     assert len(asked) == 1 and kept
 
 

@@ -46,7 +46,7 @@ def test_every_series_of_a_replica_names_it():
 
 def test_the_first_signal_asks_and_the_second_interrupts():
     over, before = threading.Event(), signal.getsignal(signal.SIGTERM)
-    with replicas._told(over):
+    with replicas._set_on_signal(over):
         signal.raise_signal(signal.SIGTERM)
         assert over.is_set()
         with pytest.raises(KeyboardInterrupt):
@@ -60,7 +60,7 @@ def serve(path: Path, port: int = 8000, address: str | None = None) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray Serve's own use of pydantic
 def test_what_cannot_be_served_is_said_before_ray_starts(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="--port: 0: with --address it must be a port that is free"):
+    with pytest.raises(InputError, match="--port: 0 is not allowed with --address"):
         serve(tmp_path, 0, "127.0.0.1:6379")
     with pytest.raises(InputError, match="there is no such folder"):
         serve(tmp_path / "none")
