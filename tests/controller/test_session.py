@@ -1,0 +1,205 @@
+"""The session of a sweep and a whole run around it, with fakes in the place of Ray, the pool and the data actor."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sweeps import report
+from sweeps.controller import api, session, tune_search
+from sweeps.controller.controller import SweepController
+from sweeps.controller.rerun import rerun
+from sweeps.controller.session import SweepSession
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.result import SweepResult
+from sweeps.core.trial import Report, State
+from sweeps.data import data_actor
+from sweeps.data.prepared_store import DatasetInfo
+from sweeps.execution import pool as pool_module
+from sweeps.execution.messages import Progress
+from sweeps.space import Space, load
+
+SPACE = """\
+name: faked
+trainer: xgboost
+data: {train: "sklearn:iris", label: target, valid: 0.2}
+objective: {metric: mlogloss, goal: minimize}
+trackers: []
+scheduler: {name: none}
+limits: {max_trials: 2}
+space:
+  preprocessor: [StandardScaler]
+  params: {eta: {uniform: [0.1, 0.5]}}
+"""
+INFO = DatasetInfo("target", "classification", (0, 1, 2), ("a",), "f" * 64, {"train": 120, "valid": 30}, pd.DataFrame({"a": [1.0]}))
+
+
+class FakeHandle:
+    """Handle of an actor. It keeps the names of the called methods, and returns their names as references."""
+
+    def __init__(self, name: str, events: list[str]):
+        self._name, self._events = name, events
+
+    def __getattr__(self, method: str) -> Any:
+        def remote(*args: Any) -> str:
+            self._events.append(f"{self._name}.{method}")
+            return method
+
+        return SimpleNamespace(remote=remote)
+
+
+@pytest.fixture
+def events(monkeypatch) -> list[str]:
+    """What happens to the fakes, in order."""
+    events: list[str] = []
+    monkeypatch.setattr(
+        pool_module, "Pool", SimpleNamespace(options=lambda **kw: SimpleNamespace(remote=lambda *a: _start("pool", events)))
+    )
+    monkeypatch.setattr(data_actor, "start", lambda *args: _start("data", events))
+    monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
+    monkeypatch.setattr(data_actor, "process_id", lambda actor: None)
+    monkeypatch.setattr(data_actor, "describe_loss", lambda actor, pid: "the process that holds the data was lost")
+    monkeypatch.setattr(session.child_processes, "end", lambda folder: events.append("end workers") or 0)
+    monkeypatch.setattr(session.cluster, "at_driver", lambda: "here")
+    monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
+    monkeypatch.setattr("ray.get", lambda reference: {"count": 1}.get(reference))
+    monkeypatch.setattr("ray.wait", lambda references, timeout: ([], references))
+    use_cluster(monkeypatch, events, ours=True)
+    return events
+
+
+def _start(name: str, events: list[str]) -> FakeHandle:
+    events.append(f"start {name}")
+    return FakeHandle(name, events)
+
+
+def use_cluster(monkeypatch: pytest.MonkeyPatch, events: list[str], ours: bool, cpus: float = 2.0) -> None:
+    @contextlib.contextmanager
+    def ray_for(space: Space, folder: Path, roots: Any, address: Any) -> Iterator[Any]:
+        events.append("start Ray")
+        try:
+            yield session.cluster.Joined(ours, (), ({"CPU": cpus},), {"CPU": cpus})
+        finally:
+            events.append("stop Ray")
+
+    monkeypatch.setattr(session.cluster, "ray_for", ray_for)
+
+
+@pytest.fixture
+def space(tmp_path) -> Space:
+    (tmp_path / "faked.yaml").write_text(SPACE)
+    return load(tmp_path / "faked.yaml")
+
+
+START = ["start Ray", "start pool", "start data"]
+END = ["kill pool", "kill data", "end workers", "stop Ray"]
+
+
+def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
+    (tmp_path / "gangs").mkdir()
+    with SweepSession(space, tmp_path, (), None) as opened:
+        assert opened.load_data(None) is INFO and opened.count_fits() == 1
+        opened.warm_gangs(space.shapes)
+    assert events == [*START, "pool.configure", "data.count", "pool.warm", *END]
+    assert not (tmp_path / "gangs").exists()
+
+
+def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(events, space, tmp_path, monkeypatch):
+    use_cluster(monkeypatch, events, ours=False)
+    with SweepSession(space, tmp_path, (), None) as opened:
+        opened.warm_gangs(space.shapes)
+        opened.close_gangs()
+    assert events == [*START, "pool.shutdown", *END]
+
+
+def test_after_an_error_nothing_is_waited_for(events, space, tmp_path, monkeypatch):
+    use_cluster(monkeypatch, events, ours=False)
+    with pytest.raises(KeyError), SweepSession(space, tmp_path, (), None):
+        raise KeyError
+    assert events == [*START, *END]
+
+
+def test_a_shape_that_never_fits_is_refused_before_any_actor_starts(events, space, tmp_path, monkeypatch):
+    use_cluster(monkeypatch, events, ours=True, cpus=0.5)
+    with pytest.raises(InputError, match="CPU"), SweepSession(space, tmp_path, (), None):
+        pass
+    assert events == ["start Ray", "stop Ray"]
+
+
+def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_path, monkeypatch):
+    def fail(*args: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(data_actor, "start", fail)
+    with pytest.raises(OSError), SweepSession(space, tmp_path, (), None):
+        pass
+    assert events == ["start Ray", "start pool", "kill pool", "end workers", "stop Ray"]
+
+
+# ---- a whole sweep around the session
+
+
+@pytest.fixture
+def no_report(monkeypatch) -> None:
+    monkeypatch.setattr(report, "Drawing", lambda *args: None)
+    monkeypatch.setattr(report, "write", lambda *args: None)
+
+
+def run_all(controller: SweepController, at_once: int, slots: int) -> None:
+    """Run all trials, in the place of Ray Tune."""
+    controller.finish_leftover_trials()
+    with contextlib.suppress(StopIteration):
+        while (trial := controller.start_trial()) is not None:
+            controller.on_trial_progress(trial, Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE))
+            controller.poll()
+
+
+def swept(tmp_path: Path, **more: Any) -> SweepResult:
+    return api.run(tmp_path / "faked.yaml", dir=tmp_path / "runs", **more)
+
+
+def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, tmp_path, monkeypatch):
+    monkeypatch.setattr(tune_search, "run", run_all)
+    stages: list[str | None] = []
+    result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
+    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 1 and result.reason is None
+    assert result.best is not None and result.best["trial"] == "0000"
+    assert any("reported no checkpoint" in note for note in result.notes)
+    assert {"starting Ray", "reading the data", "exporting the winner", "writing the report"} <= set(stages)
+    again = api.resume(result.dir)
+    assert again.trials == result.trials and "nothing was left to do" in again.notes[-1]
+    more = api.resume(result.dir, add_trials=1)
+    assert more.trials["completed"] == 3
+
+
+def test_a_sweep_that_lost_its_data_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
+    def lose(controller: SweepController, at_once: int, slots: int) -> None:
+        controller.finish_leftover_trials()
+        controller.start_trial()
+        controller.stop(data_actor.LOST_MESSAGE, State.RUNNING)
+
+    monkeypatch.setattr(tune_search, "run", lose)
+    with pytest.raises(SweepsError, match=r"holds the data was lost\. To go on: .* resume"):
+        swept(tmp_path)
+    assert events[-4:] == END
+    monkeypatch.setattr(tune_search, "run", run_all)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert api.resume(folder).trials["completed"] == 2
+
+
+def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monkeypatch):
+    monkeypatch.setattr(tune_search, "run", run_all)
+    folder = swept(tmp_path).dir
+    events.clear()
+    again = Progress((Report(1, {"mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
+    monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
+    monkeypatch.setattr("ray.get", lambda reference: {"attach": 1, "advance": again}[reference])
+    assert str(rerun(folder, "0")) == "trial 0000: 1 step, equal to the bit"
+    assert events == [*START, "pool.configure", "pool.start", "pool.attach", "pool.advance", *END]
+    assert not list(folder.glob(".rerun-*"))
