@@ -69,6 +69,14 @@ def test_the_readme_names_the_first_commands_early_and_a_space_file_of_15_lines(
     assert any(is_space(block) and len(block.text.splitlines()) <= 15 for block in README.blocks)
 
 
+def test_the_times_of_the_comparison_are_in_the_benchmarks():
+    measured = (ROOT / "reports" / "benchmarks.md").read_text(encoding="utf-8")
+    times = re.findall(r"\b[\d.]+ m?s\b", README.text.partition("## Beside other tools")[2].partition("\n## ")[0])
+    assert len(times) >= 6
+    for time in times:
+        assert f"| {time} (" in measured, time
+
+
 # ---- the command line
 
 
