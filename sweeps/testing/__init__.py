@@ -6,4 +6,6 @@ fake_session            a stand-in for Ray Train: run a training loop in the tes
 pytest_trainers         `TrainerTests`: what every trainer must do
 pytest_preprocessors    `PreprocessorTests`: what every preprocessing step must do
 pytest_trackers         `TrackerTests`: what every tracker must do
+pytest_schedulers       `SchedulerTests`: what every scheduler must do
+pytest_samplers         `SamplerTests`: what every sampler must do
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ class Qmc(Algorithm):
     scramble: Annotated[StrictBool, Field(description="shift the sequence at random, by the seed of the sweep")] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        from optuna.exceptions import ExperimentalWarning
         from optuna.samplers import QMCSampler
 
         class IndexedQmc(QMCSampler):
@@ -31,13 +33,15 @@ class Qmc(Algorithm):
                 return self.index
 
         random = independent_sampler(context)
-        sampler = IndexedQmc(
-            qmc_type=self.qmc_type,
-            scramble=self.scramble,
-            seed=context.seed,
-            independent_sampler=random.sampler,
-            warn_independent_sampling=False,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            sampler = IndexedQmc(
+                qmc_type=self.qmc_type,
+                scramble=self.scramble,
+                seed=context.seed,
+                independent_sampler=random.sampler,
+                warn_independent_sampling=False,
+            )
 
         def reseed(seed: int, index: int) -> None:
             random.reseed(seed, index)

@@ -1,0 +1,108 @@
+"""A conformance suite for samplers: subclass it in a test file and name your sampler as in the space file.
+
+from sweeps.testing.pytest_samplers import SamplerTests
+
+class TestHalving(SamplerTests):
+    algorithm = "halving:Halving"
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sweeps.core.trial import Report, State, Trial
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space import Space, load
+
+SPACE = """\
+name: suite
+trainer: {{loop: "sweeps.testing.pytest_samplers:no_loop"}}
+objective: {{metric: loss, goal: minimize}}
+search: {search}
+scheduler: {{name: none, max_t: 9}}
+limits: {{max_trials: 200}}
+space:
+  params:
+    x: {{uniform: [0.0, 1.0]}}
+    y: {{loguniform: [1.0e-3, 1.0]}}
+    n: {{randint: [1, 9]}}
+    kind: {{choice: [a, b]}}
+    cell: {{grid: [p, q]}}
+    extra: {{uniform: [0, 1], when: {{params.kind: b}}}}
+"""
+GRID = "{params: {cell: {grid: [p, q]}}}"
+
+
+class SamplerTests:
+    """Tests that every sampler passes.
+
+    Attributes:
+        algorithm: The sampler as in `search.algorithm`.
+        options: Its options as in `search.options`.
+        trials: Number of trials that a test runs.
+        grids_only: Whether the sampler takes spaces without sampled dimensions only.
+    """
+
+    algorithm: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+    trials: ClassVar[int] = 14
+    grids_only: ClassVar[bool] = False
+
+    def test_it_suggests_values_within_the_space(self) -> None:
+        for trial in self._run(lambda folder: self._search(folder)):
+            if not self.grids_only:
+                assert 0 <= trial.params["x"] <= 1 and 1e-3 <= trial.params["y"] <= 1 and trial.params["n"] in range(1, 9)
+                assert ("extra" in trial.params) == (trial.params["kind"] == "b"), "a condition decides whether a dimension is there"
+
+    def test_grid_cells_are_visited_evenly(self) -> None:
+        cells = [trial.params["cell"] for trial in self._run(lambda folder: self._search(folder))]
+        assert abs(cells.count("p") - cells.count("q")) <= 1
+
+    def test_the_same_seed_suggests_the_same(self) -> None:
+        first, second = (self._run(lambda folder: self._search(folder)) for _ in range(2))
+        assert [t.params for t in first] == [t.params for t in second]
+
+    def test_a_resumed_sweep_suggests_the_same(self) -> None:
+        """A new driver continues as the old one would have, so suggestions depend on study, seed and trial number alone."""
+        undisturbed = self._run(lambda folder: self._search(folder))
+        resumed = self._run(lambda folder: self._search(folder), resume_every=4)
+        assert [t.params for t in undisturbed] == [t.params for t in resumed]
+
+    def _search(self, folder: Path) -> SearchLoop:
+        return SearchLoop.open(folder, self._space(folder))
+
+    def _space(self, folder: Path) -> Space:
+        search = {"algorithm": self.algorithm, "seed": 3, "options": self.options}
+        text = SPACE.format(search=repr(search).replace("True", "true").replace("False", "false"))
+        if self.grids_only:
+            text = text.partition("space:")[0] + f"space: {GRID}\n"
+        file = folder / "suite.yaml"
+        file.write_text(text)
+        return load(file)
+
+    def _run(self, opened: Callable[[Path], SearchLoop], resume_every: int = 0) -> list[Trial]:
+        """Run trials side by side, in a folder of their own."""
+        with tempfile.TemporaryDirectory() as name:
+            search, trials = opened(Path(name)), list[Trial]()
+            for number in range(self.trials):
+                if resume_every and number and number % resume_every == 0:
+                    search = opened(Path(name))
+                trial = search.ask()
+                assert trial is not None
+                trials.append(trial)
+                if number >= 2:  # Three trials run at a time.
+                    _finish(search, trials[number - 2])
+        return trials
+
+
+def _finish(search: SearchLoop, trial: Trial) -> None:
+    loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
+    search.report(trial.number, (Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0)
+    search.tell(trial.number, State.COMPLETE)
+
+
+def no_loop(config: dict[str, Any]) -> None:
+    """Stand in for a training loop, which these tests do not run."""

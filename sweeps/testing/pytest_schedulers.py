@@ -1,0 +1,92 @@
+"""A conformance suite for schedulers: subclass it in a test file and return your scheduler.
+
+from my_scheduler import RandomStop
+from sweeps.testing.pytest_schedulers import SchedulerTests
+
+class TestRandomStop(SchedulerTests):
+    def scheduler(self):
+        return RandomStop(max_t=9)
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import random
+
+from sweeps.core.trial import Action
+from sweeps.search.schedulers import Decision, Scheduler, StudyView, TrialView
+from sweeps.search.schedulers.base import all_rungs
+
+
+class SchedulerTests:
+    """Tests that every scheduler passes. Subclasses return a new scheduler from `scheduler`."""
+
+    def scheduler(self) -> Scheduler:
+        """Return the scheduler to test."""
+        raise NotImplementedError
+
+    def test_the_port_is_complete(self) -> None:
+        scheduler = self.scheduler()
+        assert isinstance(scheduler, Scheduler)
+        assert scheduler.max_t is None or scheduler.max_t >= 1, "`max_t` is the step at which a trial ends, or None"
+        assert scheduler.resource, "`resource` names what rungs count"
+
+    def test_rungs_grow_and_lie_before_max_t(self) -> None:
+        scheduler = self.scheduler()
+        for bracket in range(scheduler.bracket_count):
+            rungs = list(itertools.islice(scheduler.rungs(bracket), 50))
+            assert rungs == sorted(set(rungs)) and all(rung >= 1 for rung in rungs)
+            assert scheduler.max_t is None or all(rung < scheduler.max_t for rung in rungs)
+
+    def test_the_bracket_follows_from_seed_and_number(self) -> None:
+        scheduler, again = self.scheduler(), self.scheduler()
+        brackets = [scheduler.bracket(7, number) for number in range(50)]
+        assert brackets == [again.bracket(7, number) for number in range(50)]
+        assert set(brackets) <= set(range(scheduler.bracket_count))
+
+    def test_a_decision_repeats_after_a_crash(self) -> None:
+        """A new scheduler decides as the old one did, so decisions depend on the study alone."""
+        scheduler = self.scheduler()
+        for view, trial, rung in self._situations(scheduler):
+            decision = scheduler.decide(copy.deepcopy(view), trial, rung)
+            assert scheduler.decide(copy.deepcopy(view), trial, rung) == decision, "the second call decides otherwise"
+            assert self.scheduler().decide(copy.deepcopy(view), trial, rung) == decision, "a new scheduler decides otherwise"
+
+    def test_decisions_use_declared_capabilities_only(self) -> None:
+        scheduler = self.scheduler()
+        allowed = {Action.CONTINUE: True, Action.STOP: scheduler.stops, Action.PAUSE: scheduler.pauses, Action.EXPLOIT: scheduler.perturbs}
+        for view, trial, rung in self._situations(scheduler):
+            decision = scheduler.decide(view, trial, rung)
+            assert isinstance(decision, Decision) and allowed[decision.action], f"{decision.action} is not a declared capability"
+            assert (decision.donor is not None) == (decision.action is Action.EXPLOIT)
+            assert decision.donor is None or decision.donor in view.trials
+
+    def test_a_decision_does_not_change_the_view(self) -> None:
+        scheduler = self.scheduler()
+        for view, trial, rung in self._situations(scheduler):
+            before = copy.deepcopy(view.curves)
+            scheduler.decide(view, trial, rung)
+            assert view.curves == before
+
+    def test_only_a_paused_trial_continues(self) -> None:
+        scheduler = self.scheduler()
+        for view, trial, rung in self._situations(scheduler):
+            assert scheduler.next_paused(view) is None
+            view.trials[trial].paused_at = rung
+            assert scheduler.next_paused(view) in (None, trial)
+
+    def test_it_can_be_pickled(self) -> None:
+        assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
+
+    def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:
+        """Return views with a trial that has reached a rung, in random order of quality."""
+        rng, found = random.Random(0), []
+        for minimize in (True, False):
+            for size, rung in itertools.product((1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)):
+                trials = [TrialView(number, scheduler.bracket(3, number), checkpoint_step=rung) for number in range(size)]
+                for trial in trials:
+                    trial.values.update({step: rng.random() for step in range(1, rung + 1)})
+                    found.append((StudyView(3, minimize, copy.deepcopy(trials)), trial.number, rung))
+        return [(view, trial, rung) for view, trial, rung in found if rung in scheduler.rungs(view.trials[trial].bracket)]

@@ -1,0 +1,82 @@
+"""Our samplers and schedulers pass the suites that we ship for the users' own."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import ClassVar
+
+import pytest
+
+from sweeps.search.schedulers import Scheduler
+from sweeps.search.schedulers.asha import Asha
+from sweeps.search.schedulers.hyperband import Hyperband
+from sweeps.search.schedulers.median import Median
+from sweeps.search.schedulers.none import NoScheduler
+from sweeps.search.schedulers.pbt import Pbt
+from sweeps.testing.pytest_samplers import SamplerTests
+from sweeps.testing.pytest_schedulers import SchedulerTests
+from tests.search.test_pausing import PauseAll
+
+
+class TestAsha(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return Asha(27)
+
+
+class TestHyperband(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return Hyperband(27)
+
+
+class TestMedian(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return Median(9, 2, 3)
+
+
+class TestPbt(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return Pbt(3, max_t=12, quantile_fraction=0.5)
+
+
+class TestNoScheduler(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return NoScheduler(9)
+
+
+class TestPauseAll(SchedulerTests):
+    def scheduler(self) -> Scheduler:
+        return PauseAll()
+
+
+class TestTpe(SamplerTests):
+    algorithm = "tpe"
+    options: ClassVar = {"n_startup_trials": 4}
+
+
+class TestGp(SamplerTests):
+    algorithm = "gp"
+    options: ClassVar = {"n_startup_trials": 4}
+
+
+class TestRandom(SamplerTests):
+    algorithm = "random"
+
+
+class TestGrid(SamplerTests):
+    algorithm = "grid"
+    grids_only = True
+
+
+class TestQmc(SamplerTests):
+    algorithm = "qmc"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="cmaes is not installed")
+class TestCmaes(SamplerTests):
+    algorithm = "cmaes"
+    options: ClassVar = {"popsize": 4}
+
+
+class TestNsga2(SamplerTests):
+    algorithm = "nsga2"
+    options: ClassVar = {"population_size": 4}

@@ -1,0 +1,157 @@
+"""The examples of `docs/how-to/own-scheduler.md` and `own-sampler.md`, and samplers and schedulers of the user's in general."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import sweeps
+from sweeps.core.errors import InputError
+from sweeps.core.trial import Action, Report, State
+from sweeps.plan import plan
+from sweeps.search.plugins import check_plugins
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space import Space, load
+from sweeps.testing.pytest_samplers import SamplerTests
+from sweeps.testing.pytest_schedulers import SchedulerTests
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def write_example(page: str, folder: Path) -> list[Path]:
+    """Write the modules of a page to a folder, and its space files; return the latter."""
+    spaces = []
+    for language, text in BLOCK.findall((PAGES / page).read_text()):
+        if language == "python":
+            (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+        elif language == "yaml" and text.startswith("name:"):
+            spaces.append(folder / f"{text.split()[1]}.yaml")
+            spaces[-1].write_text(text)
+    return spaces
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples")
+    for page in ("own-scheduler.md", "own-sampler.md"):
+        write_example(page, folder)
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+
+
+def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
+    """Run all trials one after the other."""
+    folder.mkdir(exist_ok=True)
+    loop = SearchLoop.open(folder, space)
+    while (trial := loop.ask()) is not None:
+        for step in range(1, steps + 1):
+            loss = trial.params["eta"] + 1 / step
+            loop.report(trial.number, (Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1)
+            if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
+                loop.tell(trial.number, State.PRUNED)
+                break
+        else:
+            loop.tell(trial.number, State.COMPLETE)
+    return loop
+
+
+@pytest.mark.parametrize("name", ["random-stop", "optuna-tpe", "near-best"])
+def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
+    space = load(examples / f"{name}.yaml")
+    assert check_plugins(space) == []
+    assert plan(space, {"CPU": 2}).trials == space.limits.max_trials, "a plan imports no code of the user's"
+    runs = [run(space, tmp_path / folder) for folder in "ab"]
+    assert len({str([(t.params, t.state) for t in loop.store.trials()]) for loop in runs}) == 1
+    states = {r.state for r in runs[0].store.results().values()}
+    assert (State.PRUNED in states) == (name == "random-stop")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["random-stop", "near-best"])
+def test_the_example_runs(examples, tmp_path, name):
+    result = sweeps.run(examples / f"{name}.yaml", dir=tmp_path)
+    assert result.best is not None and sum(result.trials.values()) == 6
+
+
+class TestRandomStop(SchedulerTests):
+    @pytest.fixture(autouse=True)
+    def _examples(self, examples):
+        pass
+
+    def scheduler(self):
+        from random_stop import RandomStop
+
+        return RandomStop(max_t=20)
+
+
+class TestNearBest(SamplerTests):
+    algorithm = "near_best:NearBest"
+    options: ClassVar = {"n_startup_trials": 3}
+
+    @pytest.fixture(autouse=True)
+    def _examples(self, examples):
+        pass
+
+
+class TestOptunasTpe(SamplerTests):
+    algorithm = "optuna.samplers:TPESampler"
+    options: ClassVar = {"n_startup_trials": 4}
+
+
+BAD = {
+    'scheduler: {name: "random_stop:RandomStop", max_t: 20, probability: 3}': (
+        "`random_stop:RandomStop` does not take these options: ValueError: `probability` must be between 0 and 1, got 3"
+    ),
+    'scheduler: {name: "random_stop:RandomStop", max_t: 20, often: 3}': "unexpected keyword argument 'often'",
+    'scheduler: {name: "near_best:NearBest"}': "`near_best:NearBest` must be a class that inherits from sweeps.search.schedulers.Scheduler",
+    'search: {algorithm: "near_best:NearBest", options: {widht: 1}}': "unexpected keyword argument 'widht'",
+    'search: {algorithm: "optuna.samplers:TPESampler", options: {seed: 1}}': "`seed` is not an option",
+    'search: {algorithm: "json:dumps", options: {obj: 1}}': "must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_run_refuses_a_bad_plugin_in_one_line(examples, line):
+    text = (examples / "near-best.yaml").read_text()
+    key = line.partition(":")[0]
+    text = re.sub(rf"^{key}:.*\n", "", text, flags=re.MULTILINE) + line + "\n"
+    (examples / "bad.yaml").write_text(text)
+    (problem,) = check_plugins(load(examples / "bad.yaml"))
+    assert BAD[line] in str(problem) and "\n" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "line", ['search: {algorithm: "near_best:Nearest"}', 'scheduler: {name: "random_stop:Stop"}', 'search: {algorithm: "no_such:Thing"}']
+)
+def test_validate_refuses_a_reference_that_leads_nowhere_and_imports_nothing(tmp_path, line):
+    for page in ("own-scheduler.md", "own-sampler.md"):
+        write_example(page, tmp_path)
+    (tmp_path / "near_best.py").write_text("raise RuntimeError\nclass NearBest: pass\n")
+    text = (tmp_path / "near-best.yaml").read_text()
+    text = re.sub(rf"^{line.partition(':')[0]}:.*\n", "", text, flags=re.MULTILINE) + line + "\n"
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / "bad.yaml")
+    assert len(caught.value.problems) == 1
+
+
+def test_a_sampler_with_state_of_its_own_is_warned_of(examples, tmp_path, caplog):
+    (examples / "stateful.py").write_text(
+        "from optuna.samplers import RandomSampler\n"
+        "class Stateful(RandomSampler):\n"
+        "    def sample_independent(self, *args):\n"
+        "        self.memory = 1\n"
+        "        return super().sample_independent(*args)\n"
+    )
+    text = (examples / "near-best.yaml").read_text()
+    (examples / "stateful.yaml").write_text(re.sub(r"^search:.*$", 'search: {algorithm: "stateful:Stateful"}', text, flags=re.MULTILINE))
+    with caplog.at_level(logging.WARNING):
+        run(load(examples / "stateful.yaml"), tmp_path / "sweep")
+    assert [r.getMessage() for r in caplog.records if "keeps state (memory)" in r.getMessage()]
