@@ -81,7 +81,8 @@ def leftover_session(recorded: object) -> Path | None:
         return None
     session = Path(recorded)
     try:
-        in_place = session.parent.resolve() == Path(get_default_ray_temp_dir()).resolve() and stat.S_ISDIR(session.lstat().st_mode)
+        parent = Path(get_default_ray_temp_dir()).resolve()  # type: ignore[no-untyped-call]
+        in_place = session.parent.resolve() == parent and stat.S_ISDIR(session.lstat().st_mode)
         if not in_place or session.lstat().st_uid != os.getuid():
             return None
         made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()

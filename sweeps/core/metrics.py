@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sweeps.core import references
 
@@ -91,7 +91,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     function = references.resolve(metric)
     if not callable(function):
         raise references.RefError(f"`{metric}` is {type(function).__name__}, not a function of labels and predictions")
-    return function
+    return cast("Callable[[np.ndarray, np.ndarray], float]", function)
 
 
 def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:

@@ -84,7 +84,7 @@ class SweepResult:
         for key in ("checkpoint", "reason", "notes", "front", "freed"):
             if not shown[key]:
                 del shown[key]
-        return to_json_value(shown)
+        return {key: to_json_value(value) for key, value in shown.items()}
 
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:

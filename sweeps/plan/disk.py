@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sweeps.data import sklearn_datasets
 from sweeps.plan.chains import values_of
@@ -174,7 +173,7 @@ def _numbers(template: Template) -> list[float]:
     return [float(template)] if isinstance(template, (int, float)) and not isinstance(template, bool) else []
 
 
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

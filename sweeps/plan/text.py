@@ -234,7 +234,7 @@ def _steps(plan: Plan) -> list[str]:
 
 def _round(number: int) -> int:
     """Round a number to two significant digits."""
-    tens = 10 ** max(0, len(str(number)) - 2)
+    tens = int(10 ** max(0, len(str(number)) - 2))
     return round(number / tens) * tens
 
 

@@ -103,7 +103,7 @@ def draw(
     sampled = [name for name, _ in importances] or list(dict.fromkeys(name for t in whole.get_trials(deepcopy=False) for name in t.params))
     every = "Each trial at its best step, including trials that were stopped early."
     many = f" The best {MAX_CURVES} trials." if len(ranked) > MAX_CURVES else ""
-    most = lambda n: " The most important dimensions." if len(sampled) > n else ""  # noqa: E731
+    most = {n: " The most important dimensions." if len(sampled) > n else "" for n in (MAX_AXES, MAX_PANELS)}
     figure = functools.partial(_figure, metric, len(ranked) > MAX_VECTOR_TRIALS)
     figures = [_pareto(objectives, trials)] if 2 <= len(objectives) <= 3 else []
     figures += [
@@ -113,10 +113,10 @@ def draw(
     if importances:
         figures.append(figure("Importances", f"By Optuna's PED-ANOVA on {basis}.", plots.plot_param_importances, compared))
     if sampled:
-        figures.append(figure("Parallel coordinates", every + most(MAX_AXES), _parallel, whole, sampled[:MAX_AXES], metric))
+        figures.append(figure("Parallel coordinates", every + most[MAX_AXES], _parallel, whole, sampled[:MAX_AXES], metric))
     panels = sampled[:MAX_PANELS]
     for at in range(0, len(panels), PANELS_IN_ROW):
-        title, note = "" if at else "Slices", every + most(MAX_PANELS) if at + PANELS_IN_ROW >= len(panels) else ""
+        title, note = "" if at else "Slices", every + most[MAX_PANELS] if at + PANELS_IN_ROW >= len(panels) else ""
         figures.append(figure(title, note, _slices, whole, panels[at : at + PANELS_IN_ROW], metric))
     return Drawn(tuple(figures), importances, basis)
 

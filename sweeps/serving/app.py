@@ -119,7 +119,7 @@ def _json_values(values: np.ndarray) -> list[Any]:
     """Return values for JSON, with None in place of NaN and infinity."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         return [v if np.isfinite(v) else None for v in values.tolist()]
-    return values.tolist()
+    return list(values.tolist())
 
 
 def require_columns(bundle: Bundle) -> None:

@@ -110,7 +110,7 @@ def serve(
                 # The proxy must live until the replicas have drained. `shutdown` alone would end both at once.
                 ray.serve.delete(APP)
             finally:
-                ray.serve.shutdown()
+                ray.serve.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int) -> None:
@@ -192,7 +192,7 @@ def _check(bundle: Path, replicas: int) -> None:
     if any(actor["namespace"] == SERVE_NAMESPACE for actor in ray.util.list_named_actors(all_namespaces=True)):
         text = "Ray Serve is already running on this cluster, perhaps for somebody else; `serve shutdown` stops it"
         raise InputError(Problem("--address", text))
-    cpus = ray.cluster_resources().get("CPU", 0)
+    cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
         raise InputError(Problem("--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"))
     if problems := cluster.unseen(bundle, cluster.who_sees(bundle / integrity.MANIFEST), "bundle"):

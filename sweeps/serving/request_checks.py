@@ -178,10 +178,10 @@ def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, A
 def _number(value: Any) -> float:
     kind = type(value)
     if kind is float or kind is int:
-        value = float(value)
-        if math.isinf(value):
+        number = float(value)
+        if math.isinf(number):
             raise ValueError
-        return value
+        return number
     if value is None:
         return math.nan
     raise ValueError
