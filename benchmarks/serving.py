@@ -47,7 +47,7 @@ def make_bundle(folder: Path) -> Path:
     """An XGBoost model of 100 trees behind an imputer, a scaler and a one-hot encoder."""
     import xgboost as xgb
 
-    from sweeps.bundle import export
+    from sweeps.bundle import write_bundle
     from sweeps.data import fit_chain
     from sweeps.space import Step
 
@@ -66,7 +66,7 @@ def make_bundle(folder: Path) -> Path:
     booster.save_model(checkpoint / "model.ubj")
     from sweeps.trainers.xgboost import load
 
-    return export(
+    return write_bundle(
         folder / "bundle",
         checkpoint=checkpoint,
         fitted=fitted,

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from sweeps.bundle.manifest import Manifest
     from sweeps.bundle.model import Bundle, load_bundle
     from sweeps.bundle.predict import predict_file
-    from sweeps.bundle.write import copy_checkpoint, export
+    from sweeps.bundle.write import copy_checkpoint, write_bundle
 
-__all__ = ["Bundle", "Manifest", "copy_checkpoint", "export", "load_bundle", "predict_file"]
+__all__ = ["Bundle", "Manifest", "copy_checkpoint", "load_bundle", "predict_file", "write_bundle"]
 
 # A bundle carries only the modules that load and predict. The others must be importable on demand.
 _LAZY = {
     "Bundle": "model",
     "Manifest": "manifest",
     "copy_checkpoint": "write",
-    "export": "write",
+    "write_bundle": "write",
     "load_bundle": "model",
     "predict_file": "predict",
 }

@@ -51,7 +51,7 @@ CHECK_TIMEOUT = 300.0
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-info")
 
 
-def export(
+def write_bundle(
     target: Path,
     *,
     checkpoint: Path,

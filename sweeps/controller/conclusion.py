@@ -47,7 +47,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         fits: Number of preprocessors that were fitted.
         notes: Notes about the data.
     """
-    from sweeps.controller import trial_export
+    from sweeps.bundle import export as trial_export
     from sweeps.report import Drawing
 
     store, space, folder = controller.study_store, controller.space, controller.folder

@@ -73,7 +73,7 @@ def export(
         BundleError: the bundle answers differently from the model in training.
         SweepFailed: the loop failed as it was trained once more.
     """
-    from sweeps.controller import trial_export
+    from sweeps.bundle import export as trial_export
     from sweeps.core.folder_lock import FolderLock
     from sweeps.data.prepared_store import refuse_untrusted
     from sweeps.study.study_store import StudyStore
@@ -124,7 +124,7 @@ def export(
 
 def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int | None, float | None]:
     """The step whose model is exported of a trial as it stands, and what that is worth."""
-    from sweeps.controller import trial_export
+    from sweeps.bundle import export as trial_export
 
     result = study_store.results()[number]
     kept = study_store.latest(number) if latest else result.checkpoint
@@ -157,7 +157,8 @@ def _export(
     trust: bool,
 ) -> Written:
     """One trial's bundle, in its place or not at all."""
-    from sweeps.controller import trial_export, trial_refit
+    from sweeps.bundle import export as trial_export
+    from sweeps.controller import trial_refit
 
     work = part_of(target)
     try:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.bundle.export import Refitted
 from sweeps.controller.rerun import scratch_folder, train_once
 from sweeps.controller.session import SweepSession, prepare_ray
-from sweeps.controller.trial_export import Refitted
 from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
 from sweeps.core.origin import read_origin
 from sweeps.core.trial import Checkpoint, Result, State

@@ -17,7 +17,7 @@ import pytest
 from test_bundle_of_trainers import trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle import export
+from sweeps.bundle import write_bundle
 from sweeps.space import Step
 from tests.waiting import wait_until
 
@@ -46,7 +46,7 @@ print(json.dumps([out["probability_yes"].tolist(), seconds, there, sys.modules["
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", CHAIN, folder)
-    return export(folder / "out" / "bundle", **kept), kept
+    return write_bundle(folder / "out" / "bundle", **kept), kept
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.bundle import copy_checkpoint, export, load_bundle, predict_file, write
+from sweeps.bundle import copy_checkpoint, load_bundle, predict_file, write, write_bundle
 from sweeps.bundle.manifest import is_pickle
 from sweeps.controller import exports
 from sweeps.core.errors import BundleError, InputError
@@ -29,7 +29,7 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         kept = made.ingredients(folder, patch, "shared")
-        yield export(folder / "out" / "bundle", **kept), kept
+        yield write_bundle(folder / "out" / "bundle", **kept), kept
 
 
 def expected_frame(kept):
@@ -149,23 +149,23 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     else:
         kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
-        export(target, **kept)
+        write_bundle(target, **kept)
     assert os.listdir(target.parent) == []
 
 
 def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "again")
     target = tmp_path / "out" / "bundle"
-    export(target, **kept | {"expected": None})
+    write_bundle(target, **kept | {"expected": None})
     assert not load_bundle(target).manifest.checked
     kept["load"] = kept["load"].replace(":load", ":load_codes")
     kept["expected"] = (kept["expected"] > 0.5).astype(int)
-    export(target, **kept | {"classes": (10, 20)})
+    write_bundle(target, **kept | {"classes": (10, 20)})
     assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [10 + 10 * c for c in kept["expected"]]
     assert os.listdir(target.parent) == ["bundle"]
     (target.parent / "mine").mkdir()
     with pytest.raises(BundleError, match="exists and is not a bundle, so it is not replaced"):
-        export(target.parent / "mine", **kept)
+        write_bundle(target.parent / "mine", **kept)
 
 
 def test_what_is_no_bundle_is_named(bundle, tmp_path):
@@ -177,7 +177,7 @@ def test_what_is_no_bundle_is_named(bundle, tmp_path):
 
 def test_quiet(tmp_path, monkeypatch, capfd):
     kept = made.ingredients(tmp_path, monkeypatch, "quiet")
-    export(tmp_path / "bundle", **kept)
+    write_bundle(tmp_path / "bundle", **kept)
     load_bundle(tmp_path / "bundle").predict(kept["raw"])
     assert capfd.readouterr() == ("", "")
 
@@ -240,7 +240,7 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(shapes, checked_in_this
     raw = pd.DataFrame({"image": pd.Series(cells), "width": range(6)})
     expected = np.array([float(cell.sum()) for cell in cells])
     kept |= {"load": f"images_{shapes}:load", "fitted": None, "task": None, "classes": None, "label": None}
-    path = export(tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected})
+    path = write_bundle(tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected})
     model = mlflow.pyfunc.load_model(str(path))
     assert load_bundle(path).predict(raw)["prediction"].tolist() == expected.tolist() == model.predict(raw)["prediction"].tolist()
     assert model.predict(model.input_example)["prediction"].tolist() == expected[:5].tolist()
@@ -263,7 +263,7 @@ def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypat
 
     monkeypatch.setattr(mlflow.pyfunc, "save_model", refuse)
     with pytest.raises(BundleError, match=r"MLflow .*TypeError: Object of type Odd") as e:
-        export(tmp_path / "out" / "bundle", **kept)
+        write_bundle(tmp_path / "out" / "bundle", **kept)
     assert kept["load"] not in str(e.value) and os.listdir(tmp_path / "out") == []
 
 
@@ -285,7 +285,7 @@ def test_without_rows_of_training_a_model_gets_rows_as_they_come_and_answers_as_
     (tmp_path / f"model_{tag}.py").write_text(text)
     kept = made.ingredients(tmp_path, monkeypatch, f"plain{tag}")
     nothing = {"load": f"model_{tag}:load", "fitted": None, "label": None, "task": None, "classes": None, "raw": None, "expected": None}
-    path = export(tmp_path / "out" / "bundle", **kept | nothing)
+    path = write_bundle(tmp_path / "out" / "bundle", **kept | nothing)
     rows = pd.DataFrame({"word": ["a", "b"]}, index=[3, 4])
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(model.predict(rows), pd.DataFrame(columns, index=[3, 4]), check_dtype=False)

@@ -14,7 +14,7 @@ import pytest
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps.bundle import export, load_bundle
+from sweeps.bundle import load_bundle, write_bundle
 from sweeps.data import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
@@ -77,7 +77,7 @@ def trained(module, params, task, steps, folder):
 @pytest.mark.parametrize("task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"])
 def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     kept = trained(module, params, task, SKLEARN, tmp_path)
-    bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
+    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
     np.testing.assert_array_equal(bundle.model_output(kept["raw"]), kept["expected"])
     predicted = bundle.predict(kept["raw"])
     names = {r.split("==")[0] for r in bundle.manifest.requirements}
@@ -94,7 +94,7 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
 @pytest.mark.integration
 def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
-    bundle = load_bundle(export(tmp_path / "out" / "bundle", **kept))
+    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
     assert not {"ray[data]", "scikit-learn"} & {r.split("==")[0] for r in bundle.manifest.requirements}
     assert bundle.manifest.pickled == {}
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
@@ -119,7 +119,7 @@ def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(l
     first = trained(sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")
     bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
     second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
-    bundles = [export(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))]
+    bundles = [write_bundle(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))]
     assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
     carried = [sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py")) for b in bundles]
     ours = {f"code/_sweeps/sweeps/trainers/{p.name}" for p in Path(sweeps.trainers.__path__[0]).glob("*.py")}

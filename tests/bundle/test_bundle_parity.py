@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle import check as checking
-from sweeps.bundle import export, load_bundle, write
+from sweeps.bundle import load_bundle, write, write_bundle
 from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError
 from sweeps.data import fit_chain
@@ -132,7 +132,7 @@ def made(local_ray, tmp_path_factory):
                     model, expected = module.load(str(checkpoint)), np.load(checkpoint / "check.npy")
                 facts = {"label": "y", "task": "binary", "classes": (0, 1), "raw": raw.drop(columns="y").iloc[88:], "made": {}}
                 parts = {"checkpoint": checkpoint, "fitted": fitted, "load": name, "roots": (folder,), "expected": expected, **facts}
-                path = export(here / "bundle", **parts)
+                path = write_bundle(here / "bundle", **parts)
                 found[trainer, chain] = load_bundle(path), fitted, model, parts
         yield found
     sys.modules.pop("parity_own", None)
@@ -221,4 +221,4 @@ def test_a_bundle_that_answers_otherwise_is_not_written(made, trainer, tmp_path)
     parts = dict(made[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
     with pytest.raises(BundleError, match="predicts otherwise than the model did in training"):
-        export(tmp_path / "bundle", **parts)
+        write_bundle(tmp_path / "bundle", **parts)

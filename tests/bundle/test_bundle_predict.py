@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from sweeps.bundle import export, load_bundle, predict, predict_file
+from sweeps.bundle import load_bundle, predict, predict_file, write_bundle
 from sweeps.core.errors import InputError
 from tests.commands import invoke
 
@@ -24,7 +24,7 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     with pytest.MonkeyPatch.context() as patch:
         kept = made.ingredients(folder, patch, "files")
-        yield export(folder / "bundle", **kept), kept
+        yield write_bundle(folder / "bundle", **kept), kept
 
 
 @pytest.mark.parametrize("source", ["rows.csv", "rows.csv.gz", "rows.parquet"])
@@ -69,7 +69,7 @@ def test_transform_without_a_preprocessor_gives_the_raw_features(checked_in_this
     kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
-    path = export(tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None})
+    path = write_bundle(tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None})
     text = raw.astype(str)[["area", "rooms"]].set_axis([7, 7, 8, 9, 10, 11], axis=0)
     pd.testing.assert_frame_equal(load_bundle(path).transform(text), raw.set_axis(text.index, axis=0))
 

@@ -14,7 +14,7 @@ import tampering
 from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle import export, load_bundle
+from sweeps.bundle import load_bundle, write_bundle
 from sweeps.core.errors import BundleError
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
@@ -37,7 +37,7 @@ for folder in sys.argv[1:]:
 def good(folder: Path) -> Path:
     """A bundle with a pickle in it."""
     (folder / "training").mkdir()
-    return export(
+    return write_bundle(
         folder / "good" / "bundle", **trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training")
     )
 

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps import space as space_file
-from sweeps.controller import exports, trial_export
+from sweeps.bundle import export as trial_export
+from sweeps.controller import exports
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
@@ -218,7 +219,7 @@ def exported(folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
     store = SimpleNamespace(load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None)
     monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
-    monkeypatch.setattr(trial_export.bundle, "export", lambda target, **kept: told.update(kept["made"]) or target)
+    monkeypatch.setattr(trial_export.write, "write_bundle", lambda target, **kept: told.update(kept["made"]) or target)
     space = dataclasses.replace(loop.store.space, trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"))
     return trial_export.export_trial(folder, space, loop.store, 0, folder / "exports" / "0000", (), **how), told
 

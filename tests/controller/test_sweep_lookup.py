@@ -324,7 +324,7 @@ def test_a_wide_column_does_not_hide_those_after_it():
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
-    from sweeps.controller.trial_export import number_of
+    from sweeps.bundle.export import number_of
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)

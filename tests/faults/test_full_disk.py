@@ -100,7 +100,7 @@ def test_r3_what_is_prepared_cannot_be_written(disk, tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    [pytest.param("sweeps.controller.trial_export:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:hash_files"],
+    [pytest.param("sweeps.bundle.export:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:hash_files"],
     ids=["begun", "almost done"],
 )
 def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):

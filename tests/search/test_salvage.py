@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweeps.controller.trial_export import described
+from sweeps.bundle.export import described
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
 from sweeps.core.sweep_folder import JOURNAL

@@ -40,7 +40,7 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
 
-    from sweeps.bundle import export
+    from sweeps.bundle import write_bundle
     from sweeps.tracking import default_uri
 
     monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     parent = client.create_run(experiment).info.run_id
     child = client.create_run(experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}).info.run_id
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
-    bundle = export(tmp_path / "bundle", **kept)
+    bundle = write_bundle(tmp_path / "bundle", **kept)
 
     def digest_of(value: float) -> str:
         return f"{value:.60f}"  # of its manifest, in which the value stands

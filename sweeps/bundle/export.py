@@ -1,6 +1,6 @@
-"""From a trial on record to what a user takes away: its bundle, or its checkpoint where the trainer has no `load`.
+"""Export a trial of a sweep: as its bundle, or as its checkpoint if the trainer has no `load`.
 
-Needs no Ray: the sweep's folder holds the study, the checkpoints, the fitted chains and the test split.
+Needs no Ray. The sweep's folder has the study, the checkpoints, the fitted chains and the test split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps import bundle
+from sweeps.bundle import write
 from sweeps.core import metrics, provenance, references
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, unknown_trial
@@ -35,13 +35,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Exported:
-    """What came of an export.
+    """The result of an export.
 
     Attributes:
         best: the trial as `--json` shows it.
-        bundle, checkpoint: what was written; both None if the trial left no checkpoint.
-        notes: what the user should know.
-        error: why there is no bundle, where there should be one.
+        bundle: the bundle's folder, or None.
+        checkpoint: the checkpoint's folder if the trainer has no `load`, or None.
+        notes: notes for the user.
+        error: why there is no bundle, if there should be one.
     """
 
     best: dict[str, Any]
@@ -53,13 +54,13 @@ class Exported:
 
 @dataclass(frozen=True)
 class Refitted:
-    """A trial that was trained once more, on train and valid together.
+    """A trial that was trained again on train and valid together.
 
     Attributes:
-        folder: in which `prepared` is what was prepared for it.
-        checkpoint: its last.
-        steps: that it was trained.
-        rows: that it was trained on.
+        folder: folder whose `prepared` has the data for this training.
+        checkpoint: the last checkpoint.
+        steps: number of steps trained.
+        rows: number of rows trained on.
     """
 
     folder: Path
@@ -109,7 +110,7 @@ def export_trial(
             which = "latest checkpoint" if latest else "checkpoint"
             return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))
     if space.trainer.load is None:
-        return replace(done, checkpoint=bundle.copy_checkpoint(source, target / "checkpoint"))
+        return replace(done, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
@@ -169,7 +170,7 @@ def _bundle(
     }
     if refitted is not None:
         made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
-    path = bundle.export(
+    path = write.write_bundle(
         target,
         checkpoint=source,
         fitted=fitted,
@@ -209,10 +210,10 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
 
 
 def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
-    """What the model of a checkpoint predicts.
+    """Predict rows with the model of a checkpoint.
 
     Raises:
-        BundleError: the user's `load`, or the `predict` of what it returns, raised.
+        BundleError: the user's `load`, or the `predict` of what it returns, raised an error.
     """
     try:
         return references.resolve(load)(str(source)).predict(rows)
@@ -247,16 +248,17 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
 
 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
-    """What the model of a trial's step is worth, which a bundle says and an alias moves by: what the trial reported there of the objective.
+    """Return the objective's value of the model at a step. A bundle records this value, and an alias moves by it.
 
-    At its best step that is the trial's own value. Of repeats, and where the objective is a cost, it is that at any step: a configuration's
-    repeats are worth something together, and a cost is a whole trial's.
+    At its best step this is the trial's own value. For repeated trials, and for cost objectives, it is the same value at every step: only
+    all repeats together have a value, and a cost belongs to the whole trial.
     """
-    return described(study_store, number, step)["value"]
+    value: float | None = described(study_store, number, step)["value"]
+    return value
 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
-    """A trial as if it stood for this step; what it cost stays the whole trial's."""
+    """Return the trial's result as if it had ended at this step. Its costs stay those of the whole trial."""
     t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
     curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
     cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
@@ -265,7 +267,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """A trial as `--json` shows it in any sweep."""
+    """Return a trial as `--json` shows it in any sweep."""
     told = {
         "trial": trial.id,
         "value": result.value,
@@ -279,10 +281,10 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
 
 
 def number_of(study_store: StudyStore, trial_id: str | None) -> int:
-    """The number of the trial a user names, or of the best.
+    """Return the number of the trial that a user names, or of the best trial.
 
     Raises:
-        InputError: no such trial, or no trial with a value.
+        InputError: there is no such trial, or no trial with a value.
     """
     results = study_store.results()
     known = {format_trial_id(n): n for n in results}
@@ -303,13 +305,15 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
 
 
 def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> list[int]:
-    """The numbers of the best trials whose checkpoint is there, the best first.
+    """Return the numbers of the best trials that have a checkpoint, best first.
 
     Args:
-        latest: their latest checkpoint is what counts.
+        study_store: the study.
+        count: number of trials.
+        latest: require the latest checkpoint instead of the best one.
 
     Raises:
-        InputError: there is none.
+        InputError: no trial has one.
     """
     results = study_store.results()
     found = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
@@ -320,13 +324,14 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
 
 
 def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
-    """The numbers of the trials on the front of several objectives, all of which left a checkpoint.
+    """Return the numbers of the trials on the Pareto front.
 
     Args:
-        latest: their latest checkpoint is what counts.
+        study_store: the study.
+        latest: require the latest checkpoint instead of the best one.
 
     Raises:
-        InputError: there is one objective, no trial has all its values, or one of the front has no checkpoint.
+        InputError: there is only one objective, no trial has all its values, or a trial of the front has no checkpoint.
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
@@ -341,6 +346,6 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
 
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
-    """Whether the checkpoint of a trial that would be exported is on record and there; the sweep's folder may have been moved."""
+    """Return whether the checkpoint to export exists. The sweep's folder may have been moved."""
     kept = study_store.latest(number) if latest else result.checkpoint
     return kept is not None and (SweepFolder(study_store.folder).trial(number) / Path(kept.path).name).is_dir()
