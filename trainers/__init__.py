@@ -1,19 +1,15 @@
-"""What runs inside a trial: one file a framework, each an ordinary Ray Train loop with its loader.
+"""Training loops: one file for each framework, each an ordinary Ray Train loop with a function that loads its model.
 
-A trainer `NAME.py` is these things:
+A trainer `NAME.py` has these parts:
 
-    BACKEND                 the process group its ranks need: "torch", "xgboost", "lightgbm" or "none"; read without an import
-    train_func(config)      the loop; `config` is the trial's `params`, all else it asks of Ray Train and `sweeps.trial.current()`
-    READS_NUMBERS           optional: True refuses a chain that leaves other columns, before a trial is begun; read without an import
-    NEEDS_LABEL             optional: True refuses a space without `data.label`; read without an import
-    CHECKPOINT_BYTES        optional: how large a checkpoint can be, as arithmetic in a text; read without an import
-    RESUME_FILES            optional: names of a checkpoint's files that only going on with the training needs; a bundle leaves them out
-    load(folder)            the model of a checkpoint: an object with `predict(DataFrame) -> array`
+    TRAINER                 one literal that describes the trainer; see `sweeps/space/trainer_definition.py` for its keys
+    train_func(config)      the loop; `config` is the trial's `params`; the rest comes from Ray Train and `sweeps.trial.current()`
+    load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
 
-`predict` takes prepared features and gives float64: P(second class) of shape (n,) for two classes, probabilities of shape
-(n, k) for more, values of shape (n,) for a regression. Ray is imported by the loop alone: a bundle predicts without it.
+`predict` takes prepared features. It returns float64: P(second class) of shape (n,) for two classes, probabilities of shape (n, k) for
+more classes, values of shape (n,) for a regression. Only the loop imports Ray, so a bundle predicts without it.
 
-Our loops have no privilege over a user's. What they share stands below: errors that a user meets in either of them.
+Our loops use nothing that a user's loop cannot use. This module has the errors that our loops share.
 """
 
 from __future__ import annotations
@@ -30,10 +26,10 @@ __all__ = ["reports_all", "require_metric", "require_numbers"]
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:
-    """Return whether a trial reports every metric at every step (`params.report`), and not only those that are asked for.
+    """Return whether each step reports every metric (`params.report: all`), not only those that the space file names.
 
     Raises:
-        ValueError: `params.report` is neither of its two values.
+        ValueError: `params.report` is neither "asked" nor "all".
     """
     value = config.get("report", "asked")
     if value not in ("asked", "all"):
@@ -42,10 +38,10 @@ def reports_all(config: Mapping[str, Any]) -> bool:
 
 
 def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:
-    """Refuse a metric that is asked for and that the loop never reports.
+    """Raise an error if the loop never reports a metric.
 
     Raises:
-        ValueError: with the nearest name that it does report.
+        ValueError: With the nearest name that the loop reports.
     """
     reported = list(reported)
     if metric not in reported:
@@ -53,20 +49,20 @@ def require_metric(metric: str, reported: Iterable[str], asked_as: str = "object
 
 
 def require_numbers(features: pd.DataFrame, also: str = "") -> None:
-    """Refuse prepared features that are not numbers.
+    """Raise an error if prepared features are not numbers.
 
     Args:
-        features: the columns a model would be trained on.
-        also: a NumPy/pandas `kind` letter accepted beside numbers and booleans, "O" for pandas' categories.
+        features: The columns of the training data.
+        also: A pandas dtype that is accepted besides numbers and booleans, such as "category".
 
     Raises:
-        ValueError: naming every such column, and the preprocessors that would make numbers of them.
+        ValueError: With every such column, and what to do.
     """
     text = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
     if text:
         shown = ", ".join(text[:10]) + (f" and {len(text) - 10} more" if len(text) > 10 else "")
         raise ValueError(
-            f"column{'s' if len(text) > 1 else ''} {shown}: not numbers, which is all this trainer reads; "
+            f"column{'s' if len(text) > 1 else ''} {shown}: not numeric, but this trainer reads only numbers; "
             "name them in `columns` of an encoder in `space.preprocessor` (an encoder's default, `categorical`, leaves out dates), "
             "or leave them out with `data.drop`"
         )

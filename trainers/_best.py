@@ -1,4 +1,4 @@
-"""The best round of a booster in training, what it answers, and the checkpoint it is written to."""
+"""The best round of a booster, its predictions, and its checkpoint."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LOGITS = '"name":"binary:logitraw"'
 
 
 class Best:
-    """The best round so far, and how to write it down.
+    """The best round so far.
 
     Attributes:
-        step: its number, None before the first that is not NaN.
-        value: its objective value.
+        step: Number of the best round. None before the first round whose value is not NaN.
+        value: The objective's value at that round.
     """
 
     def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
@@ -29,20 +29,20 @@ class Best:
         self.raw: bytearray | None = None
 
     def see(self, booster: xgb.Booster, step: int, value: float) -> None:
-        """Take note of a round's value."""
+        """Record a round's value, and keep the round if it is the best so far."""
         if self.cur.better(value, self.value):
             self.step, self.value = step, value
             if self.whole:
                 self.raw = booster.save_raw("ubj")
 
     def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:
-        """Return the best round's model: `booster` itself if the best round is `step`, which `booster` has come to."""
+        """Return the best round's model. This is `booster` itself if its last round, `step`, is the best."""
         if (self.step or step) == step:
             return booster
         return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
 
     def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
-        """Write the best round's model, and what going on from `step` needs."""
+        """Write a checkpoint: the best round's model, and the state to continue from `step`."""
         best_step = self.step or step
         model = self.model(booster, step)
         if best_step != step:
@@ -58,7 +58,7 @@ class Best:
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """What the model in memory answers for the check rows, on a CPU, where a bundle will be asked."""
+        """Predict the check rows with the model in memory, on a CPU as a bundle does."""
         assert self.check is not None
         if has_gpu():
             model = model.copy()
@@ -67,7 +67,7 @@ class Best:
         return answers(model, self.check) if self.whole else answers(booster, self.check, best_step)
 
     def restore(self, folder: Path) -> int:
-        """Take up what `save` wrote; returns the step it covers."""
+        """Restore the state that `save` wrote, and return its step."""
         state = json.loads((folder / "state.json").read_text())
         self.step, self.value = state["best_step"], state["best_value"]
         if self.whole and self.step is not None:
@@ -76,7 +76,7 @@ class Best:
 
 
 def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
-    """Predictions of the first `rounds` rounds, 0 for all of them."""
+    """Predict with the first `rounds` rounds; 0 means all rounds."""
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
     if LOGITS in booster.save_config():
         out = 1.0 / (1.0 + np.exp(-out))
@@ -84,7 +84,7 @@ def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
 
 
 def has_gpu() -> bool:
-    """Whether Ray gave this worker a GPU, or part of one."""
+    """Return whether Ray gave this worker a GPU or a fraction of one."""
     import ray
 
     return bool(ray.is_initialized() and ray.get_gpu_ids())

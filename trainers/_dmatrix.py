@@ -1,4 +1,4 @@
-"""Prepared rows as XGBoost's own type, and the names of their columns, which it is trained without."""
+"""Convert prepared rows to a `DMatrix`, and remove and restore column names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """What XGBoost knows of the columns that a matrix has or a model asks for."""
+    """Names and types of the columns of a matrix or a model."""
 
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
 
     def in_training(self) -> Columns:
-        """Without the names; which values are categories, training has to know."""
+        """Return the columns for training: without names, but with types if there are categories."""
         return Columns(None, self.types if "c" in (self.types or ()) else None)
 
 
 def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None) -> xgb.DMatrix:
-    """Features, and the label where one is named, as XGBoost's own type."""
+    """Return the features, and the label if it is named, as a `DMatrix`."""
     features = frame.drop(columns=[label]) if label else frame
     require_numbers(features, also="category")
     names = _names(features.columns)
@@ -37,20 +37,23 @@ def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = 
 
 
 def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, Columns]:
-    """The matrix without its names, and these: XGBoost's binding reads and compares all of them, one by one, in every round."""
+    """Remove the names of a matrix, and return both.
+
+    With names, XGBoost's Python binding compares all names in every round.
+    """
     columns = Columns(matrix.feature_names, matrix.feature_types)
     named(matrix, columns.in_training())
     return matrix, columns
 
 
 def named(what: xgb.DMatrix | xgb.Booster, columns: Columns) -> None:
-    """Give a matrix or a model these columns in place of those it has."""
-    what.feature_names = None  # types and names are held against each other as they are set
+    """Replace the columns of a matrix or a model."""
+    what.feature_names = None  # XGBoost compares types and names when either is set
     what.feature_types = columns.types
     what.feature_names = columns.names
 
 
 def _names(columns: Any) -> list[str]:
-    """Column names as XGBoost accepts them: it refuses `[`, `]` and `<`, which a one-hot encoded `age_<30` has."""
+    """Return column names that XGBoost accepts. It refuses `[`, `]` and `<`, as in a one-hot encoded `age_<30`."""
     safe = [re.sub(r"[\[\]<]", "_", str(c)) for c in columns]
     return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]

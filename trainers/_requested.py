@@ -1,4 +1,4 @@
-"""Which of XGBoost's metrics a trial reports every round, and which the finished model has beside them."""
+"""Choose the metrics of XGBoost that each round reports, and those that only the finished model is measured by."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class RequestedMetrics:
     """The metrics that a space file asks for.
 
     Attributes:
-        names: those that objectives and constraints name, such as `valid-logloss`.
-        metrics: XGBoost's own names of the metrics that a round measures.
-        splits: what a round measures them on: "train", "valid" or both.
-        others: XGBoost's own names of the metrics that the finished model is measured by.
-        own: `eval_metric` names metrics, which are reported as well, of valid.
-        all: every metric is reported, on both splits.
+        names: Metrics of objectives and constraints, such as `valid-logloss`.
+        metrics: XGBoost's names of the metrics that each round measures.
+        splits: Splits on which each round measures them: "train", "valid" or both.
+        others: XGBoost's names of the metrics that only the finished model is measured by.
+        own: Whether `eval_metric` names further metrics, which are reported on valid.
+        all: Whether each round reports every metric on both splits.
     """
 
     names: tuple[str, ...]
@@ -38,15 +38,15 @@ class RequestedMetrics:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], cur: trial.Current) -> RequestedMetrics:
-        """Return what `params`, objectives and constraints of a trial ask for.
+        """Return the metrics that a trial's `params`, objectives and constraints name.
 
         Raises:
-            ValueError: XGBoost has no such metric, or `params.report` is not one of its values.
+            ValueError: XGBoost has no such metric, or `params.report` has an unknown value.
         """
         task, own = str(cur.task), config.get("eval_metric", [])
         own = [own] if isinstance(own, str) else list(own)
         usual = own or METRICS[task]
-        # Where costs alone are asked for, the best round is that by the trainer's own first metric, which falls.
+        # With costs as the only objectives, the trainer's first metric, which is minimized, decides the best round.
         names = tuple(dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked])) or (f"valid-{usual[0]}",)
         measured = []
         for name in names:
@@ -67,15 +67,15 @@ class RequestedMetrics:
 
     @property
     def lead(self) -> str:
-        """The metric by which the best round is chosen."""
+        """Metric that decides the best round."""
         return self.names[0]
 
     def reported(self, found: Mapping[str, float]) -> dict[str, float]:
-        """Return what of a round's values is reported."""
+        """Return the reported ones of a round's metrics."""
         return {k: v for k, v in found.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, found: Iterable[str]) -> None:
-        """Refuse a metric that XGBoost reports under another name.
+        """Raise an error for a metric that XGBoost reports under another name.
 
         Raises:
             ValueError: with the nearest name that XGBoost does report.
@@ -87,8 +87,9 @@ class RequestedMetrics:
         """Measure a finished model by the metrics that its trial did not report.
 
         Args:
-            splits: the matrices of "train" and "valid".
-            reported: names of the metrics that the trial did report.
+            model: The finished model.
+            splits: The matrices of "train" and "valid".
+            reported: Names of the metrics that the trial reported.
         """
         for metric in self.others:
             model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
@@ -97,7 +98,7 @@ class RequestedMetrics:
 
 
 def parsed(line: str) -> dict[str, float]:
-    """Return `[0]\ttrain-auc:0.5\tvalid-auc:0.4` as numbers, with the accuracy that an error means."""
+    """Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
     metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
     for error in metrics.keys() & {"valid-error", "valid-merror"}:
         metrics["valid-accuracy"] = 1.0 - metrics[error]
@@ -105,7 +106,7 @@ def parsed(line: str) -> dict[str, float]:
 
 
 def _measured(name: str, task: str) -> str | None:
-    """Return XGBoost's own name of a metric such as `valid-accuracy`; None for a name that begins with no split."""
+    """Return XGBoost's name of a metric such as `valid-accuracy`. Return None for a name without a split."""
     split, _, metric = name.partition("-")
     if split not in SPLITS or not metric:
         return None

@@ -1,14 +1,12 @@
-"""A multi-layer perceptron for tables: PyTorch on one worker or, through DistributedDataParallel, on several.
+"""A multi-layer perceptron for tables: PyTorch on one worker, or on several through DistributedDataParallel.
 
-`params`: depth (hidden layers), width (units in each), dropout, optimizer (adam, adamw, sgd with momentum 0.9), lr,
-weight_decay, batch_size (rows a worker and step), epochs (default: the scheduler's `max_t`, or 20).
+`TRAINER["parameters"]` describes `params`.
 
-One report an epoch, of the metrics that objectives and constraints name: `train-loss`; for two classes `valid-logloss`, `valid-error`,
-`valid-accuracy`, `valid-auc`; for more `valid-mlogloss`, `valid-merror`, `valid-accuracy`; for a regression `valid-rmse`, `valid-mae`, in
-the target's own unit. After the last epoch of a trial that was not stopped, the other metrics of train and valid are measured for the
-model of the best epoch (`Current.report_final`). `params.report: all` reports all of these every epoch.
+Each epoch is one report. It has the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` are in the target's own unit.
+After the last epoch of a trial that was not stopped, the other metrics of train and valid are measured for the model of the best epoch
+(`Current.report_final`). With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
-Missing values count as 0, so scale the columns (`StandardScaler`): 0 is then their mean.
+A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is the mean.
 """
 
 from __future__ import annotations
@@ -77,14 +75,14 @@ TRAINER: dict[str, Any] = {
         },
     },
 }
-BLOCK = 64  # rows that a loaded model is asked at once
-WIDTH = 16  # units that each of its layers has at least
+BLOCK = 64  # rows that a loaded model predicts at once
+WIDTH = 16  # smallest number of units of each layer of a loaded model
 ROWS_AT_ONCE = 65_536  # of `valid`, so that a wide layer over a large table does not fill the memory
 
 
 @dataclass(frozen=True)
 class Params:
-    """What `params` may hold, and the defaults."""
+    """Values of `params`, with defaults."""
 
     depth: int = 2
     width: int = 64
@@ -97,10 +95,10 @@ class Params:
 
     @classmethod
     def of(cls, config: dict[str, Any], max_t: int | None) -> Params:
-        """Check and fill in a trial's `params`.
+        """Validate a trial's `params`, and fill in the defaults.
 
         Raises:
-            ValueError: an unknown name, or a value that breaks its rule.
+            ValueError: A name is unknown, or a value breaks its rule.
         """
         rules = TRAINER["parameters"]
         filled: dict[str, Any] = {"epochs": max_t} if max_t else {}
@@ -116,7 +114,7 @@ class Params:
 
 @dataclass(frozen=True)
 class Architecture:
-    """All that rebuilding the network takes beside its weights; `mean` and `std` are the target's in a regression."""
+    """What is needed to rebuild the network, besides its weights. In a regression, `mean` and `std` are those of the target."""
 
     columns: tuple[str, ...]
     task: str
@@ -128,7 +126,10 @@ class Architecture:
     std: float = 1.0
 
     def build(self) -> nn.Module:
-        """The network, freshly initialised. No BatchNorm: a last batch of one row would break it, and DDP's ranks disagree."""
+        """Return a newly initialised network.
+
+        It has no BatchNorm, which fails on a last batch of one row and differs between the ranks of DDP.
+        """
         layers: list[nn.Module] = []
         size = len(self.columns)
         for _ in range(self.depth):
@@ -137,7 +138,11 @@ class Architecture:
         return nn.Sequential(*layers, nn.Linear(size, self.outputs))
 
     def predict(self, network: nn.Module, inputs: torch.Tensor) -> np.ndarray:
-        """Predictions of a network in evaluation mode: float64, P(second class) (n,), probabilities (n, k) or values (n,)."""
+        """Predict with a network in evaluation mode.
+
+        Returns:
+            float64: P(second class) (n,), class probabilities (n, k) or values (n,).
+        """
         with torch.inference_mode():
             parts = [network(part)[:, : self.outputs].to("cpu", torch.float64) for part in torch.split(inputs, ROWS_AT_ONCE)]
             out = torch.cat(parts) if parts else torch.zeros((0, self.outputs), dtype=torch.float64)
@@ -160,8 +165,8 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,).
 
-        What is answered for a row does not depend on the rows that are asked with it. A matrix product of another number of rows
-        rounds otherwise, so rows are asked in blocks of `BLOCK`.
+        The prediction of a row does not depend on the other rows. Matrix products with other numbers of rows round differently, so rows are
+        predicted in blocks of `BLOCK`.
         """
         inputs = _inputs(features[list(self.architecture.columns)])
         rows = len(inputs)
@@ -171,7 +176,10 @@ class Model:
 
 
 def _widened(network: nn.Module) -> nn.Module:
-    """The same network with layers of `WIDTH` units or more, the new ones 0: in a narrower one a row's place changes the last bits."""
+    """Return the same network with at least `WIDTH` units in each layer; the new units are 0.
+
+    In a narrower layer the position of a row changes the last bits of its prediction.
+    """
     layers: list[nn.Module] = []
     inputs: int | None = None
     for layer in network.children():
@@ -187,20 +195,20 @@ def _widened(network: nn.Module) -> nn.Module:
 
 
 def load(folder: str) -> Model:
-    """The best model of a checkpoint that `train_func` wrote."""
+    """Load the best model of a checkpoint that `train_func` wrote."""
     stored = json.loads(Path(folder, "architecture.json").read_text())
     architecture = Architecture(**stored | {"columns": tuple(stored["columns"])})
     return Model(architecture, load_file(Path(folder, "model.safetensors")))
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one network, reporting every epoch and keeping the best.
+    """Train one network. Report every epoch, and keep the best one.
 
     Args:
-        config: see `Params`.
+        config: See `Params`.
 
     Raises:
-        ValueError: no label, a column that is not numeric, a parameter or objective that this trainer does not know.
+        ValueError: The data has no label, a column is not numeric, or a parameter or an objective is unknown.
     """
     import ray.train
     import ray.train.torch
@@ -210,7 +218,7 @@ def train_func(config: dict[str, Any]) -> None:
         raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
     params = Params.of(config, cur.max_t)
     every = tuple(TRAINER["metrics"][cur.task])
-    metric = cur.metric or every[0]  # where costs alone are asked for: its own first, which falls
+    metric = cur.metric or every[0]  # with costs as the only objectives: the first metric, which is minimized
     require_metric(metric, every)
     for name in cur.asked:
         require_metric(name, every, "a metric of objective and constraints")
@@ -243,7 +251,7 @@ def train_func(config: dict[str, Any]) -> None:
         done = latest["epoch"]
     model = ray.train.torch.prepare_model(network)
     optimizer = _optimizer(model, params)
-    # Under PBT the state may be another trial's: its settings do not count, and that of another optimizer is of no use
+    # Under PBT the state may come from another trial. Its settings, and the state of another optimizer, are ignored.
     if latest and latest.get("kind", type(optimizer).__name__) == type(optimizer).__name__:
         own = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
         optimizer.load_state_dict(latest["optimizer"])
@@ -252,7 +260,7 @@ def train_func(config: dict[str, Any]) -> None:
 
     last = min(params.epochs, cur.max_t or params.epochs)
     for epoch in range(done + 1, params.epochs + 1):
-        torch.manual_seed(_seed(cur.seed, epoch, rank))  # an epoch's draws follow from its number, so that a resumed trial repeats them
+        torch.manual_seed(_seed(cur.seed, epoch, rank))  # the seed follows from the epoch, so a resumed trial repeats its draws
         order = torch.randperm(len(x), device="cpu").to(device)
         x_epoch, target_epoch = x[order], target[order]
         model.train()
@@ -273,7 +281,7 @@ def train_func(config: dict[str, Any]) -> None:
 
         if rank == 0:
             best.see(network, epoch, metrics[metric])
-        if epoch == last and reported != every:  # before its report, which ends the trial where the scheduler's `max_t` is reached
+        if epoch == last and reported != every:  # before the report, which ends the trial if the scheduler's `max_t` is reached
             final = _final(best, network, (x, y), (x_valid, y_valid), device, rank, world)
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         if rank == 0 and cur.checkpoint_due(epoch, last=epoch == last):
@@ -285,13 +293,13 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def _same_shape(network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Refuse the weights of another network, which PBT hands over where the network's shape is tuned."""
+    """Raise an error for weights of another shape, which PBT passes on if `depth` or `width` is tuned."""
     if {name: value.shape for name, value in network.state_dict().items()} != {name: value.shape for name, value in weights.items()}:
         raise ValueError("the checkpoint is of a network of another `depth` or `width`: under pbt these must be constants")
 
 
 class _Best:
-    """The weights of the best epoch so far, on a CPU, and how to write them down."""
+    """Weights of the best epoch so far, on a CPU."""
 
     def __init__(self, cur: trial.Current, architecture: Architecture):
         self.cur, self.architecture = cur, architecture
@@ -300,23 +308,23 @@ class _Best:
         self.weights: dict[str, torch.Tensor] = {}
 
     def see(self, network: nn.Module, epoch: int, value: float) -> None:
-        """Take note of an epoch's value."""
+        """Record an epoch's value, and keep its weights if it is the best so far."""
         if self.cur.better(value, self.value):
             self.epoch, self.value, self.weights = epoch, value, _weights(network)
 
     def save(self, network: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, folder: Path) -> None:
-        """Write the best epoch's model, and what going on from `epoch` needs."""
+        """Write a checkpoint: the best epoch's model, and the state to continue from `epoch`."""
         weights = self.weights or _weights(network)
         save_file(weights, folder / "model.safetensors")
         (folder / "architecture.json").write_text(json.dumps(asdict(self.architecture)))
         latest = {"epoch": epoch, "network": _weights(network), "optimizer": optimizer.state_dict(), "kind": type(optimizer).__name__}
         torch.save(latest | {"best_epoch": self.epoch, "best_value": self.value}, folder / "latest.pt")
-        # Asked of a copy on the CPU, which is where a bundle will be asked: a GPU rounds otherwise.
+        # Predicted by a copy on the CPU, as a bundle does, because a GPU rounds differently.
         check = None if self.cur.check is None else Model(self.architecture, weights).predict(self.cur.check)
         self.cur.note_checkpoint(folder, self.epoch or epoch, check)
 
     def restore(self, folder: Path) -> dict[str, Any]:
-        """Take up what `save` wrote; returns the latest state."""
+        """Restore the state that `save` wrote, and return the latest state."""
         latest: dict[str, Any] = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
         self.epoch, self.value = latest["best_epoch"], latest["best_value"]
         if self.epoch is not None:
@@ -325,7 +333,7 @@ class _Best:
 
 
 def _tensors(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], torch.Tensor, Any]:
-    """Columns, inputs and labels of a shard: `train`'s labels as a tensor on the device, `valid`'s as an array."""
+    """Return columns, inputs and labels of a shard. Labels of `train` are a tensor on the device, those of `valid` an array."""
     import ray.train
 
     frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
@@ -339,7 +347,7 @@ def _tensors(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple
 
 
 def _inputs(features: pd.DataFrame) -> torch.Tensor:
-    """Prepared features as float32 (n, columns), missing values as 0."""
+    """Return prepared features as float32 of shape (n, columns). Missing values become 0."""
     require_numbers(features)
     values = features.to_numpy(np.float32, na_value=np.nan)
     return torch.from_numpy(np.nan_to_num(values, nan=0.0, posinf=None, neginf=None))
@@ -357,10 +365,13 @@ def _final(
     """Measure the best epoch's model on train and valid.
 
     Args:
-        best: of rank 0; the other ranks have none, and get its weights.
-        network: the model of the last epoch.
-        train: inputs and labels of this rank's rows.
-        valid: inputs and labels of all rows.
+        best: The best epoch of rank 0. Other ranks have none, and receive its weights.
+        network: The model of the last epoch.
+        train: Inputs and labels of this rank's rows.
+        valid: Inputs and labels of all rows.
+        device: Device of the model.
+        rank: Rank of this process.
+        world: Number of ranks.
 
     Returns:
         The metrics on rank 0, {} elsewhere.
@@ -384,7 +395,7 @@ def _final(
 
 
 def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
-    """Mean and standard deviation of the target over all ranks' rows, the same on each."""
+    """Return the target's mean and standard deviation over the rows of all ranks. They are equal on each rank."""
     ones = torch.ones_like(y)
     mean = _summed(torch.stack([y.sum(), ones.sum()]), world)
     variance = _summed(torch.stack([((y - mean) ** 2).sum(), ones.sum()]), world)
@@ -392,7 +403,7 @@ def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
 
 
 def _target(y: torch.Tensor, architecture: Architecture) -> torch.Tensor:
-    """Labels as the loss wants them."""
+    """Return the labels as the loss function expects them."""
     if architecture.task == "multiclass":
         return y
     if architecture.task == "binary":
@@ -401,7 +412,7 @@ def _target(y: torch.Tensor, architecture: Architecture) -> torch.Tensor:
 
 
 def _summed(total_and_count: torch.Tensor, world: int) -> float:
-    """The mean that a (total, count) pair makes over all ranks."""
+    """Return the mean over all ranks of a (total, count) pair."""
     if world > 1:
         torch.distributed.all_reduce(total_and_count)
     return float(total_and_count[0] / total_and_count[1])
@@ -415,10 +426,10 @@ def _optimizer(model: nn.Module, params: Params) -> torch.optim.Optimizer:
 
 
 def _seed(*parts: int) -> int:
-    """One seed from several numbers, with no two lists alike giving related streams."""
+    """Combine several numbers into one seed. Different lists give independent streams."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def _weights(network: nn.Module) -> dict[str, torch.Tensor]:
-    """A copy of the network's weights on a CPU."""
+    """Return a copy of the network's weights on a CPU."""
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in network.state_dict().items()}

@@ -1,13 +1,13 @@
-"""Gradient-boosted trees: XGBoost on one worker or several, a report a boosting round.
+"""Gradient-boosted trees: XGBoost on one or several workers, with one report for each boosting round.
 
-`params` are XGBoost's own, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, classes, threads and
-seed follow the trial unless `params` says otherwise.
+`params` are XGBoost's own, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, number of classes, threads and
+seed follow the trial unless `params` sets them.
 
-Every round reports the metrics that objectives, constraints and `params.eval_metric` name, and no others: a metric costs as much
-as a part of the round. `eval_metric` is measured on valid. After the last round of a trial that was not stopped, the other metrics
-of train and valid are measured for the model of the best round (`Current.report_final`): logloss, error and auc for two
-classes, mlogloss and merror for more, rmse and mae for a regression, or those of `eval_metric`; and `valid-accuracy` for classes.
-`params.report: all` reports all of these every round.
+Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time.
+`eval_metric` is measured on valid. After the last round of a trial that was not stopped, the other metrics of train and valid are measured
+for the model of the best round (`Current.report_final`): those of `eval_metric`, or by default logloss, error and auc for two classes,
+mlogloss and merror for more, rmse and mae for a regression. For classes, `valid-accuracy` is added. With `params.report: all`, every round
+reports all of these.
 """
 
 from __future__ import annotations
@@ -295,22 +295,22 @@ TRAINER: dict[str, Any] = {
 
 OBJECTIVES = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
-# An earlier round's model cannot be cut out of these: later rounds of dart reweigh its trees, gblinear has none.
+# Boosters whose earlier rounds cannot be sliced: later rounds of dart change the weights of its trees, and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
 CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
-FEW = 2_000  # rows that a loaded model predicts with one thread
-LARGE = 400_000  # values of a rank's table from which a round takes several milliseconds
+FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
+LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one booster, reporting every round and keeping the best.
+    """Train one booster. Report every round, and keep the best one.
 
     Args:
         config: XGBoost's parameters, `num_boost_round` and `report`.
 
     Raises:
-        ValueError: no label, a column that is not numeric, or an objective that XGBoost does not measure.
+        ValueError: The data has no label, a column is not numeric, or XGBoost does not have the objective's metric.
     """
     import ray.train
 
@@ -339,7 +339,7 @@ def train_func(config: dict[str, Any]) -> None:
     evals = [(splits[part], part) for part in requested.splits]
     last = min(rounds, cur.max_t or rounds)
     stretch = _stretch(params, train.num_row() * train.num_col())
-    # Not `xgb.train`: it counts rounds from 0 again when it goes on from a model, and the seed of a round is its number.
+    # `xgb.train` would count rounds from 0 again after a resume, but the seed of a round is its number.
     for step in range(done + 1, rounds + 1):
         if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
@@ -350,7 +350,7 @@ def train_func(config: dict[str, Any]) -> None:
         metrics = requested.reported(found)
         best.see(booster, step, metrics[requested.lead])
         resumable = not stretch or step % stretch == 0 or step == last or step in cur.milestones
-        if step == last:  # before its report, which ends the trial where the scheduler's `max_t` is reached
+        if step == last:  # before the report, which ends the trial if the scheduler's `max_t` is reached
             cur.report_final(requested.final(best.model(booster, step), splits, metrics))
         if saves and resumable and cur.checkpoint_due(step, last=step == last):
             with tempfile.TemporaryDirectory() as folder:
@@ -361,7 +361,7 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def load(folder: str) -> Model:
-    """The best model of a checkpoint that `train_func` wrote."""
+    """Load the best model of a checkpoint that `train_func` wrote."""
     booster = xgb.Booster(model_file=str(Path(folder, "model.ubj")))
     return Model(booster)
 
@@ -373,8 +373,8 @@ class Model:
         self.booster = booster
         config = booster.save_config()
         self._logits = LOGITS in config
-        # Few rows are answered sooner by one thread than by several that must be woken. What cannot be sliced takes a DMatrix alone, or
-        # answers an array with other last bits
+        # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced are left out: they accept only a
+        # DMatrix, or predict an array with other last bits.
         self._few = None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
         if self._few is not None:
             self._few.set_param({"nthread": 1})
@@ -383,7 +383,7 @@ class Model:
         """Predict prepared rows.
 
         Args:
-            features: the columns it was trained on, in that order.
+            features: The training columns, in their order.
 
         Returns:
             float64: P(second class) (n,), class probabilities (n, k) or values (n,).
@@ -391,7 +391,7 @@ class Model:
         if self._few is not None and len(features) <= FEW and all(dtype.kind in "biuf" for dtype in features.dtypes):
             with np.errstate(over="ignore"):
                 values = features.to_numpy(np.float32)
-            if np.isinf(values).any():  # as a matrix refuses it, which more rows are made
+            if np.isinf(values).any():  # a DMatrix refuses this value too
                 raise ValueError("a value is infinite, or too large for 32 bits")
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
@@ -399,9 +399,9 @@ class Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """Return XGBoost's parameters but for its metrics: the trial's defaults, overridden by `config`."""
+    """Return XGBoost's parameters without `eval_metric`: the trial's defaults, overridden by `config`."""
     task = str(cur.task)
-    # With a seed a round, a resumed trial draws the same rows and columns as one that was never interrupted.
+    # With a seed for each round, a resumed trial samples the same rows and columns as an uninterrupted one.
     defaults: dict[str, Any] = {"objective": OBJECTIVES[task], "nthread": cur.threads, "seed": cur.seed, "seed_per_iteration": True}
     if task == "multiclass":
         defaults["num_class"] = len(cur.classes or ())
@@ -409,9 +409,9 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["device"] = "cuda"
     given = {k: _integer(k, v) for k, v in config.items() if k not in ("num_boost_round", "report", "eval_metric")}
     if given.get("objective") == "multi:softmax":
-        given["objective"] = "multi:softprob"  # the same training; it answers with probabilities, as the others do
+        given["objective"] = "multi:softprob"  # the training is the same, but it predicts probabilities
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
-    if isinstance(signs := params.get("monotone_constraints"), list):  # YAML has no tuples, which is what XGBoost reads
+    if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost reads a tuple, which YAML does not have
         params["monotone_constraints"] = tuple(signs)
     return params
 
@@ -423,10 +423,10 @@ def _integer(name: str, value: Any) -> Any:
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
-    """A booster without names, but for the moment in which XGBoost looks up those of the constraints.
+    """Create a booster without column names. Names are set only while XGBoost looks up those in constraints.
 
     Raises:
-        ValueError: a constraint names a column that there is not.
+        ValueError: A constraint names an unknown column.
     """
     constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
     if constrained:
@@ -447,11 +447,11 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
 
 
 def _stretch(params: dict[str, Any], values: int) -> int:
-    """After how many rounds `_renew` is due, which costs 0.6 ms: 1 on a large table, 50 on a small one, 0 for never.
+    """Return the number of rounds between two calls of `_renew`, which takes 0.6 ms: 1 on a large table, 50 on a small one, 0 for never.
 
-    XGBoost's updater draws columns from a state that no model file keeps, and seeds it when it is made. Made anew at fixed
-    rounds, and checkpointed there alone, a resumed trial grows the trees of an uninterrupted one. Without sampling nothing
-    is drawn; on a GPU, or with an updater of the user's choice, a resumed trial draws others.
+    XGBoost's updater samples columns with a random state that no model file contains, and seeds the state when the updater is created. The
+    updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as
+    an uninterrupted one. Without sampling this is not needed. On a GPU, or with the user's own `updater`, a resumed trial samples others.
     """
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if not draws or params.get("booster") == "gblinear" or "updater" in params or str(params.get("device", "cpu")) != "cpu":
@@ -460,10 +460,10 @@ def _stretch(params: dict[str, Any], values: int) -> int:
 
 
 def _renew(booster: xgb.Booster, params: dict[str, Any]) -> None:
-    """Have XGBoost make a new updater: it does when the tree method changes, so change it there and back."""
+    """Make XGBoost create a new updater, by changing the tree method and changing it back."""
     method = params.get("tree_method", "auto")
     booster.set_param({"tree_method": "hist" if method == "approx" else "approx"})
-    booster.num_boosted_rounds()  # makes it take note
+    booster.num_boosted_rounds()  # applies the change
     booster.set_param({"tree_method": method})
 
 
