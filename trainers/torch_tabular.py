@@ -2,7 +2,7 @@
 
 `TRAINER["parameters"]` describes `params`.
 
-Each epoch is one report. It has the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` are in the target's own unit.
+Each epoch is one report. It has the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` are in the target's unit.
 After the last epoch of a trial that was not stopped, the other metrics of train and valid are measured for the model of the best epoch
 (`Current.report_final`). With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
