@@ -208,7 +208,7 @@ TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mloglos
     "trainer, task",
     [
         ("xgboost", "regression"),
-        ("xgboost", "multiclass"),
+        pytest.param("xgboost", "multiclass", marks=pytest.mark.extended),
         pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
         pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
     ],

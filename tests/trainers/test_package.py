@@ -31,10 +31,9 @@ class Half:
 
 
 @pytest.mark.integration
+@pytest.mark.extended
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("trainer", "params"), [("xgboost", "num_boost_round: 2"), pytest.param("torch_tabular", "epochs: 2", marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize(("trainer", "params"), [("xgboost", "num_boost_round: 2"), ("torch_tabular", "epochs: 2")])
 def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
     package = tmp_path / "trainers"
     package.mkdir()
