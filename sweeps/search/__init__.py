@@ -1,4 +1,10 @@
-"""What to try next and when to stop it: the study that is the sweep's record, the sampler, the scheduler's verdicts.
+"""The search: which trial starts next, with which parameters, and what happens to it at a rung.
 
-`verdicts`, `cells` and `rules` are pure; `sampler` is Optuna's; `study` keeps the record; `adapters` show all that to Ray Tune.
+search_loop     the queue, the sampler and the scheduler of one sweep, with the verbs `ask` and `tell`
+trial_queue     the order of repeats, initial points and grid cells; `cells` picks the next grid cell
+samplers/       one file for each algorithm; `base` has the port
+schedulers/     one file for each scheduler; `base` has the port
+exploit         a trial continues from another trial's checkpoint, as in Population Based Training
+plugins         build the sampler and the scheduler of a space, the user's own too
+journal_rebuild rebuild a damaged study
 """

@@ -1,4 +1,4 @@
-"""Which cell of the grid comes next: pure."""
+"""Choose the next grid cell. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Cell = Mapping[str, Any]
 
 
 def key_of(cell: Cell) -> str:
-    """A cell as text, to count trials by."""
+    """Return a cell as text, which can be the key of a mapping."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 
 def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
-    """The index of the cell that a trial's parameters lie in; the most specific where grids are nested."""
+    """Return the index of the cell of a trial, by its parameters; with nested grids, of the most specific cell."""
     matching = [i for i, cell in enumerate(cells) if all(k in values and values[k] == v for k, v in cell.items())]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
 def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None) -> int:
-    """The index of the cell to visit next, so that at any time no cell is more than one trial ahead of another.
+    """Return the index of the cell of the next trial. No cell is ever more than one trial ahead of another.
 
-    Within a round, cells of equal scaling come one after another, and every other round runs backwards: so a gang of
-    a shape is started about once a round, not once a trial.
+    Within a round, cells with equal scaling follow each other, and every second round runs backwards. So gangs change their shape about
+    once a round, not once a trial.
 
     Args:
-        cells: all of them; at least one.
-        counts: trials begun in each.
-        fixed: what some dimensions of the trial are; of the cells that have the grids among them, and the same there, if there are any.
+        cells: All cells, at least one.
+        counts: Number of trials that started in each cell.
+        fixed: Values that are already known. Cells that agree with them come first.
     """
     fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
     able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
@@ -48,16 +48,16 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 
 def scaling_key(cell: Cell) -> str:
-    """What of a cell decides the shape of its trials."""
+    """Return the part of a cell that decides the shape of its trials, as text."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """The shapes of the trials that are begun first, as far as the grid decides them.
+    """Return the shapes of the first trials, as far as the grid decides them.
 
     Args:
-        space: what will be searched.
-        count: trials.
+        space: The search space.
+        count: Number of trials.
     """
     counts, shapes = [0] * len(space.cells), []
     grids = {d.name for d in space.dimensions if d.is_grid}
@@ -67,10 +67,10 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         cell = space.cells[index]
         scaling = [d for d in space.dimensions if d.name.split(".")[0] == "scaling"]
         if any(not d.is_grid or any(term.name not in grids for term in d.when) for d in scaling):
-            break  # the search has a part in it
+            break  # the sampler chooses a part of the scaling
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
-            """Its option in the cell; what else there is has no part in the shape."""
+            """Return the option of the cell. Other dimensions do not change the shape."""
             if dimension.name in cell:
                 return cell[dimension.name]
             return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower

@@ -367,7 +367,8 @@ class _Salvage:
         made = self._assembled(number, keys)
         assert made is not None
         bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.scheduler.bracket_count > 1 else {}
-        return json.loads(json.dumps(record.begun(made) | bracket))
+        begun: dict[str, Any] = json.loads(json.dumps(record.begun(made) | bracket))
+        return begun
 
     def _mend_told(self, number: int, parts: _Parts) -> None:
         """Number anew what was told of a trial if some of it was lost; reopen the trial if it would be worth something else."""
@@ -530,7 +531,7 @@ class _Salvage:
         if name is None:
             return False
         if name == "":
-            return line.record.get("directions") == header[""]["directions"]
+            return bool(line.record.get("directions") == header[""]["directions"])
         return name not in ("judged", "repeats") or line.record["user_attr"] == header[name]["user_attr"]
 
     def _created(self, number: int, configurations: int, parts: _Parts) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The record of a sweep: the Optuna study, where it is stored, and what it says of each trial."""
+"""The record of a sweep: the Optuna study, where it is stored, and the state of each trial in it."""

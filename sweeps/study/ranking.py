@@ -1,4 +1,4 @@
-"""When a sweep is over, and who won it: pure."""
+"""Rank trials, and find the best one and the Pareto front. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# So many failures from the start, with nothing else in between, are no accident.
+# This many failures at the start of a sweep, with no other end between them, are no accident.
 ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Whether the first trials to end have all failed, so that the sweep had better stop and say why.
+    """Return whether the sweep should stop, because the first trials to end have all failed.
 
     Args:
-        ended: final states in the order in which the trials ended.
+        ended: Final states, in the order of the ends.
     """
     return len(ended) >= ABORT_AFTER_FAILURES and all(s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES])
 
 
 def beats(a: float | None, b: float | None, minimize: bool) -> bool:
-    """Whether value `a` is better than `b`. None and NaN never win."""
+    """Return whether value `a` is better than value `b`. None and NaN are never better."""
     if a is None or a != a:
         return False
     if b is None or b != b:
@@ -29,9 +29,9 @@ def beats(a: float | None, b: float | None, minimize: bool) -> bool:
 
 
 def tier(result: Result) -> int | None:
-    """The rank of a trial before any value is looked at, 0 the best; None if it cannot win.
+    """Return the tier of a trial, which counts before its value: 0 is the best. None means that the trial cannot win.
 
-    What keeps the constraints goes before what breaks them, and what came to its end before what was stopped.
+    Feasible trials come before infeasible ones, and complete trials before pruned ones.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
@@ -39,7 +39,7 @@ def tier(result: Result) -> int | None:
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
-    """Whether one trial wins over another, by the first objective; None is no trial."""
+    """Return whether trial `a` is better than trial `b` by tier and first objective. Any trial with a value is better than None."""
     first, second = tier(a), None if b is None else tier(b)
     if first is None or a.value is None or a.value != a.value:
         return False
@@ -49,12 +49,11 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
-    """The number of the best trial: of the feasible ones if there are any; among these of the complete ones, and if a time limit left
-    none, of the stopped ones.
+    """Return the number of the best trial, or None if no trial has a value.
 
     Args:
-        results: trial numbers and how they ended; the lower number wins a tie.
-        minimize: whether smaller is better.
+        results: Trial numbers and results. The lower number wins a tie.
+        minimize: Whether smaller values are better.
     """
     best: tuple[int | None, Result | None] = None, None
     for number, result in sorted(results, key=lambda r: r[0]):
@@ -64,17 +63,17 @@ def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
 
 
 def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) -> bool:
-    """Whether `a` is at least as good in every objective and better in one."""
+    """Return whether `a` is at least as good as `b` in every objective and better in one."""
     pairs = [(x, y) if low else (y, x) for x, y, low in zip(a, b, minimize, strict=True)]
     return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
 
 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
-    """The numbers of the trials that no other dominates, in their order: of the best rank (see `tier`) that has any with all its values.
+    """Return the numbers of the trials that no other trial dominates, sorted. Only the best tier with complete values counts.
 
     Args:
-        results: trial numbers and how they ended. NaN is no value; infinity is one.
-        minimize: for each objective whether smaller is better.
+        results: Trial numbers and results. NaN is no value; infinity is one.
+        minimize: Whether smaller is better, for each objective.
     """
     ranks: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for number, result in results:
@@ -90,10 +89,11 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """The numbers of the trials that have a value and could win, the best first: by their rank (see `tier`), then by value.
+    """Return the numbers of the trials that have a value and can win, the best first: by tier, then by value.
 
     Args:
-        results, minimize: as for `winner`, which is the first of these.
+        results: Trial numbers and results.
+        minimize: Whether smaller values are better.
     """
     found: list[tuple[int, float, int]] = []
     for number, r in results:
@@ -104,7 +104,7 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
-    """(step, value) of the best of a trial's reports; the earlier step wins a tie."""
+    """Return (step, value) of the best report of a trial. The earlier step wins a tie."""
     step: int | None = None
     value: float | None = None
     for s, v in values:

@@ -1,4 +1,4 @@
-"""A study as it stands on record, read without writing to it: for those who look at a sweep, also while it runs."""
+"""Read a study without writing to it, also while another process writes it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sweeps.study import storage
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
 
-# The attributes that hold what was told of a trial, each with a number behind this.
+# Prefix of the attributes that hold the progress records of a trial; a number follows.
 TOLD = "told."
-# The attribute of a repeat that names the trial whose configuration it is. It has it from when it is put in line.
+# The attribute of a repeat that names the trial that it repeats. It is set when the repeat is enqueued.
 ORIGIN = "origin"
-# The attribute that holds the last rung from which a trial was told to go on.
+# The attribute that holds the last rung from which a trial continued.
 PASSED = "passed"
 # The attribute that holds the rung at which a trial is paused; None once it continues.
 PAUSED = "paused"
@@ -125,7 +125,8 @@ class TrialRecord:
         if self.lineage:
             shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.origin, "params": t.params} for t in self.lineage]
         times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
-        return to_json_value(shown | times)
+        shown = to_json_value(shown | times)
+        return shown
 
 
 @dataclass(frozen=True)
@@ -200,31 +201,33 @@ def begun(trial: Trial) -> dict[str, Any]:
 
 
 def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
-    """Reports as they are kept: step, time, the value of the metric that leads (NaN if none does), the other metrics."""
-    lead = lambda r: math.nan if metric is None else r.metrics[metric]  # noqa: E731
-    return [[r.step, r.time, lead(r), {k: v for k, v in r.metrics.items() if k != metric}] for r in reports]
+    """Return reports as rows: step, time, value of the leading metric (NaN if none leads), other metrics."""
+    return [
+        [r.step, r.time, math.nan if metric is None else r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}]
+        for r in reports
+    ]
 
 
 def told(t: FrozenTrial) -> list[dict[str, Any]]:
-    """What was told of a trial, in order; see `sweeps.study.study_store`."""
+    """Return the progress records of a trial, in order; see `sweeps.study.study_store`."""
     found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
     return [value for _, value in sorted(found, key=lambda f: f[0])]
 
 
 def so_far(t: FrozenTrial) -> dict[str, Any]:
-    """How a trial stood when it was told of last; empty before the first time."""
+    """Return the latest progress record of a trial; empty before the first."""
     chunks = told(t)
     return chunks[-1] if chunks else {}
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """The reports on record, by step; those that the trial made itself."""
-    lead = lambda value: {} if metric is None else {metric: value}  # noqa: E731
-    return tuple(Report(step, {**lead(value), **rest}, at) for chunk in told(t) for step, at, value, rest in chunk["reports"])
+    """Return the recorded reports that the trial made itself, by step."""
+    rows = [row for chunk in told(t) for row in chunk["reports"]]
+    return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """(step, value) of further metrics in the reports on record, by name; those that were reported. See `curve_of`."""
+    """Return the (step, value) pairs of further metrics by name, as far as they were reported. See `curve_of`."""
     wanted, found = set(names), dict[str, list[tuple[int, float]]]()
     for chunk in told(t):
         for step, _, _, rest in chunk["reports"]:
@@ -236,17 +239,17 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
 
 
 def is_given(t: FrozenTrial) -> bool:
-    """Whether it is an initial point with a known result, which was never run."""
+    """Return whether a trial is an initial point with a known result, which was never run."""
     return bool(t.user_attrs.get("begun", {}).get("given"))
 
 
 def origin_of(t: FrozenTrial) -> int | None:
-    """The number of the trial whose configuration it repeats; None for a configuration's first."""
+    """Return the number of the trial that a trial repeats; None for the first trial of a configuration."""
     return t.user_attrs.get(ORIGIN)
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
-    """(step, value) of the reports on record. A trial that took over from another under PBT has the other's up to there: its model's."""
+    """Return the (step, value) pairs of the leading metric. After a perturbation, the curve up to it is the donor's, as the model is."""
     curve: list[tuple[int, float]] = []
     for chunk in told(t):
         curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
@@ -256,12 +259,12 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 
 def decided_of(t: FrozenTrial) -> int:
-    """The last milestone of PBT that was decided for a trial; 0 before the first."""
+    """Return the last perturbation step that was decided for a trial; 0 before the first."""
     return max((chunk[PERTURBED]["step"] for chunk in told(t) if PERTURBED in chunk), default=0)
 
 
 def passed_of(t: FrozenTrial) -> int:
-    """The last rung from which a trial was told to go on; 0 before the first."""
+    """Return the last rung from which a trial continued; 0 before the first."""
     return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # among what was told, before 2026-11-22
 
 
@@ -277,30 +280,30 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 
 
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
-    """The perturbations of a trial under PBT, in order."""
+    """Return the perturbations of a trial, in order."""
     found = [chunk[PERTURBED] for chunk in told(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
     return tuple(Perturbation(**{name: kept[name] for name in Perturbation.__dataclass_fields__}) for kept in found)
 
 
 def keys_of(t: FrozenTrial) -> dict[str, Any]:
-    """What each dimension of a trial is now."""
+    """Return the current key of each dimension of a trial."""
     lineage = lineage_of(t)
     return dict(lineage[-1].keys if lineage else t.params)
 
 
 def in_short(lineage: Iterable[Perturbation]) -> str:
-    """Whose checkpoints a trial has taken over; see `sweeps.trial.Trial.lineage`."""
+    """Return the perturbations of a trial as text; see `sweeps.trial.Trial.lineage`."""
     return ", ".join(map(str, lineage))
 
 
 def checkpoints_of(t: FrozenTrial) -> set[str]:
-    """The names of the checkpoints on record."""
+    """Return the names of the recorded checkpoints of a trial."""
     last = so_far(t)
     return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
 def result_of(t: FrozenTrial, judge: Objectives) -> Result:
-    """How a trial on record stands."""
+    """Return the result of a recorded trial."""
     if is_given(t):
         values = tuple(t.values or ())
         return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
@@ -342,7 +345,7 @@ def read(folder: Path) -> Record | None:
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
-    """The trials of a sweep's folder that were begun, as Optuna has them."""
+    """Return the started trials of a sweep's folder, as Optuna's frozen trials."""
     study = _study(folder)
     known = study.get_trials(deepcopy=False) if study is not None else ()
     return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
@@ -366,7 +369,7 @@ def copied(folder: Path) -> Any:
 
 
 def _study(folder: Path) -> Any:
-    """The study of a sweep's folder, to be read; None if there is none yet."""
+    """Return the study of a sweep's folder for reading; None if there is none yet."""
     journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
         storage.refuse_less(folder)

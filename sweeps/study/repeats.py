@@ -1,7 +1,7 @@
-"""Repeats: what a configuration is worth that was trained several times, with distinct seeds. Pure.
+"""Repeats: score a configuration that was trained several times with distinct seeds. Pure functions.
 
-A configuration's first trial is one like any other: the scheduler may stop it. When it has come to its end, the others are begun, and no
-scheduler stops these; then the configuration is judged by all its values together. Without repeats each trial is a configuration.
+The first trial of a configuration is like any other; the scheduler may stop it. When it is complete, its repeats start, and no scheduler
+stops them. The values of all its trials together score the configuration. Without repeats, each trial is a configuration.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def merged(results: Sequence[Result], repeats: Repeats) -> Result:
-    """What a configuration is worth.
+    """Return the result of a configuration.
 
-    It is COMPLETE when all its trials are. One of which some were stopped or failed counts as PRUNED, by those that came to a value.
+    It is COMPLETE if all its trials are. If some were pruned or failed, it is PRUNED, with the values of the others.
 
     Args:
-        results: of its trials, the first first; at least one.
-        repeats: how many there are to be, and what of their values counts.
+        results: Results of its trials, the first trial first; at least one.
+        repeats: Number of trials, and how their values are aggregated.
     """
     if repeats.count == 1:
         return results[0]
@@ -47,7 +47,7 @@ def _together(values: Sequence[float | None], repeats: Repeats) -> float | None:
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
-    """Whether no trial of a configuration is to come or runs: its first has not come to its end, or all have ended."""
+    """Return whether a configuration has no trial left to end: its first trial is not complete, or all trials have ended."""
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
 
@@ -66,11 +66,11 @@ def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeat
 
 @dataclass(frozen=True)
 class Configurations:
-    """The trials of a sweep, by configuration.
+    """Trials of a sweep by configuration.
 
     Attributes:
-        trials: (number, result) of each trial of a configuration, the first first; by the first's number.
-        repeats: see `merged`.
+        trials: (number, result) pairs of each configuration, the first trial first; by the first trial's number.
+        repeats: See `merged`.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
@@ -78,26 +78,26 @@ class Configurations:
 
     @classmethod
     def of(cls, trials: Iterable[tuple[int, int | None, Result]], repeats: Repeats) -> Configurations:
-        """From the number, the origin and the result of each trial, in any order."""
+        """Group trials, given as (number, number of the repeated trial, result) in any order."""
         found: dict[int, list[tuple[int, Result]]] = {}
         for number, origin, result in sorted(trials, key=lambda t: t[0]):
             found.setdefault(number if origin is None else origin, []).append((number, result))
         return cls(found, repeats)
 
     def results(self) -> dict[int, Result]:
-        """What each configuration is worth."""
+        """Return the result of each configuration, by the first trial's number."""
         return {first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()}
 
     def stands_for(self, first: int, minimize: bool) -> int:
-        """The number of the trial whose model stands for a configuration: the best of its repeats."""
+        """Return the number of the trial whose model represents a configuration: the best of its repeats."""
         best = ranking.winner(self.trials[first], minimize)
         return first if best is None else best
 
     def winner(self, goals: Sequence[bool]) -> int | None:
-        """The trial that stands for the best configuration; None if none has a value, or there are several objectives."""
+        """Return the trial of the best configuration; None if none has a value, or if there are several objectives."""
         first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
         return None if first is None else self.stands_for(first, goals[0])
 
     def front(self, goals: Sequence[bool]) -> list[int]:
-        """The first trials of the configurations on the front of several objectives; none with one."""
+        """Return the first trials of the configurations on the Pareto front; none with a single objective."""
         return ranking.front(self.results().items(), goals) if len(goals) > 1 else []

@@ -106,7 +106,7 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
 
 
 def _trials(kept: Any, study: Any) -> list[Any]:
-    return kept.get_all_trials(study._study_id, deepcopy=False)
+    return list(kept.get_all_trials(study._study_id, deepcopy=False))
 
 
 def journal_in(folder: Path) -> Path:

@@ -1,1 +1,1 @@
-"""How configurations are sampled, a file an algorithm; `history` is what of a study they learn from."""
+"""Samplers: one file for each algorithm. `base` has the port; `history` is what models learn from."""

@@ -1,6 +1,6 @@
-"""The dimensions of a space as samplers calculate with them: numbers as places on [0, 1], categories by their index.
+"""Encode the dimensions of a space for a model: numbers as places on [0, 1], categories by their index.
 
-Of logarithmic numbers the logarithm counts; of what has steps, a step's whole width.
+A logarithmic dimension is encoded by its logarithm. A value with a step stands for the whole width of the step.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 
 class Axes:
-    """Dimensions, and the way from their values to [0, 1].
+    """Encoding of dimensions.
 
     Args:
-        space: distributions by name, none of a single value.
+        space: Distributions by name, none of them with a single value.
 
     Attributes:
-        names: of the dimensions; an array of values has a column for each, as Optuna calculates with them (the index of a category).
+        names: Names of the dimensions. An array of values has a column for each, in Optuna's internal representation.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution]):
@@ -36,47 +36,49 @@ class Axes:
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
-        """(n, numbers) places on [0, 1] of (n, numbers) values."""
+        """Return the (n, numbers) places on [0, 1] of (n, numbers) values."""
         values = values.astype(float)
         values[:, self.log] = np.log(values[:, self.log])
-        return (values - self.low) / self.width
+        places: np.ndarray = (values - self.low) / self.width
+        return places
 
     def values(self, unit: np.ndarray) -> np.ndarray:
-        """(n, numbers) values, whole steps where there are steps, of places on [0, 1]."""
+        """Return the (n, numbers) values of places on [0, 1], rounded to whole steps where there are steps."""
         found = self.low + unit * self.width
         found[:, self.log] = np.exp(found[:, self.log])
         stepped = self.step > 0
         low = self.bounds[stepped, 0]
         found[:, stepped] = low + np.round((found[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
-        return np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
+        clipped: np.ndarray = np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
+        return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """(n, dimensions) places of (n, dimensions) values."""
+        """Return the (n, dimensions) places of (n, dimensions) values."""
         found = values.astype(float)
         found[:, self.numbers] = self.unit(found[:, self.numbers])
         return found
 
     def on_steps(self, places: np.ndarray) -> np.ndarray:
-        """(n, dimensions) places, those of what has steps moved to the next one."""
+        """Return (n, dimensions) places, moved to the nearest step where there are steps."""
         found = places.copy()
         found[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
         return found
 
     def anywhere(self, rng: np.random.RandomState, size: int) -> np.ndarray:
-        """(size, dimensions) places, drawn evenly."""
+        """Draw (size, dimensions) places uniformly."""
         found = rng.rand(size, len(self.names))
         for i, count in self.choices.items():
             found[:, i] = np.floor(found[:, i] * count)
         return self.on_steps(found)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
-        """(1, dimensions) place in the middle of the numbers; a choice has none, and is drawn."""
+        """Return the (1, dimensions) place in the middle of the numbers. The option of a choice is drawn."""
         found = self.anywhere(rng, 1)
         found[:, self.numbers] = 0.5
         return self.on_steps(found)
 
     def external(self, place: np.ndarray) -> dict[str, Any]:
-        """The values, as a trial has them, of a (dimensions,) place."""
+        """Return the values by dimension, as a trial has them, of a (dimensions,) place."""
         values = place.astype(float)
         values[self.numbers] = self.values(values[None, self.numbers])[0]
         return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values.tolist(), strict=True)}

@@ -51,9 +51,10 @@ class Process:
 
     @cached_property
     def _squared(self) -> np.ndarray:
-        """(n, n, d) squared differences by column."""
+        """Return the (n, n, d) squared differences by column."""
         delta = self.x[:, None, :] - self.x[None, :, :]
-        return np.where(self.categorical, delta != 0, delta * delta)
+        squared: np.ndarray = np.where(self.categorical, delta != 0, delta * delta)
+        return squared
 
     def fit(self, start: np.ndarray, noise: float | None = None) -> np.ndarray:
         """The (d + 2,) logarithms of length scales, scale and noise that are most probable.
@@ -96,43 +97,45 @@ class Process:
         return loss + 0.5 * z @ z, gradient + z / widths
 
     def condition(self, theta: np.ndarray) -> None:
-        """Take these parameters of the kernel."""
+        """Set the parameters of the kernel."""
         d = self.x.shape[1]
         self._weights, self._scale, self._noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
         self._solve(self._kernel(self.x, self.x))
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """(n, m) covariances of (n, d) and (m, d) inputs."""
+        """Return the (n, m) covariances of (n, d) and (m, d) inputs."""
         scale = np.sqrt(5 * self._weights) * ~self.categorical
         squared = cdist(a * scale, b * scale, "sqeuclidean")
         for i in np.flatnonzero(self.categorical):
             squared += 5 * self._weights[i] * (a[:, None, i] != b[:, i])
         r = np.sqrt(squared)
-        return self._scale * np.exp(-r) * (1 + r + r * r / 3)
+        kernel: np.ndarray = self._scale * np.exp(-r) * (1 + r + r * r / 3)
+        return kernel
 
     def _solve(self, kernel: np.ndarray) -> None:
         self._low = np.linalg.cholesky(kernel + (self._noise + 1e-6) * np.eye(len(self.y)))
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
-        """Take for granted that inputs have the values that are expected of them, so that they are not tried again."""
+        """Add inputs with their expected values, so that they are not suggested again."""
         if len(x):
             y = self.predict(x)[0]
             self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
             self._solve(self._kernel(self.x, self.x))
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(m,) means and deviations at (m, d) inputs."""
+        """Return the (m,) means and standard deviations at (m, d) inputs."""
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
         return kernel @ self._alpha, np.sqrt(variance)
 
     def improvement(self, x: np.ndarray, best: float) -> np.ndarray:
-        """(m,) expected improvements below `best`."""
+        """Return the (m,) expected improvements below `best`."""
         mean, deviation = self.predict(x)
         z = (best - mean) / deviation
-        return (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        gain: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return gain
 
 
 class GpModel:
@@ -200,7 +203,7 @@ class GpModel:
         return self._values(candidates[np.argmax(gain)], cell)
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
-        """The kernel's parameters, as on record or fitted anew."""
+        """Return the parameters of the kernel: the recorded ones, or fitted again if there are enough new values."""
         count = sum(history.count(level) for level in history.levels)
         if self._fitted is None:
             told = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
@@ -216,20 +219,20 @@ class GpModel:
         return np.array(self._fitted[1])
 
     def _places(self, trials: list[FrozenTrial]) -> np.ndarray:
-        """(n, dimensions) of trials that have them all."""
+        """Return the (n, dimensions) places of trials that have all dimensions."""
         observed = internal(trials, self.names)
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
     def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that a place stands for, but for the cell's."""
+        """Return the values of a place, without those of the cell."""
         return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
-        """The same at full fidelity."""
+        """Return the inputs at full fidelity."""
         return np.column_stack([x, np.ones(len(x))])
 
     def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
-        """The same in the cell, without what is taken; what is given is taken from then on."""
+        """Move places to the cell, and leave out points that are taken. The returned points are taken from then on."""
         places = self._in_cell(places, cell)
         if not self._discrete:
             return places
@@ -244,7 +247,7 @@ class GpModel:
         return places[kept]
 
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
-        """The same in the cell."""
+        """Return the places with the values of the cell."""
         x = x.copy()
         for i, (name, distribution) in enumerate(self.names.items()):
             if name in cell:
@@ -252,7 +255,7 @@ class GpModel:
         return x
 
     def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Neighbours, some of whose dimensions are changed."""
+        """Return neighbours of the centres, which differ in some dimensions."""
         x = centres[rng.randint(len(centres), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
@@ -305,4 +308,5 @@ def standardised(values: np.ndarray) -> np.ndarray:
     unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))
-    return (unit - unit.mean()) / max(unit.std(), 1e-12)
+    scaled: np.ndarray = (unit - unit.mean()) / max(unit.std(), 1e-12)
+    return scaled

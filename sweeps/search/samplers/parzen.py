@@ -77,7 +77,8 @@ class Mixture:
             with np.errstate(divide="ignore"):
                 density = density + np.log(odds[:, values[:, i].astype(int)]).T
         top = density.max(axis=1)
-        return np.log(np.exp(density - top[:, None]).sum(axis=1)) + top
+        log_density: np.ndarray = np.log(np.exp(density - top[:, None]).sum(axis=1)) + top
+        return log_density
 
 
 def neighbours(places: np.ndarray) -> np.ndarray:

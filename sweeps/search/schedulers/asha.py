@@ -56,4 +56,4 @@ class Asha(Scheduler):
     def late_trial_steps(self, repeats: int) -> float | None:
         ends = (*self.rungs(), self.max_t)
         steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
-        return steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs())
+        return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))
