@@ -41,7 +41,7 @@ def result(**changes) -> SweepResult:
 
 
 def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
-    text = terminal.summary(result())
+    text = terminal.format_result(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
     assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
@@ -49,20 +49,22 @@ def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
 
 def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
     best = result().best | {"data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5}, "values": {"loss": 1.0}}
-    text = terminal.summary(result(best=best))
+    text = terminal.format_result(result(best=best))
     assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
     assert "data.train  data.drop  data.rows  preprocessor" in terminal._front([best])
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
     recorded = record.read(tmp_path).trials[0]
     assert recorded.data == recorded.to_json()["data"] == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
-    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.one_trial(recorded, "loss", "minimize", "running").split())
+    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.format_trial(recorded, "loss", "minimize", "running").split())
 
 
 def test_the_end_of_a_sweep_without_a_bundle_says_why():
-    text = terminal.summary(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
+    text = terminal.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
-    text = terminal.summary(result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout"))
+    text = terminal.format_result(
+        result(bundle=None, notes=("2 trials failed; the first, 0001: ZeroDivisionError",), reason="limits.timeout")
+    )
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
@@ -70,7 +72,7 @@ def test_what_is_not_finite_is_null_and_can_be_shown():
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
     told = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
     assert (told["best"]["value"], told["best"]["test"], told["best"]["metrics"]["loss"]) == (None, None, None)
-    assert "best trial 0002: not finite" in terminal.summary(SweepResult.from_json(told))
+    assert "best trial 0002: not finite" in terminal.format_result(SweepResult.from_json(told))
 
 
 def test_the_schema_is_json_of_the_keys_a_file_may_have():
@@ -79,16 +81,16 @@ def test_the_schema_is_json_of_the_keys_a_file_may_have():
 
 
 def test_what_was_freed_is_shown():
-    assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal.summary(
+    assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal.format_result(
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
     freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
-    assert "freed 5.2 GB: 12 checkpoints of 9 trials; 1.1 GB left" in terminal.summary(result(freed=freed))
+    assert "freed 5.2 GB: 12 checkpoints of 9 trials; 1.1 GB left" in terminal.format_result(result(freed=freed))
     assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)
 
 
 def test_what_to_type_next_can_be_pasted():
-    text = terminal.summary(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
+    text = terminal.format_result(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text
 
 

@@ -37,7 +37,7 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 
     policy = RetentionPolicy(per_trial, top, None if max_disk is None else parse_size(max_disk))
     freed = collect_garbage(find(sweep, root), policy, dry_run)
-    click.echo(text.freed(freed.to_json(), "would free" if dry_run else "freed"))
+    click.echo(text.format_freed(freed.to_json(), "would free" if dry_run else "freed"))
 
 
 @main.command()
@@ -50,4 +50,4 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
     from sweeps.controller.sweep_lookup import find
 
     repaired = repair_sweep(find(sweep, root))
-    click.echo(json.dumps(repaired.to_json()) if as_json else printable(text.repaired(repaired)))
+    click.echo(json.dumps(repaired.to_json()) if as_json else printable(text.format_repair(repaired)))

@@ -86,13 +86,13 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
             click.echo(json.dumps(e.result.to_json(), default=str))
         elif isinstance(e, BundleError) and e.result is not None:  # The search has succeeded; only the export has failed.
             progress.close()
-            click.echo(printable(text.summary(e.result, unexported=True) + "\n"))
+            click.echo(printable(text.format_result(e.result, unexported=True) + "\n"))
         raise
     finally:
         progress.close()
     if as_json:
         click.echo(json.dumps(result.to_json(), default=str))
     else:
-        click.echo(printable(text.summary(result)))
+        click.echo(printable(text.format_result(result)))
     if result.reason == "interrupted":
         sys.exit(Interrupted.exit_code)

@@ -30,7 +30,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
-        click.echo(printable(text.listing(sweeps, text.width_of(sys.stdout))) if sweeps else f"no sweeps in {root}")
+        click.echo(printable(text.format_sweeps(sweeps, text.width_of(sys.stdout))) if sweeps else f"no sweeps in {root}")
 
 
 @main.command()
@@ -55,13 +55,13 @@ def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Pat
         if as_json:
             click.echo(json.dumps(recorded.to_json()))
             return
-        click.echo(printable(text.one_trial(recorded, study.metric, study.goal, summary.state_of(recorded))))
+        click.echo(printable(text.format_trial(recorded, study.metric, study.goal, summary.state_of(recorded))))
         if (stage := summary.stages.get(recorded.id, "")).startswith("silent: "):
             click.echo(printable("\n" + stage.removeprefix("silent: ")))
     elif as_json:
         click.echo(json.dumps({**summary.to_json(), "all": [t.to_json() for t in (study.trials if study else ())]}))
     else:
-        click.echo(printable(text.one_sweep(summary, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
+        click.echo(printable(text.format_sweep(summary, study, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS)))
 
 
 @main.command()

@@ -179,8 +179,8 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
 def _mattered(drawn: Drawn) -> str:
     if not drawn.importances:
         return ""
-    said = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
-    return f"## Importance of the dimensions\n\n{said}; by Optuna's PED-ANOVA on {drawn.basis}."
+    importances = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
+    return f"## Importance of the dimensions\n\n{importances}; by Optuna's PED-ANOVA on {drawn.basis}."
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from sweeps.controller.status import SweepStatus
-from sweeps.terminal.text import clock
+from sweeps.terminal.text import format_clock
 
 # Seconds between two frames on a terminal, and between two lines without one.
 FRAME_EVERY = 0.25
@@ -90,8 +90,8 @@ def line(s: SweepStatus) -> str:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
     if s.front:
         parts.append(f"{s.front} on the Pareto front")
-    left = f", {'at most' if s.left.at_most else 'about'} {clock(s.left.seconds)} left" if s.left else ""
-    parts += [s.stage, clock(s.seconds)] if s.stage else [clock(s.seconds) + left]
+    left = f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left" if s.left else ""
+    parts += [s.stage, format_clock(s.seconds)] if s.stage else [format_clock(s.seconds) + left]
     return " · ".join(parts)
 
 

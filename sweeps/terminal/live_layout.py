@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from sweeps.controller.status import Pairs, ResourceUse, SweepStatus, TrialRow, shape_text
-from sweeps.terminal.text import clock
+from sweeps.terminal.text import format_clock
 
 LABEL = 8
 STATES = (("RUNNING", "running", "cyan"), ("COMPLETE", "completed", "green"), ("PRUNED", "pruned", ""), ("FAIL", "failed", "bold red"))
@@ -37,7 +37,7 @@ class View:
         """Return a status as at most `height` lines of at most `width` columns."""
         if width != self._width:
             self._width, self._heights = width, {}
-        top = [_ends(Text(s.name, "bold"), Text(clock(s.seconds)), width)]
+        top = [_ends(Text(s.name, "bold"), Text(format_clock(s.seconds)), width)]
         top += self._part("trials", _trials(s, width - LABEL))
         top += self._part("best", _best(s, width - LABEL))
         if s.failure is not None:
@@ -207,7 +207,7 @@ def _left(s: SweepStatus) -> list[Text]:
     if s.left is None:
         return [Text("unknown" if s.ended < s.total else "-", "dim")]
     about = "at most" if s.left.at_most else "about"
-    return [Text(f"{about} {clock(s.left.seconds)} "), *(Text(word, "dim") for word in s.left.how.split())]
+    return [Text(f"{about} {format_clock(s.left.seconds)} "), *(Text(word, "dim") for word in s.left.how.split())]
 
 
 def _head(columns: dict[str, int], metric: str) -> Text:
@@ -226,7 +226,7 @@ def _row(row: TrialRow, columns: dict[str, int], width: int, is_best: bool) -> T
         "value": Text(number(row.value, digits)),
         "best": Text(number(row.best)),
         "workers": Text(shape_text(row.shape)),
-        "time": Text(clock(row.seconds)),
+        "time": Text(format_clock(row.seconds)),
         "configuration": (flow(pairs(row.configuration, "preprocessor"), columns.get("configuration", 0), 1) or [Text()])[0],
     }
     return Text("  ").join(_cell(cells[name], size, name in ("value", "best", "time")) for name, size in columns.items())

@@ -27,13 +27,13 @@ def width_of(stream: Any) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Format seconds as `1:05` or `1:00:05`."""
     seconds = int(seconds)
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02d}"
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Format an age in its largest unit: `40 s`, `12 min`, `3 h`, `5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -41,17 +41,17 @@ def ago(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """Return a number with its noun: `1 trial`, `2 trials`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def said(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value of a configuration or a metric, with six digits for a float."""
     return f"{value:.6g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
     """Format an aligned table. If it is too wide, long cells are cut. Columns that still do not fit are left out and named below.
 
     Args:
@@ -60,7 +60,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right:
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    cells = [[said(value) for value in row] for row in rows]
+    cells = [[format_value(value) for value in row] for row in rows]
     sizes = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
     if sum(sizes) + 2 * (len(sizes) - 1) > width:
         sizes = [max(len(name), min(size, MAX_CELL)) for name, size in zip(head, sizes, strict=True)]
@@ -81,10 +81,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right:
     return "\n".join(lines)
 
 
-def curve(values: Sequence[float], size: int = CURVE) -> str:
+def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
     """Draw a curve as one line of bars, scaled from the lowest to the highest value. NaN is a gap.
 
-    >>> curve([1, 2, 3, float("nan"), 8])
+    >>> draw_curve([1, 2, 3, float("nan"), 8])
     '▁▂▃ █'
     """
     finite = [v for v in values if math.isfinite(v)]
@@ -98,7 +98,7 @@ def curve(values: Sequence[float], size: int = CURVE) -> str:
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
     """Format names and values, one line each, with aligned values."""
-    values = [(name, said(value)) for name, value in values]
+    values = [(name, format_value(value)) for name, value in values]
     size = max((len(name) for name, _ in values), default=0)
     return [f"{indent}{name:<{max(size, 12)}}  {value}" for name, value in values]
 
@@ -125,7 +125,7 @@ def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str,
 # ---- the end of a sweep
 
 
-def summary(result: Any, unexported: bool = False) -> str:
+def format_result(result: Any, unexported: bool = False) -> str:
     """Format the end of a sweep: the best trial, the bundle, and the next commands.
 
     Args:
@@ -133,11 +133,11 @@ def summary(result: Any, unexported: bool = False) -> str:
         unexported: Whether the winner could not be exported.
     """
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
-    lines = [f"{result.sweep}: {counts} in {clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
+    lines = [f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
     if result.freed is not None:
-        lines.append(freed(result.freed))
+        lines.append(format_freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
     again = [f"  {resume_command(result.dir)}    # continues where it stopped"] if result.reason == "interrupted" else []
     if result.front:
@@ -172,22 +172,22 @@ def summary(result: Any, unexported: bool = False) -> str:
     return "\n".join([*lines, *again, *_look(result)])
 
 
-def freed(told: dict[str, int], done: str = "freed") -> str:
+def format_freed(freed: dict[str, int], done: str = "freed") -> str:
     """Format how many checkpoints were deleted, or would be.
 
     Args:
-        told: See `SweepResult.freed`.
+        freed: See `SweepResult.freed`.
         done: The verb: `freed`, or `would free`.
     """
     from sweeps.plan.text import format_bytes
 
-    if not told["checkpoints"]:
-        return f"no checkpoint to delete; {format_bytes(told['left'])} in use"
-    what = f"{counted(told['checkpoints'], 'checkpoint')} of {counted(told['trials'], 'trial')}"
-    return f"{done} {format_bytes(told['bytes'])}: {what}; {format_bytes(told['left'])} left"
+    if not freed["checkpoints"]:
+        return f"no checkpoint to delete; {format_bytes(freed['left'])} in use"
+    what = f"{count_noun(freed['checkpoints'], 'checkpoint')} of {count_noun(freed['trials'], 'trial')}"
+    return f"{done} {format_bytes(freed['bytes'])}: {what}; {format_bytes(freed['left'])} left"
 
 
-def repaired(done: Any) -> str:
+def format_repair(done: Any) -> str:
     """Format the result of a repair, a `controller.repair.Repaired`."""
     if not done.why:
         return f"{done.folder.name}: nothing to repair"
@@ -195,17 +195,17 @@ def repaired(done: Any) -> str:
     lines += pairs([("kept", relative_path(path)) for path in done.kept])
     if (found := done.salvaged) is not None:
         facts = [("lines", f"{done.lines[0]} of {done.lines[1]} were kept")]
-        said = {
+        meanings = {
             "ended": "complete in the study",
             "rebuilt": f"with results taken from {RESULT}",
             "go_on": "not finished; a resume continues them",
             "shortened": "finished, with some reports missing",
             "lost": "lost; a resume samples new trials in their place",
         }
-        for word, what in said.items():
+        for word, meaning in meanings.items():
             names = getattr(found, word)
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
-            facts += [(word.replace("_", " "), f"{counted(len(names), 'trial')}, {what}: {shown}")] if names else []
+            facts += [(word.replace("_", " "), f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
@@ -235,23 +235,23 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
         values = (*(best["values"][name] for name in names), *(best["data"][name] for name in data))
         rows.append((best["trial"], *values, best["preprocessor"], scaling(best["scaling"]), *(own.get(p, "-") for p in params)))
     head = ("FRONT", *(name.upper() for name in names), *(f"data.{name}" for name in data), "preprocessor", "scaling", *params)
-    return table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
+    return format_table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
 
 
 # ---- `ls` and `show`
 
 
-def listing(sweeps: Sequence[Any], width: int) -> str:
+def format_sweeps(sweeps: Sequence[Any], width: int) -> str:
     """Format the list of sweeps, of `sweep_lookup.Sweep` objects."""
     rows = []
     for s in sweeps:
         ended = sum(s.trials.get(word, 0) for word in ("completed", "pruned", "failed"))
         best = f"{s.best[1]:.6g} ({s.best[0]})" if s.best else "-"
-        rows.append((s.name, s.state, f"{ended}/{s.total or '?'}", best, s.metric or "-", ago(time.time() - s.began)))
-    return table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
+        rows.append((s.name, s.state, f"{ended}/{s.total or '?'}", best, s.metric or "-", format_age(time.time() - s.began)))
+    return format_table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
 
 
-def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
+def format_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     """Format a sweep and its trials, the best first.
 
     Args:
@@ -262,9 +262,9 @@ def one_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
     """
     counts = ", ".join(f"{n} {word}" for word, n in sweep.trials.items() if n) or "no trial yet"
     result = sweep.result or {}
-    ended = f" in {clock(result['seconds'])}" if result.get("seconds") else ""
+    ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
-    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {ago(time.time() - sweep.began)} ago"]
+    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {format_age(time.time() - sweep.began)} ago"]
     facts = []
     if study is not None:
         facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.judge.objectives))]
@@ -318,12 +318,12 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
     asked = [o.metric.upper() for o in judge.objectives] + [c.metric.upper() for c in bounded]
     more = ["FEASIBLE"] * bool(judge.constraints) + ["REPEATS"] * (study.repeats.count > 1) + ["FRONT"] * bool(front)
     head = ("TRIAL", "STATE", *asked, *more, "STEPS", "SECONDS", *heads)
-    text = table(head, rows, width, right=(*asked, "STEPS", "SECONDS"))
+    text = format_table(head, rows, width, right=(*asked, "STEPS", "SECONDS"))
     left = len(study.trials) - len(rows)
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
+def format_trial(t: Any, metric: str, goal: str, state: str) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
@@ -335,16 +335,16 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
-    lines = [f"trial {t.id}: {state}{reason} after {counted(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"]
+    lines = [f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"]
     if r.given:
-        lines = [f"trial {t.id}: an initial point with a given result ({', '.join(map(said, r.values))}), so it was not run"]
+        lines = [f"trial {t.id}: an initial point with a given result ({', '.join(map(format_value, r.values))}), so it was not run"]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
     if t.origin is not None:
         lines += pairs([("repeats", f"trial {format_trial_id(t.origin)}")])
     for taken in t.lineage:
-        told = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
-        changed = ", ".join(f"{name} {value}" for name, value in told.items())
+        values = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
+        changed = ", ".join(f"{name} {value}" for name, value in values.items())
         lines += pairs([(f"at step {taken.step}", f"copied trial {taken.donor}" + (f": {changed}" if changed else ""))])
     known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
     lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])
@@ -360,7 +360,7 @@ def one_trial(t: Any, metric: str, goal: str, state: str) -> str:
     if any(math.isfinite(v) for _, v in t.curve):
         values = [v for _, v in t.curve]
         first, last = t.curve[0], t.curve[-1]
-        lines.append(f"  step {first[0]}: {first[1]:.6g}  {curve(values)}  step {last[0]}: {last[1]:.6g}")
+        lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve(values)}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
         lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {relative_path(Path(r.checkpoint.path))}")], indent="")]

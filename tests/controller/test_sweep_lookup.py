@@ -300,27 +300,27 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
 @given(st.lists(st.floats(allow_nan=True), max_size=200))
 @example([8.98128139290624e292, -1.797693134862315e308])
 def test_a_curve_is_never_wider_than_asked_for(values):
-    assert len(terminal.curve(values)) <= terminal.CURVE
+    assert len(terminal.draw_curve(values)) <= terminal.CURVE
 
 
 @given(st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5), st.integers(8, 60))
 def test_a_table_keeps_to_the_width(rows, width):
-    text = terminal.table(("ONE", "TWO", "THREE"), rows, width)
+    text = terminal.format_table(("ONE", "TWO", "THREE"), rows, width)
     assert all(len(line) <= max(width, 30) for line in text.splitlines())
     assert "THREE" in text, "a column that is left out is named"
 
 
 def test_ages_and_clocks():
-    assert [terminal.ago(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
-    assert [terminal.clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+    assert [terminal.format_age(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
+    assert [terminal.format_clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
 def test_a_wide_column_does_not_hide_those_after_it():
     head, chain = ("TRIAL", "VALUE", "PREPROCESSOR", "ETA"), "SimpleImputer+StandardScaler+OneHotEncoder"
-    told = terminal.table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
+    told = terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
     assert told == ["TRIAL  VALUE  PREPROCESSOR          ETA", "0001   0.5    SimpleImputer+Stand…  0.1"]
-    assert chain in terminal.table(head, [("0001", 0.5, chain, 0.1)], 80)
-    assert terminal.table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(hidden: PREPROCESSOR)"
+    assert chain in terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 80)
+    assert terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(hidden: PREPROCESSOR)"
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):

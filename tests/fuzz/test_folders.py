@@ -79,7 +79,7 @@ def taken_over(folder: Path) -> None:
     loop = SearchLoop.open(folder, space)
     assert loop.to_run >= 0 and (origin.get("began") or 1.0) > 0 and loop.store.checkpoints() is not None
     if (said := read_result(folder)) is not None:
-        terminal.summary(SweepResult.from_json(relocate(said, folder)))
+        terminal.format_result(SweepResult.from_json(relocate(said, folder)))
 
 
 def tried(read: Any) -> Any:
