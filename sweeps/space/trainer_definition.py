@@ -106,8 +106,6 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
         value = ast.literal_eval(node)
     except ValueError:
         raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
-    if not isinstance(node, ast.Dict):
-        raise InputError(_problem(path, node, NAME, f"must be a dict; {FORM}"))
     keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
     problems = [_problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _faults(value)]
     if problems:
@@ -121,8 +119,8 @@ def _adapter() -> TypeAdapter[TrainerDefinition]:
     return TypeAdapter(TrainerDefinition)
 
 
-def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.expr] | None:
-    """Return the file of a module and the expression that it assigns to `TRAINER`, or None."""
+def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | None:
+    """Return the file of a module and the dict that it assigns to `TRAINER`. Another value of that name means something else."""
     path = references.source_of(module, roots)
     if path is None or path.suffix != ".py":
         return None
@@ -131,7 +129,7 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.expr] | N
     except (SyntaxError, UnicodeDecodeError, OSError):
         return None
     for node in tree.body:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == NAME for target in targets):

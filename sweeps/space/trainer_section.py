@@ -114,6 +114,8 @@ class TrainerSection:
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:
+            if self.begun:  # the module may have had a dict of this name before sweeps read it
+                return TrainerDefinition(additional_parameters=True)
             self.problems.extend(e.problems)
             return None
         if is_loop:

@@ -119,6 +119,13 @@ def test_a_module_without_a_literal_says_what_to_add(tmp_path):
     assert found == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add one, or write {loop: "my:train_func"}'
 
 
+def test_another_value_of_the_name_is_ignored(tmp_path):
+    module = "TRAINER = make_trainer()\ndef train_func(config): ...\n"
+    assert load(written(tmp_path, module, '{loop: "my:train_func"}')).trainer.backend == "none"
+    (tmp_path / "my.py").write_text("TRAINER = {'name': 'mine'}\ndef train_func(config): ...\n")
+    assert load(tmp_path / "space.yaml", algorithm="tpe").trainer.backend == "none", "a sweep that has begun goes on"
+
+
 def test_the_constants_of_earlier_versions_work_with_a_note(tmp_path):
     old = 'BACKEND = "torch"\nNEEDS_LABEL = True\nRESUME_FILES = ("a.pt",)\n'
     old += 'REPORTS = {"binary": ("valid-loss",)}\nPARAMETERS = ("width",)\n'
