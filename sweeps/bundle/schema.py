@@ -17,7 +17,7 @@ import pandas as pd
 from sweeps.bundle.manifest import ColumnSchema
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data.columns import is_tensor, tensors_to_arrays
+from sweeps.data.columns import format_value, is_tensor, tensors_to_arrays
 
 # NumPy's codes for the element types of a tensor: booleans, integers and floats
 NUMERIC_KINDS = "biuf"
@@ -165,7 +165,7 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
         known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
         return known.astype(bool) if known.map(lambda v: isinstance(v, bool)).all() else known.astype(object)
     if column.type == "string":
-        text = values.astype(object).map(_to_string, na_action="ignore")
+        text = values.astype(object).map(format_value, na_action="ignore")
         return text.astype(object if column.dtype == "object" else "str")
     if column.type == "category":
         known = values.astype(object).where(values.isin(column.categories or []), None)
@@ -282,8 +282,3 @@ def _to_numbers(values: pd.Series, column: ColumnSchema) -> pd.Series:
             return pd.Series(exact, index=values.index)
     whole = exact.astype(column.dtype.lower(), copy=False)
     return pd.Series(whole if (whole == exact).all() else exact, index=values.index)
-
-
-def _to_string(value: Any) -> str:
-    """Convert a value to the text that a file held: 12.0 from an integer column with gaps is `12`."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -143,8 +143,11 @@ def _to_string(value: Any) -> Any:
     """Convert a value to text. A file with only digits in a text column, such as ZIP codes, is read as numbers but means the same."""
     if isinstance(value, str):
         return value
-    if pd.isna(value):
-        return np.nan
+    return np.nan if pd.isna(value) else format_value(value)
+
+
+def format_value(value: Any) -> str:
+    """Return a value as the text that a file held: 12.0 from an integer column with missing values is `12`."""
     return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
 
 

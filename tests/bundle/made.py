@@ -1,4 +1,4 @@
-"""A bundle's ingredients without a sweep: a user's modules on disk, a small table, and what the model answers for it."""
+"""Ingredients of a bundle without a sweep: a user's modules on disk, a small table, and the model's predictions for it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def raw() -> pd.DataFrame:
 
 
 def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
-    """Keyword arguments of `export` for a binary model."""
+    """Keyword arguments of `write_bundle` for a binary model."""
     prep = modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()

@@ -1,4 +1,4 @@
-"""Bundles that were tampered with, and the page that shows what each was answered: `python -m tests.bundle.tampering` renews it."""
+"""Ways to tamper with a bundle, and the page of error messages for each: `python -m tests.bundle.tampering` writes the page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Tampered:
 
 
 def flip(name: str, at: float = 0.5) -> Tampered:
-    """One bit of one byte, at a part of the file's length."""
+    """Flip one bit, at a fraction of the file's length."""
 
     def do(bundle: Path) -> None:
         raw = bytearray((bundle / name).read_bytes())

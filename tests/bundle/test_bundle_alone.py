@@ -68,7 +68,7 @@ def test_requirements_are_the_few_that_inference_needs(bundle):
     assert names == {"mlflow", "numpy", "pandas", "pyarrow", "pydantic", "xgboost"}
 
 
-def test_it_answers_to_the_bit_in_three_seconds(bundle, python, tmp_path):
+def test_a_bundle_predicts_the_same_bits_within_three_seconds(bundle, python, tmp_path):
     path, kept = bundle
     seconds = []
     for _ in range(3):  # the first compiles what pip did not

@@ -1,3 +1,5 @@
+"""Write bundles: what they contain, and what is refused."""
+
 from __future__ import annotations
 
 import gzip
@@ -37,7 +39,7 @@ def expected_frame(kept):
     return pd.DataFrame({"prediction": np.where(p > 0.5, "yes", "no"), "probability_no": 1 - p, "probability_yes": p})
 
 
-def test_answers_as_in_training_by_mlflow_and_without(bundle):
+def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle):
     path, kept = bundle
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
         pd.testing.assert_frame_equal(model.predict(kept["raw"]), expected_frame(kept), check_exact=True, check_dtype=False)
@@ -50,7 +52,7 @@ def test_nothing_but_the_bundle_is_left(bundle):
     assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], "a file that keeps bytecode out"
 
 
-def test_one_that_lies_there_is_taken_again_if_it_is_whole_and_of_the_same_kind(bundle, tmp_path):
+def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundle, tmp_path):
     path, _ = bundle
     again = tmp_path / "0001"
     shutil.copytree(path, again)
@@ -168,7 +170,7 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
         write_bundle(target.parent / "mine", **kept)
 
 
-def test_what_is_no_bundle_is_named(bundle, tmp_path):
+def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
     with pytest.raises(InputError, match="there is no such folder"):
         load_bundle(tmp_path / "none")
     with pytest.raises(InputError, match=r"not a bundle: it has no manifest\.json"):
@@ -196,7 +198,7 @@ def test_a_checkpoint_is_copied_whole(tmp_path):
         copy_checkpoint(tmp_path / "none", target)
 
 
-def test_what_is_a_pickle_is_found_by_what_is_in_it(tmp_path):
+def test_pickles_are_recognized_by_their_content(tmp_path):
     odd, plain_array = np.array([{"a": 1}], dtype=object), np.arange(3.0)
     fields = np.zeros(2, dtype=[("a", "O"), ("b", "<i8")])
     packed = pickle.dumps([1])
@@ -255,7 +257,7 @@ def test_of_large_arrays_mlflow_gets_one_row(tmp_path):
     assert (len(write._example(few)), len(write._example(many))) == (5, 1)
 
 
-def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypatch):
+def test_an_error_of_mlflow_is_reported_as_such(tmp_path, monkeypatch):
     kept = made.ingredients(tmp_path, monkeypatch, "refused")
 
     def refuse(**given):
@@ -277,9 +279,7 @@ def test_what_mlflow_refuses_to_save_is_not_the_models_fault(tmp_path, monkeypat
     ],
     ids=["numbers", "text", "columns", "frame"],
 )
-def test_without_rows_of_training_a_model_gets_rows_as_they_come_and_answers_as_it_likes(
-    answer, columns, checked_in_this_process, tmp_path, monkeypatch
-):
+def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(answer, columns, checked_in_this_process, tmp_path, monkeypatch):
     tag = f"free{abs(hash(answer))}"
     text = f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\ndef load(folder):\n    return Model()\n"
     (tmp_path / f"model_{tag}.py").write_text(text)

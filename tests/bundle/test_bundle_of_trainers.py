@@ -1,4 +1,4 @@
-"""From a training loop to a bundle: our trainers, a fitted chain, and what each task's predictions look like."""
+"""Bundles of our trainers with a fitted chain, for each task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows(task: str) -> pd.DataFrame:
 
 
 def trained(module, params, task, steps, folder):
-    """Train on the prepared rows; what `export` needs."""
+    """Train on prepared rows, and return the arguments of `write_bundle`."""
     raw = rows(task)
     if not any(step.name == "OneHotEncoder" for step in steps):
         raw = raw.drop(columns="town")
@@ -113,7 +113,7 @@ assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), "a c
 
 
 def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(local_ray, tmp_path):
-    """As a champion and a challenger are: the first brings sweeps and trainers for both."""
+    """One process loads two bundles, such as a champion and a challenger. The first provides sweeps and trainers for both."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     first = trained(sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")

@@ -1,4 +1,4 @@
-"""Every trainer × every kind of preprocessor: a loaded bundle answers raw rows, however odd, as the trained model does, to the bit."""
+"""Every trainer with every kind of preprocessor: a loaded bundle predicts odd raw rows as the trained model does, to the bit."""
 
 from __future__ import annotations
 
@@ -155,13 +155,13 @@ DRESSES = ["text", "objects", "nullable", "whole numbers", "as they are"]
 
 
 def canonical(rows: list[dict]) -> pd.DataFrame:
-    """As training had them: floats, text, booleans."""
+    """Rows with the dtypes of training: floats, text, booleans."""
     frame = pd.DataFrame(rows, columns=["rooms", "area", "town", "garden"])
     return frame.astype({"rooms": "float64", "area": "float64", "town": "str", "garden": "bool"})
 
 
 def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
-    """The same rows in another dress."""
+    """The same rows with other dtypes."""
     if how == "text":
         text = {n: [None if pd.isna(v) else repr(float(v)) for v in frame[n]] for n in ("rooms", "area")}
         frame = frame.assign(**{n: pd.Series(v, index=frame.index, dtype=object) for n, v in text.items()})
@@ -182,7 +182,7 @@ def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
 )
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_odd_rows_are_answered_as_in_training(made, trainer, chain, rows, how, rng):
+def test_odd_rows_are_predicted_as_in_training(made, trainer, chain, rows, how, rng):
     bundle, fitted, model, _ = made[trainer, chain]
     frame = canonical(rows)
     odd = disguised(frame, how, rng)
@@ -217,7 +217,7 @@ def test_wrong_rows_are_named_in_a_line(made, trainer):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_bundle_that_answers_otherwise_is_not_written(made, trainer, tmp_path):
+def test_a_bundle_that_predicts_otherwise_is_not_written(made, trainer, tmp_path):
     parts = dict(made[trainer, "Ray's"][3])
     parts["expected"] = np.nextafter(parts["expected"], 1)
     with pytest.raises(BundleError, match="predicts otherwise than the model did in training"):

@@ -1,3 +1,5 @@
+"""Predict with a bundle: frames, files, memory and errors."""
+
 from __future__ import annotations
 
 import io
@@ -90,7 +92,7 @@ def test_a_header_alone(bundle, tmp_path):
     assert len(got) == 0 and list(got.columns) == ["prediction", "probability_no", "probability_yes"]
 
 
-def test_what_is_wrong_is_named_and_nothing_is_written(bundle, tmp_path):
+def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
     path, _ = bundle
     cases = {
         "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
@@ -124,7 +126,7 @@ def test_uris_and_progress(bundle, tmp_path):
 
 
 def test_a_large_file_takes_no_more_memory_than_a_small_one(bundle, tmp_path, monkeypatch):
-    """What is held at once: Python's and pandas' blocks, by tracemalloc; ten times the rows add next to nothing."""
+    """Memory in use, measured by tracemalloc. Ten times the rows add almost nothing."""
     import tracemalloc
 
     monkeypatch.setattr(predict, "CHUNK_ROWS", 2000)
@@ -152,7 +154,7 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
 
 
 def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
-    """By the same reader: pandas' own rounds some numbers otherwise."""
+    """Read with the same reader, because that of pandas rounds some numbers differently."""
     path, kept = bundle
     hard = ["0.1", "2.2250738585072014e-308", "9007199254740993", "179.6988531357624", "+5", " 7.25"]
     rows = kept["raw"].assign(area=hard)
@@ -197,7 +199,7 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
         predict_file(path, tmp_path / "one.csv", tmp_path / "out.csv", workers=2)
 
 
-def test_what_a_worker_refuses_is_one_line_with_the_row_in_the_file(bundle, tmp_path, local_ray):
+def test_an_error_of_a_worker_is_one_line_with_the_row_in_the_file(bundle, tmp_path, local_ray):
     path, kept = bundle
     rows = pd.concat([kept["raw"]] * 40, ignore_index=True)
     odd = rows.assign(rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])])
@@ -237,7 +239,7 @@ def test_several_workers_predict_no_rows_and_name_a_file_that_is_damaged(bundle,
     assert not (tmp_path / "broken.csv").exists()
 
 
-def test_a_place_that_cannot_be_looked_at_is_named(bundle, tmp_path, monkeypatch):
+def test_a_path_that_cannot_be_read_is_named(bundle, tmp_path, monkeypatch):
     path, kept = bundle
     kept["raw"].to_parquet(tmp_path / "rows.parquet")
 
@@ -315,7 +317,7 @@ print(peak[0])
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp_path, kind):
-    """Parquet in a single row group. What the process holds, Arrow's buffers and what it reads ahead too."""
+    """Memory of the process for a single row group of Parquet, with Arrow's buffers."""
     path, kept = bundle
     peaks = []
     for rows in (4_000_000, 12_000_000):

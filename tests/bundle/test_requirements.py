@@ -1,4 +1,4 @@
-"""What a bundle ships of a user's modules."""
+"""Which of a user's modules a bundle carries."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Infer the schema of raw columns, and enforce it on later rows."""
+
 from __future__ import annotations
 
 import datetime
@@ -109,13 +111,13 @@ def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zon
         enforce_schema(pd.DataFrame({"at": ["2020-01-01", "2020-01-02", "2020-07-01T00:00:00Z", "2020-01-03"]}), naive)
 
 
-def test_what_objects_are_decides_not_that_they_are_objects():
+def test_a_column_of_objects_gets_the_type_of_its_values():
     told = {"flag": [True, None, False], "list": [[1], [2], None], "mixed": [True, "a", 1], "empty": [None] * 3, "text": ["a", None, "b"]}
     types = {c.name: c.type for c in infer_schema(pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in told.items()}))}
     assert types == {"flag": "boolean", "list": "any", "mixed": "any", "empty": "any", "text": "string"}
 
 
-def test_of_a_wrong_value_one_can_tell_the_column_the_rule_and_the_row():
+def test_an_invalid_value_has_its_column_rule_and_row():
     with pytest.raises(InputError) as e:
         enforce_schema(RAW.assign(whole=["1", "two", "3"]), COLUMNS)
     assert e.value.problems == (InvalidValue.create("whole", "must hold numbers", 1, "two"),)
@@ -187,7 +189,7 @@ def test_an_array_in_another_dress(cell):
         ([[0, 0, 0], [0, 0, 256]], "uint8"),
     ],
 )
-def test_what_is_no_array_of_its_column_is_refused_with_its_row(cell, dtype):
+def test_a_cell_that_does_not_fit_its_tensor_column_is_refused_with_its_row(cell, dtype):
     column = TENSOR.model_copy(update={"dtype": dtype})
     frame = pd.DataFrame({"image": pd.Series([PIXELS, cell], dtype=object)})
     with pytest.raises(InputError) as e:

@@ -1,4 +1,4 @@
-"""Every way to tamper with a bundle of the table: refused with the file's name, and nothing of it was run."""
+"""Every way to tamper with a bundle in the table is refused with the file's name, and none of its code runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def good(folder: Path) -> Path:
 
 
 def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:
-    """Each case -> what is said of it, without the bundle's path."""
+    """Return the error message of each case, without the bundle's path."""
     copies = {}
     for i, case in enumerate(tampering.CASES):
         copies[case.what] = Path(shutil.copytree(bundle, folder / f"case-{i}"))

@@ -1,4 +1,4 @@
-"""From a `data` section to three splits: sources, labels, and every refusal in one line."""
+"""Load a `data` section into three splits: sources, labels, and one line for each error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refused(*args, **kwargs) -> str:
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes `rows_module.py` beside the space file and forgets it afterwards."""
+    """Write `rows_module.py` beside the space file, and unload it after the test."""
 
     def write(code: str) -> str:
         (tmp_path / "rows_module.py").write_text("import numpy as np, pandas as pd, pyarrow as pa\n" + code)
@@ -88,7 +88,7 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
     assert (whole if classes is None else [classes[code] for code in whole]) == many
 
 
-def test_columns_that_are_dropped_are_no_features(module, tmp_path):
+def test_dropped_columns_are_not_features(module, tmp_path):
     rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
     assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
     for drop, text in ((("idd",), "no column `idd`; did you mean `id`?"), (("y",), "`y` is the label")):
@@ -110,7 +110,7 @@ def test_columns_that_are_dropped_are_no_features(module, tmp_path):
         ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "no rows remain to train on"),
     ],
 )
-def test_labels_and_splits_that_will_not_do(module, tmp_path, values, kwargs, text):
+def test_invalid_labels_and_splits_are_refused(module, tmp_path, values, kwargs, text):
     source = module(f"def load():\n    return pd.DataFrame({{'x': range({len(values)}), 'y': {values!r}}})")
     assert text in refused(source, tmp_path, **({"label": "y"} | kwargs))
 
@@ -131,7 +131,7 @@ def test_functions_that_fail(module, tmp_path, code, text):
     assert text in refused(module(code), tmp_path)
 
 
-def test_sources_that_are_not_there(tmp_path):
+def test_missing_sources_are_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("a\n1\n")
     (tmp_path / "empty").mkdir()
     assert "`sklearn:irsi` is not a data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
@@ -157,7 +157,7 @@ def test_sources_that_are_not_there(tmp_path):
         ("a.xlsx", b"PK..", "unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq"),
     ],
 )
-def test_files_that_are_not_what_they_say(tmp_path, name, content, text):
+def test_files_with_a_wrong_suffix_are_refused(tmp_path, name, content, text):
     (tmp_path / name).write_bytes(content)
     assert text in refused(name, tmp_path)
 
@@ -174,7 +174,7 @@ def test_files_of_a_source_must_agree(tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 class TestFiles:
-    """What Ray Data reads."""
+    """Data sets as Ray Data reads them."""
 
     @pytest.fixture(autouse=True)
     def ray(self, local_ray):

@@ -42,7 +42,7 @@ def messages(tmp_path: Path, metric: str, task: str | None, **keys: str) -> list
         (None, ["whatever"]),
     ],
 )
-def test_what_the_trainers_report_may_be_the_objective(tmp_path, trainer, task, metrics):
+def test_metrics_of_our_trainers_may_be_the_objective(tmp_path, trainer, task, metrics):
     assert not [line for metric in metrics for line in messages(tmp_path, metric, task, trainer=trainer)]
 
 

@@ -1,4 +1,4 @@
-"""Fitted steps as plain data: which are, that they are what they stand for to the bit, and that a file keeps them so."""
+"""Portable steps: which steps become portable, with the same bits as the original, also after a round trip through a file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def chains(local_ray):
-    """Each chain as it is, and as it would be if no step were taken over."""
+    """Each chain with portable steps, and the same chain with the original steps."""
     plain, fitted = {}, {}
     for name, chain in ALL.items():
         stages: list = []
@@ -135,7 +135,7 @@ def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
     pd.testing.assert_frame_equal(got, expected, check_exact=True)
 
 
-def test_the_pickles_are_named_with_what_is_in_them(chains, tmp_path):
+def test_pickles_are_listed_with_their_content(chains, tmp_path):
     assert step_files.save_chain(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
     assert step_files.save_chain(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
     assert step_files.function_references(tmp_path) == [f"{HERE}:ratio"]
@@ -165,7 +165,7 @@ def test_a_number_survives_json(minus, by):
     assert np.float64(back["by"]).tobytes() == np.float64(by).tobytes()
 
 
-def test_a_step_that_would_answer_otherwise_is_not_taken_over(local_ray, monkeypatch):
+def test_a_step_with_another_result_is_not_made_portable(local_ray, monkeypatch):
     from sweeps.data.preprocessing import to_portable
 
     monkeypatch.setattr(to_portable, "TINY", 1e9)  # every spread would count as none

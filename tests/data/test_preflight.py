@@ -1,4 +1,4 @@
-"""What is known of data before Ray starts: never more than the sweep would say, and without reading more than it must."""
+"""Preflight checks: they refuse only what the sweep would refuse, and read no more than they need."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def said(space: Space) -> list[str]:
 OTHER = "age,plan,y\n" + "".join(f"{i},a,{('no', 'yes', 'maybe')[i % 3]}\n" for i in range(9))
 
 
-def test_every_variant_is_looked_at_each_at_its_option(space, tmp_path):
+def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
     (tmp_path / "more.csv").write_text("age,y\n1,no\n2,yes\n3,yes\n")
     assert said(
         space(
@@ -68,7 +68,7 @@ def test_every_variant_is_looked_at_each_at_its_option(space, tmp_path):
     assert said(drop) == ["space.yaml:2:76: data.drop.choice.2: `rows.csv` has no column `agee`; did you mean `age`?"]
 
 
-def test_a_column_that_a_variant_drops_is_no_feature_there(space):
+def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
     dropped = space(
         "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}", space="{preprocessor: {OneHotEncoder: {columns: plan}}}"
     )
@@ -134,7 +134,7 @@ def test_words_and_patterns_are_no_names():
     assert refused(Step("StandardScaler", "pixel_*")) == ["no column of `rows.csv` matches `pixel_*`"]
 
 
-def test_what_is_no_feature_is_said_to_be_none():
+def test_columns_that_are_not_features_are_refused():
     assert refused(Step("StandardScaler", ("y", "id"))) == [
         "`y` is the label, which no step may change",
         "`id` is not a feature: data.drop or a split removes it",
@@ -154,7 +154,7 @@ preprocessor:
 """
 
 
-def test_every_option_is_looked_at_and_what_any_may_make_is_there(space):
+def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
     loaded = space(space="\n" + body, limits="{max_trials: 99}")
     assert said(loaded) == [
@@ -217,7 +217,7 @@ def test_many_columns_are_not_all_listed(space):
     )
 
 
-def test_what_cannot_be_known_at_once_is_left_to_the_sweep(space, tmp_path):
+def test_slow_checks_are_left_to_the_sweep(space, tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
     for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
         preflight.check_data(
@@ -228,11 +228,11 @@ def test_what_cannot_be_known_at_once_is_left_to_the_sweep(space, tmp_path):
         ]
 
 
-def test_a_file_by_its_uri_is_looked_at(space, tmp_path):
+def test_a_file_uri_is_checked(space, tmp_path):
     assert "has no column `Y`" in said(space(f'{{train: "file://{tmp_path}/rows.csv", label: Y, valid: 0.2}}'))[0]
 
 
-def test_large_files_are_read_by_the_sweep_alone(space, monkeypatch, tmp_path):
+def test_large_files_are_left_to_the_sweep(space, monkeypatch, tmp_path):
     (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
     one = space("{train: one.csv, label: y, valid: 0.2}")
     assert "one class" in said(one)[0]
@@ -240,7 +240,7 @@ def test_large_files_are_read_by_the_sweep_alone(space, monkeypatch, tmp_path):
     preflight.check_data(one)
 
 
-def test_of_many_files_the_first_are_looked_at(space, monkeypatch, tmp_path):
+def test_only_the_first_of_many_files_are_checked(space, monkeypatch, tmp_path):
     for i in range(4):
         (tmp_path / f"part{i}.csv").write_text(ROWS if i < 3 else "")
     many = space('{train: "part*.csv", valid: 0.2}')
@@ -266,7 +266,7 @@ def test_folders_name_columns_too(space, tmp_path):
 
 
 @pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
-def test_a_split_by_value_finds_what_the_sweep_finds(space, tmp_path, value):
+def test_a_split_by_value_is_checked_as_the_sweep_does(space, tmp_path, value):
     from sweeps.data.split import assign_splits
 
     (tmp_path / "parts.csv").write_text("age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9)))
@@ -345,7 +345,7 @@ def test_it_imports_nothing_heavy(space, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_what_is_refused_is_what_the_sweep_would_refuse(local_ray, tmp_path, monkeypatch):
+def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypatch):
     from sweeps.data.variants import DataVariants
 
     count = 0

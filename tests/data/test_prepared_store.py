@@ -1,4 +1,4 @@
-"""What a sweep's folder keeps of its data comes back the same, and what was put there by others runs no code."""
+"""The prepared store loads what it saved, and files from others run no code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = (Step("sklearn.preprocessing:QuantileTransformer", ["x"], {"n_quantiles"
 
 
 class Bomb:
-    """Writes a file when it is unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -47,7 +47,7 @@ def facts(**changed) -> DatasetInfo:
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with facts, a test split and a chain whose step is a pickle."""
+    """A store with information, a test split, and a chain that has a pickled step."""
     store = PreparedStore(tmp_path / "sweep")
     store.folder.parent.mkdir()
     store.save_info(facts(), ROWS)

@@ -1,4 +1,4 @@
-"""Fitted chains: every step of Ray's, scikit-learn's and one's own; rows treated alike; no cluster needed to transform."""
+"""Fitted chains: steps of Ray, scikit-learn and users; rows are independent; no cluster is needed to transform."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def broken(df):
 
 
 class Means:
-    """Learns from the label too."""
+    """An estimator that also learns from the label."""
 
     def __init__(self, power=1):
         self.power = power
@@ -76,7 +76,7 @@ class Means:
 
 
 class Counted(Preprocessor):
-    """Asks of a Dataset what Ray's own do not."""
+    """A preprocessor that uses methods of a Dataset that Ray's own preprocessors do not use."""
 
     def __init__(self, columns):
         super().__init__()
@@ -304,7 +304,7 @@ def test_without_steps_ray_is_not_imported():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_rows_that_will_not_do():
+def test_invalid_rows_are_refused():
     identity = fit_chain((), table(), "y")
     raw = table().to_pandas()
     with pytest.raises(InputError, match="missing columns `f`, `c`"):

@@ -1,4 +1,4 @@
-"""Row assignment is pure: every property is tested on arrays alone."""
+"""Property tests of the assignment of rows to splits, on arrays alone."""
 
 from __future__ import annotations
 
@@ -121,6 +121,6 @@ def test_a_column_names_the_rows_and_the_rest_is_train():
         (rule("group", column="g", fraction=0.2), None, {"g": np.array(["one"] * 10)}, "one value"),
     ],
 )
-def test_what_the_data_cannot_give_is_refused(valid, test, columns, text):
+def test_impossible_splits_are_refused(valid, test, columns, text):
     with pytest.raises(SplitError, match=text):
         split(10, valid, test, columns)

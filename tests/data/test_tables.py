@@ -1,4 +1,4 @@
-"""One canonical form: types as pandas has them, and a fingerprint that block borders do not touch."""
+"""Canonical tables: types as in pandas, and a fingerprint that does not depend on block borders."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_csv_types_are_those_of_pandas(cells):
         assert read["a"].fillna(-9).tolist() == expected["a"].fillna(-9).tolist()
 
 
-def test_missing_is_what_pandas_takes_for_missing():
+def test_missing_values_are_those_of_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert set(CSV_MISSING) == set(STR_NA_VALUES)

@@ -1,4 +1,4 @@
-"""Variants of the data: what differs between them, what is the same, and when they cannot be compared."""
+"""Data variants: how they differ, what they share, and when they cannot be compared."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_constant_part_is_as_a_tuned_one():
     assert fixed.train.equals(tuned.train) and fixed.valid.equals(tuned.valid)
 
 
-def test_what_every_trial_drops_is_asked_for_once():
+def test_columns_that_every_trial_drops_are_checked_once():
     fixed = spec(drop=("petal length (cm)",))
     made = DataVariants(fixed, [fixed], 0, ())
     assert "petal length (cm)" not in made.splits({}).features and len(made.splits({}).features) == 3
@@ -89,7 +89,7 @@ def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
 
 
-def test_sources_agree_on_the_label(tmp_path, monkeypatch):
+def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
     a = pd.DataFrame({"x": np.arange(20), "y": ["no", "yes"] * 10})
     files(tmp_path, a=a, b=a.assign(y=["no", "yes", "maybe", "no"] * 5), c=a.assign(extra=1))
     from sweeps.data import load
@@ -125,7 +125,7 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_the_keeper_fits_a_chain_once_a_variant_and_shelves_what_an_export_needs(local_ray, tmp_path):
+def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_needs(local_ray, tmp_path):
     from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
