@@ -1,4 +1,4 @@
-"""sweeps: tune preprocessors, scaling, data and model parameters together; one YAML file in, one artefact out."""
+"""Tune preprocessors, scaling, data and model parameters together: one YAML file in, one bundle out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = [
     "trial",
 ]
 
-# `import sweeps.trial` and `from sweeps.trial import current` are public, and the module lies in `core`.
+# `import sweeps.trial` and `from sweeps.trial import current` are public; the module itself is in `core`.
 sys.modules["sweeps.trial"] = trial
 
-# Ray, MLflow and the frameworks are imported when they are used: `sweeps --help` never waits for them.
+# Ray, MLflow and the frameworks are imported only when they are used, so `sweeps --help` never waits for them.
 _LAZY = {
     "Space": "sweeps.space",
     "Sweep": "sweeps.controller.sweep",
@@ -67,7 +67,7 @@ def __dir__() -> list[str]:
 def _warn_of_namesake() -> None:
     try:
         from sweeps.core.installed_package import warn_of_namesake
-    except ImportError:  # the part of sweeps that a bundle carries shares its folder with no other package
+    except ImportError:  # The copy of sweeps inside a bundle is alone in its folder.
         return
     warn_of_namesake()
 

@@ -1,4 +1,4 @@
-"""`export` and `register`: what is taken home of a sweep that ran, and where it is made known."""
+"""Export trials of a sweep as bundles, and register bundles in MLflow."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Written:
     """What an export wrote.
 
     Attributes:
-        path: the bundle's folder, or the checkpoint's where the trainer has no `load`.
-        notes: what the user should know.
+        path: Folder of the bundle, or of the checkpoint if the trainer has no `load`.
+        notes: Notes for the user.
     """
 
     path: Path
@@ -50,28 +50,28 @@ def export(
     again: bool = False,
     trust: bool = False,
 ) -> list[Written]:
-    """Write the bundle of a trial of a sweep that ran, or of several.
+    """Write the bundles of one or several trials of a sweep.
 
     Args:
-        sweep: the sweep's folder.
-        trial: the trial's id; the best by default.
-        top: so many of the best trials in place of one.
-        pareto: the whole front of several objectives in place of one.
-        refit: train the trial once more on train and valid together, for the steps that its model had; on a Ray as the sweep had it.
-        latest: the latest checkpoint of each trial in place of that of its best step.
-        output: folder to make; SWEEP/exports/ID by default, with `-refit` or `-latest` behind it. With `top` or `pareto` the folder in
-            which each gets one by its id.
-        again: one that lies in SWEEP/exports from before, and is whole, will do.
-        trust: read the pickles in the sweep's folder whoever wrote them. Reading them runs code.
+        sweep: The sweep's folder.
+        trial: Id of the trial; by default the best.
+        top: Export this many of the best trials.
+        pareto: Export all trials of the Pareto front, for several objectives.
+        refit: Train the trial again on train and valid together, for as many steps as its model had, where the sweep ran.
+        latest: Export the latest checkpoint of each trial, not the best one.
+        output: Folder to write; by default SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each trial
+            gets a folder in it.
+        again: Reuse a valid earlier export of the same model in SWEEP/exports.
+        trust: Read pickles in the sweep's folder that this user's key has not signed. This runs the code that they hold.
 
     Returns:
-        What was written; the best first.
+        The exports; the best comes first.
 
     Raises:
-        InputError: no such sweep or trial, the trial left no checkpoint, or there is no place to write to.
-        SweepLocked: the sweep runs.
-        BundleError: the bundle answers differently from the model in training.
-        SweepFailed: the loop failed as it was trained once more.
+        InputError: There is no such sweep or trial, the trial has no checkpoint, or the folder cannot be written.
+        SweepLocked: The sweep runs.
+        BundleError: The bundle's predictions differ from the predictions during training.
+        SweepFailed: The loop failed during the refit.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.core.folder_lock import FolderLock
@@ -123,7 +123,7 @@ def export(
 
 
 def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int | None, float | None]:
-    """The step whose model is exported of a trial as it stands, and what that is worth."""
+    """Return the step of the model that an export of a trial takes, and the value of that model."""
     from sweeps.bundle import export as trial_export
 
     result = study_store.results()[number]
@@ -133,7 +133,14 @@ def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int |
 
 
 def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
-    """Whether a bundle lies there as it was exported, of a model of this step that was worth this, and that was trained in this way."""
+    """Return whether a folder holds a valid bundle of the same model.
+
+    Args:
+        target: The folder.
+        refit: Whether the model was refitted.
+        step: Step of the model.
+        value: Value of the model.
+    """
     from sweeps.bundle import Manifest, integrity
 
     try:
@@ -156,7 +163,7 @@ def _export(
     latest: bool,
     trust: bool,
 ) -> Written:
-    """One trial's bundle, in its place or not at all."""
+    """Export one trial. If anything fails, nothing is left in the target folder."""
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
 
@@ -187,7 +194,7 @@ def _export(
 
 
 def digest_of(bundle: Path) -> str | None:
-    """The SHA-256 of a bundle's manifest, which says what every other file is; None of what is no bundle."""
+    """Return the SHA-256 of a bundle's manifest, which holds the hashes of all other files. Return None for a folder without a manifest."""
     from sweeps.bundle import integrity
 
     file = bundle / integrity.MANIFEST
@@ -198,15 +205,17 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     """Register a bundle of a sweep in MLflow, where the sweep was tracked.
 
     Args:
-        sweep: the sweep's folder.
-        bundle: what `export` wrote.
-        name, alias, force: see `sweeps.tracking.mlflow.registry.register`.
+        sweep: The sweep's folder.
+        bundle: A bundle that `export` wrote.
+        name: Name of the registered model.
+        alias: Alias to move to the new version; see `sweeps.tracking.mlflow.registry.register`.
+        force: Move the alias in any case.
 
     Returns:
-        What was done, in lines.
+        Lines that say what was done.
 
     Raises:
-        InputError: it is no bundle, or MLflow does not know the sweep.
+        InputError: The folder holds no bundle, or MLflow does not know the sweep.
         SweepsError: MLflow does not answer.
     """
     from sweeps.bundle import Manifest, integrity

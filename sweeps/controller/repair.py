@@ -1,4 +1,4 @@
-"""`sweeps repair`: rebuild a sweep's study from what can be read of it, and keep what was damaged."""
+"""Rebuild the damaged study of a sweep from the parts that can still be read. The damaged files are kept."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from sweeps.search.journal_rebuild import Salvaged
 from sweeps.space.saved_space import saved_space
 from sweeps.study.storage import place_of
 
-# Behind the name of a file that was damaged, with a number behind it.
+# Suffix of a damaged file that is kept. A number follows.
 DAMAGED = ".damaged-"
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair came to.
+    """Result of a repair.
 
     Attributes:
-        folder: the sweep's.
-        lines: of the journal that were kept, and how many there were.
-        salvaged: what became of the trials; None if there was nothing to repair.
-        kept: what was damaged, as it is named now.
-        why: what was wrong, a line each.
+        folder: The sweep's folder.
+        lines: Number of lines of the journal after and before the repair.
+        salvaged: What happened to the trials; None if there was nothing to repair.
+        kept: The damaged files, under their new names.
+        why: What was wrong, one line for each problem.
     """
 
     folder: Path
@@ -48,26 +48,28 @@ class Repaired:
     why: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """What `repair --json` prints."""
+        """Return the JSON object that `repair --json` prints."""
         told: dict[str, Any] = {"dir": str(self.folder), "repaired": bool(self.why), "why": self.why, "kept": [str(p) for p in self.kept]}
         if self.salvaged is not None:
             told |= {"lines": {"kept": self.lines[0], "before": self.lines[1]}}
             told |= {name: getattr(self.salvaged, name) for name in ("ended", "rebuilt", "go_on", "lost", "shortened", "dropped")}
-        return to_json_value(told)
+        content: dict[str, Any] = to_json_value(told)
+        return content
 
 
 def repair(sweep: str | os.PathLike[str]) -> Repaired:
-    """Rebuild the study of a sweep that does not run from the lines of its journal that can be read, and from its result.
+    """Rebuild the study of a sweep from the readable lines of its journal and from its result.
 
-    What was damaged stays beside what takes its place. A result that the study cannot bear out is put aside, so that a resume goes on. If
-    nothing is damaged, nothing is changed.
+    The damaged files are kept under other names. A result that contradicts the study is also renamed, so that a resume can continue. If
+    nothing is damaged, nothing changes.
 
     Args:
-        sweep: the sweep's folder.
+        sweep: The sweep's folder. The sweep must not be running.
 
     Raises:
-        InputError: no such sweep; its study lies in a database; the folder is another user's; or its space file cannot be read.
-        SweepLocked: the sweep runs.
+        InputError: There is no such sweep, its study is in a database, the folder belongs to another user, or its space file cannot be
+            read.
+        SweepLocked: The sweep runs.
     """
     from sweeps.search.journal_rebuild import first_fault
     from sweeps.study.journal import whole_lines
@@ -109,7 +111,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
 
 
 def _contradicts(folder: Path) -> str | None:
-    """How the study contradicts the result, if it does."""
+    """Return how the study contradicts the result; None if it does not."""
     from sweeps.core.errors import DamagedStudy
     from sweeps.study import record
 
@@ -134,7 +136,7 @@ def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) 
 
 
 def _saved(folder: Path, trial: str) -> Checkpoint | None:
-    """The checkpoint of a trial that holds its best model, as far as the folder shows that: what was exported, else the latest."""
+    """Return the checkpoint with the best model of a trial, as far as the folder shows it: the exported one, else the latest."""
     at = _trial(folder, trial)
     if at is None:
         return None
@@ -154,10 +156,10 @@ def _saved(folder: Path, trial: str) -> Checkpoint | None:
 
 
 def _refuse_others(folder: Path) -> None:
-    """See that the folder and what is written to in it are this user's, and lie in the folder.
+    """Check that the folder and the files that a repair writes belong to this user, and are not links.
 
     Raises:
-        InputError: they are not.
+        InputError: One of them does not, or is a link.
     """
     for path in (folder, SweepFolder(folder).journal, SweepFolder(folder).result, SweepFolder(folder).trials):
         try:
@@ -173,20 +175,20 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _trial(folder: Path, trial: str) -> Path | None:
-    """The folder of a trial; None if there is none, or only a link."""
+    """Return the folder of a trial; None if there is none, or if it is a link."""
     path = SweepFolder(folder).trial(trial)
     return path if path.is_dir() and not path.is_symlink() else None
 
 
 def _free(folder: Path) -> int:
-    """The first number that nothing damaged bears yet."""
+    """Return the first number that no kept file has."""
     names = [path.name for place in (folder, SweepFolder(folder).trials) if place.is_dir() for path in place.glob(f"*{DAMAGED}*")]
     taken = [int(tail) for name in names if (tail := name.rpartition(DAMAGED)[2]).isdecimal()]
     return max(taken, default=0) + 1
 
 
 def _keep(file: Path, data: bytes, number: int) -> Path:
-    """Keep what a file held under another name."""
+    """Write the content of a damaged file to a new file, and return that file."""
     kept = file.with_name(f"{file.name}{DAMAGED}{number}")
     with open(kept, "xb") as f:
         f.write(data)
@@ -196,7 +198,7 @@ def _keep(file: Path, data: bytes, number: int) -> Path:
 
 
 def _aside(path: Path, number: int) -> Path:
-    """Give a file or a folder another name."""
+    """Rename a damaged file or folder, and return the new path."""
     kept = path.with_name(f"{path.name}{DAMAGED}{number}")
     path.rename(kept)
     return kept

@@ -1,4 +1,4 @@
-"""A sweep of a folder, opened to be looked at from Python: its trials, its curves, its study, its bundle."""
+"""A sweep as Python sees it: its trials, curves, study and bundle."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Best:
     """The best trial of a sweep.
 
     Attributes:
-        number: 0, 1, ... in the sweep.
-        id: the name that the commands take, `0007`.
-        value: of the objective, at the trial's best step. Of repeats, what their values came to together.
-        params: what the training loop got as its `config`.
-        dimensions: each active dimension's name and value, as in the columns of `Sweep.trials`.
+        number: Number of the trial in the sweep: 0, 1, ...
+        id: Id of the trial as the commands take it, such as `0007`.
+        value: Objective at the trial's best step. With repeats, the aggregate of their values.
+        params: The `config` of the training loop.
+        dimensions: Values of the active dimensions by name, as in the columns of `Sweep.trials`.
     """
 
     number: int
@@ -43,13 +43,12 @@ class Best:
 
 
 class Sweep:
-    """A sweep in its folder, which may be running, finished, killed or failed.
+    """A sweep in its folder. It may be running, finished, killed or failed.
 
-    Every property reads the folder anew, so a running sweep shows what came since. Nothing is written, and only `bundle` runs code of the
-    user's.
+    Every property reads the folder again, so it is up to date while the sweep runs. Nothing is written, and only `bundle` runs user code.
 
     Attributes:
-        folder: the sweep's folder.
+        folder: The sweep's folder.
     """
 
     def __init__(self, folder: Path):
@@ -65,13 +64,18 @@ class Sweep:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """One row per trial, by number.
+        """All trials, one row for each, ordered by number.
 
         Returns:
-            Columns: `number`; `state` (COMPLETE, PRUNED, FAIL; RUNNING; INTERRUPTED for a trial that a resume goes on with; GIVEN for an
-            initial point with a known result); `value` of the objective, or `value.METRIC` for each of several, NaN without one; a column
-            for each dimension that was active in any trial, by its name as `params.eta`; `seconds` on workers, over all attempts.
-            A dimension is missing (NaN or NA) where it was inactive. Its column is Int64, float64, boolean, text or object.
+            A frame with these columns:
+
+            - `number`.
+            - `state`: COMPLETE, PRUNED, FAIL, RUNNING, INTERRUPTED (a resume continues the trial) or GIVEN (an initial point with a known
+              result).
+            - `value`: the objective, NaN if there is none. With several objectives it is `value.METRIC`, one column for each.
+            - One column for each dimension that was active in any trial, such as `params.eta`. The type is Int64, float64, boolean, str or
+              object. The value is missing where the dimension was inactive.
+            - `seconds`: time on workers over all attempts.
         """
         running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
@@ -90,7 +94,7 @@ class Sweep:
 
     @property
     def best(self) -> Best | None:
-        """The best trial so far; None if no trial has a value, or if there are several objectives."""
+        """The best trial so far. None if no trial has a value, or with several objectives."""
         study = record.read(self.folder)
         found = study.best if study is not None else None
         if study is None or found is None:
@@ -100,22 +104,23 @@ class Sweep:
 
     @property
     def study(self) -> optuna.Study | None:
-        """Optuna's study of the sweep, a copy in memory, for Optuna's own analyses and plots; None before the first trial."""
-        return record.copied(self.folder)
+        """A copy of the Optuna study in memory, for Optuna's own analyses and plots. None before the first trial."""
+        study: optuna.Study | None = record.copied(self.folder)
+        return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:
         """Return the reported values of the metric by step.
 
         Args:
-            trial: the number or the id of one trial, or `best`; all trials by default.
+            trial: Number or id of one trial, or `best`; all trials by default.
 
         Returns:
-            Columns: `trial`, its number; `step`, 1 for the first report; `value` of the objective's metric (of several objectives of the
-            first that is no cost). One row per report, by trial and step. A trial of `pbt` that took over another's checkpoint has the
-            other's curve up to there.
+            A frame with one row for each report and the columns `trial` (the number), `step` (1 for the first report) and `value` (the
+            metric of the first objective that is not a cost). If a trial of `pbt` took over another trial's checkpoint, its curve starts
+            with the other trial's curve up to that checkpoint.
 
         Raises:
-            InputError: there is no such trial.
+            InputError: There is no such trial.
         """
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
@@ -127,11 +132,11 @@ class Sweep:
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The bundle of the sweep's winner, loaded, with the user's code that it carries.
+        """The bundle of the best trial, loaded together with the user code that it holds.
 
         Raises:
-            InputError: the sweep has no bundle; why, and what to do.
-            BundleError: the bundle was changed or cannot be loaded.
+            InputError: The sweep has no bundle. The message says why, and what to do.
+            BundleError: The bundle was changed or cannot be loaded.
         """
         from sweeps.bundle import load_bundle
 
@@ -139,20 +144,20 @@ class Sweep:
 
 
 def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = None) -> Sweep:
-    """Open a sweep to look at it.
+    """Open a sweep to read it.
 
     Args:
-        sweep: a folder, a name in the root or its beginning, or `latest`.
-        dir: root of all sweeps; `sweeps-runs` in the working directory by default.
+        sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`.
+        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory.
 
     Raises:
-        InputError: no such sweep, or several.
+        InputError: There is no such sweep, or there are several.
     """
     return Sweep(sweep_lookup.find(Path(sweep), Path(dir or DEFAULT_ROOT)))
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Return the values of a dimension as a column of their own type; None is missing."""
+    """Return the values of a dimension as a column of their type. None stands for a missing value."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {bool}:
         return pd.Series(values, dtype="boolean")
