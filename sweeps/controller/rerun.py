@@ -65,7 +65,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `rerun --json` prints."""
         summary = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
-        return to_json_value({**summary, "before": self.before, "now": self.now, "error": self.error})
+        content: dict[str, Any] = to_json_value({**summary, "before": self.before, "now": self.now, "error": self.error})
+        return content
 
     def __str__(self) -> str:
         if self.equal:
