@@ -1,8 +1,8 @@
-"""What a trial is worth: from its reports and its cost to the values of the objectives, and whether it is feasible. Pure.
+"""Score a trial: the values of the objectives from its reports and costs, and whether it is feasible. Pure functions.
 
-One metric leads: the first objective that loops report; where all objectives are costs, the first constraint on such a metric. A
-trial stands for its step that was best by that one, whose model is also what is exported of it, and all other metrics are those of
-that step. Where no metric leads, it stands for its last step.
+One metric leads: the first objective that is no cost. If all objectives are costs, the first constraint on a reported metric leads. The
+best step of a trial is the best by the leading metric. Its model is exported, and all other metrics are taken at this step. If no metric
+leads, the last step counts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Curve = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class TrialScore:
-    """What a trial comes to.
+    """The score of a trial.
 
     Attributes:
-        step: that it stands for.
-        values: of the objectives, in their order; None for one that is not known, or NaN.
-        metrics: its costs, and what objectives and constraints are about, as far as that is known.
-        feasible: it keeps every constraint.
-        missing: a metric that is asked for and not there.
+        step: The best step.
+        values: Values of the objectives, in their order; None for a value that is unknown or NaN.
+        metrics: Costs, and the known metrics of objectives and constraints.
+        feasible: Whether the trial keeps every constraint.
+        missing: A metric that objectives or constraints name and the trial lacks, or None.
     """
 
     step: int | None
@@ -42,40 +42,40 @@ class TrialScore:
 
 @dataclass(frozen=True)
 class Objectives:
-    """Judges the trials of a sweep by what its space file asks for."""
+    """The objectives and constraints of a sweep, which score its trials."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
     def of(cls, space: Space) -> Objectives:
-        """The judge of a space's trials."""
+        """Return the objectives of a space."""
         return cls(space.objectives, space.constraints)
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Objectives:
-        """What `to_json` wrote."""
+        """Read what `to_json` returned."""
         return cls(tuple(Objective(*o) for o in told["objectives"]), tuple(Constraint(*c) for c in told["constraints"]))
 
     def to_json(self) -> dict[str, Any]:
-        """For the study, which then says by itself what its trials are judged by."""
+        """Return the objectives as the study records them."""
         objectives = [[o.metric, o.goal] for o in self.objectives]
         return {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Every metric that loops have to report, the leading one first."""
+        """Metrics that loops must report, the leading one first."""
         names = [o.metric for o in self.objectives] + [c.metric for c in self.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
 
     @property
     def metric(self) -> str | None:
-        """The metric that leads; None where costs alone are asked for."""
+        """The leading metric; None if there are only costs."""
         return next(iter(self.asked), None)
 
     @property
     def minimize(self) -> bool:
-        """Whether smaller is better, of the metric that leads."""
+        """Whether smaller values of the leading metric are better."""
         for o in self.objectives:
             if o.metric == self.metric:
                 return o.goal == "minimize"
@@ -83,23 +83,23 @@ class Objectives:
 
     @property
     def goals(self) -> tuple[bool, ...]:
-        """For each objective whether smaller is better."""
+        """Whether smaller is better, for each objective."""
         return tuple(o.goal == "minimize" for o in self.objectives)
 
     @property
     def plain(self) -> bool:
-        """One objective that is reported, and no constraint: a report alone says what it is worth."""
+        """Whether a single report is a score: there is one objective, it is reported, and there are no constraints."""
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def judge(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
-        """What a trial comes to.
+        """Score a trial.
 
         Args:
-            state: how it stands. A cost is an objective's value only of one that came to its end.
-            steps: its reports.
-            curve: (step, value) of the metric that leads.
-            others: likewise of each other metric of `asked`; at a step without a report of it, its latest counts.
-            cost: see `sweeps.core.resources.costs`.
+            state: State of the trial. A cost counts as an objective's value only for a complete trial.
+            steps: Step of the last report.
+            curve: (step, value) pairs of the leading metric.
+            others: The same for the other metrics of `asked`. If one has no value at the best step, its latest value counts.
+            cost: See `sweeps.core.resources.costs`.
         """
         step, value = ranking.best_of(curve, self.minimize) if self.metric is not None else (steps or None, None)
         known = dict(cost)
@@ -117,12 +117,12 @@ class Objectives:
         return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, judged: TrialScore) -> dict[str, float]:
-        """For each constraint by how much it is broken, see `Constraint.violation`; a metric that is not there breaks it."""
+        """Return the violation of each constraint (see `Constraint.violation`). A missing metric violates its constraint."""
         return {c.metric: c.violation(judged.metrics.get(c.metric, math.nan)) for c in self.constraints}
 
 
 def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:
-    """A metric at a step, else its latest value; None without one."""
+    """Return the value of a metric at a step, or else its latest value; None if it has no value."""
     known = dict(curve)
     if not known or step in known:
         return known.get(step) if step is not None else None

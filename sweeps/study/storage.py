@@ -1,4 +1,4 @@
-"""Where a sweep's study lies: the journal in its folder, or a PostgreSQL database, which the folder names without the password."""
+"""Open the study of a sweep: the journal in its folder, or a PostgreSQL database, which the folder names without the password."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _whole: dict[str, str] = {}
 
 
 def check(url: str) -> None:
-    """See that it is a PostgreSQL URL, and that its driver is installed.
+    """Check that a URL is one of PostgreSQL, and that the driver is installed.
 
     Raises:
-        InputError: it is not.
+        InputError: It is not.
     """
     scheme, there, _ = url.partition("://")
     if not there or scheme not in SCHEMES:
@@ -43,13 +43,13 @@ def check(url: str) -> None:
 
 
 def named(url: str, sweep: str) -> dict[str, str]:
-    """What the folder of a new sweep keeps of `--storage`: the URL without its secrets, and a study's name that no other sweep has."""
+    """Return what the folder of a new sweep keeps of `--storage`: the URL without secrets, and a unique name for the study."""
     check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
 
 
 def remember(url: str) -> str:
-    """Keep a URL's secrets for this process; the URL without them."""
+    """Keep the secrets of a URL for this process, and return the URL without them."""
     bare = without_password(url)
     _whole[bare] = url
     return bare
@@ -68,7 +68,7 @@ def place_of(folder: Path) -> tuple[str, str] | None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What another process of ours needs to reach the study: libpq's variables of the secrets that this process was given."""
+    """Return the environment variables with which another process of ours reaches the study: the secrets, as libpq names them."""
     place = place_of(folder)
     if place is None:
         return {}

@@ -1,4 +1,4 @@
-"""Trials from what the search chose: put together, rebuilt from the record, told again."""
+"""Build trials from the keys that the search chose, or rebuild them from the study."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
-    """The trial of a number, from the key of each dimension that it meets, see `sweeps.space.Space.fill`."""
+    """Build a trial from the key of each dimension that it has; see `sweeps.space.Space.fill`."""
     values = {}
 
     def chosen(dimension: Any) -> Any:
@@ -48,13 +48,13 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: i
 
 
 def as_begun(space: Space, t: FrozenTrial) -> Trial:
-    """A trial on record with the parameters that it began with, which PBT may have changed."""
+    """Rebuild a recorded trial with the parameters that it started with, which perturbations may have changed."""
     trial = assembled(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
 
 
 def rebuilt(space: Space, t: FrozenTrial) -> Trial:
-    """A trial on record as it is now."""
+    """Rebuild a recorded trial with its current parameters."""
     keys = record.keys_of(t)
     trial = assembled(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))

@@ -1,6 +1,6 @@
-"""Repeats, as a sampler is to see them: a configuration is one observation, of what its trials come to together, and no other.
+"""Show a sampler each configuration as one trial, with the aggregated values of its repeats.
 
-It is observed when the last of them has ended; until then it runs. So what a sampler learns is what configurations are judged by.
+A configuration runs until its last repeat has ended. So a sampler learns the values by which configurations are scored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sweeps.study.repeats import AGGREGATES
 
 
 def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
-    """A configuration as one trial: its first, with what all of them come to; running as long as one of them runs or is to come.
+    """Return a configuration as one trial: its first trial, with the values of all. It runs until all repeats have ended.
 
-    One that failed has no part in the value, as in `sweeps.study.repeats.merged`; a constraint is broken by as much as by the worst.
+    Failed repeats do not count, as in `sweeps.study.repeats.merged`. The violation of a constraint is the worst of the repeats.
 
     Args:
-        own: its trials, the first first.
-        repeats: how many there are to be, and what of their values counts.
+        own: Trials of the configuration, the first trial first.
+        repeats: Number of trials, and how their values are aggregated.
     """
     first = own[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
@@ -43,11 +43,11 @@ def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
 
 
 class ByConfiguration:
-    """A study whose trials are the configurations of another, for samplers that know of no repeats.
+    """A study whose trials are the configurations of another study, for samplers of Optuna.
 
     Args:
-        study: the other.
-        repeats: of each configuration.
+        study: The other study.
+        repeats: Repeats of each configuration.
     """
 
     def __init__(self, study: Any, repeats: Repeats):
@@ -57,7 +57,7 @@ class ByConfiguration:
         return getattr(self._study, name)
 
     def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
-        """The first trials of all configurations."""
+        """Return one trial for each configuration."""
         return self._get_trials(deepcopy, states)
 
     def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:

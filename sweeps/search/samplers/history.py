@@ -1,6 +1,6 @@
-"""What a study has to teach a sampler, kept up to date trial by trial: asking for it costs what is new, not what there is.
+"""The trials of a study as models read them. An update costs as much as the new trials, not as all trials.
 
-All of it can be rebuilt from the study, and does not depend on the order in which it was learnt.
+The history follows from the study, and does not depend on the order in which the trials were added.
 """
 
 from __future__ import annotations
@@ -22,35 +22,34 @@ from sweeps.search.samplers.configuration_view import together
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import origin_of
 
-# The level of trials that ran to their end.
+# The level of complete trials.
 FULL = math.inf
 
 Level = float
 Point = frozenset[tuple[str, float]]
-Ranked = tuple[float, tuple[float, ...], int]  # by how much it violates constraints, its values (smaller is better), the trial's number
+Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, values where smaller is better, trial number)
 
 
 class History:
-    """The trials of a study, by level and cell.
+    """Trials of a study, by level and cell.
 
-    A level is a step at which trials were compared, or `FULL`. A trial has a value at every level that it came to; what failed or
-    violates a constraint ranks behind everything else.
-
-    Of repeats a trial stands for its configuration, see `together`; they are not trials here.
+    A level is a step at which trials were compared, or `FULL`. A trial has a value at every level that it reached. Failed trials and
+    those that violate a constraint rank last. A configuration with repeats counts as one trial (see `together`).
 
     Args:
-        grids: the names of the grid's dimensions, which tell a trial's cell.
-        repeats: of each configuration.
+        grids: Names of the grid dimensions, which identify a trial's cell.
+        repeats: Repeats of each configuration.
         space: Distributions of the dimensions that every trial has.
 
     Attributes:
         space: The argument.
         number: Number of the trial that is sampled.
-        running: those that have not ended, by number.
-        levels: of each level and cell the trials that came to it, the best first (by number where there are several objectives).
-        ended: by the highest level that it came to and by cell, the trials that have ended.
-        known: every trial that has come to a level, by number.
-        tried: their configurations, see `point_of`.
+        running: Trials that have not ended, by number.
+        levels: Trials that reached each level, by cell, the best first (by number if there are several objectives).
+        ended: Numbers of the ended trials, by the highest level that they reached and by cell.
+        known: Trials that have reached a level, by number.
+        tried: Configurations of the known trials, see `point_of`.
+        last_step: Highest recorded step.
     """
 
     def __init__(
@@ -135,35 +134,35 @@ class History:
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
     def cell(self, params: Mapping[str, Any]) -> str:
-        """The cell that a trial's parameters lie in, as text."""
+        """Return the cell of a trial's parameters, as text."""
         return json.dumps([params.get(name) for name in self._grids], default=str) if self._grids else ""
 
     def count(self, level: Level) -> int:
-        """Trials that came to a level."""
+        """Return the number of trials that reached a level."""
         return sum(map(len, self.levels[level].values())) if level in self.levels else 0
 
     def highest(self, enough: int) -> Level | None:
-        """The highest level that at least so many trials came to; None if there is none."""
+        """Return the highest level that at least this many trials reached; None if there is none."""
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """The dimensions in groups that are always there together: what only some trials have is modelled among those."""
+        """Return the dimensions in groups that always occur together. Conditional dimensions form groups of their own."""
         groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
         return sorted(groups, key=lambda space: tuple(space))
 
 
 def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> dict[str, list[float]]:
-    """The parameters of those trials that have all dimensions of a space, as Optuna's samplers calculate with them."""
+    """Return the parameters of the trials that have all dimensions of a space, in Optuna's internal representation."""
     having = [t.params for t in trials if space.keys() <= t.params.keys()]
     return {name: [distribution.to_internal_repr(params[name]) for params in having] for name, distribution in space.items()}
 
 
 def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
-    """A configuration, to be compared with others."""
+    """Return a configuration in a form that can be compared."""
     there = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
     return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in there)
 
 
 def _finite(value: float) -> float:
-    """NaN ranks last."""
+    """Return infinity for NaN, which ranks last."""
     return math.inf if math.isnan(value) else value

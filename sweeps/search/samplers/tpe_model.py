@@ -1,12 +1,12 @@
-"""TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018), a rung and a cell at a time.
+"""TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018), with one model for each rung and cell.
 
-Under a scheduler values at different steps do not compare: the model is made of the highest rung that enough trials came to. Mixed over
-rungs, as the usual pairings do, it loses to random configurations.
+Values at different steps cannot be compared. So the model takes the highest rung that enough trials reached. A model that mixes rungs
+loses to random configurations.
 
-Within a grid `enqueue_trial` with the cell's values does not condition the other dimensions, not even under a multivariate TPE (mean late
-regret 0.5 where conditioning reaches 0.26). Here a kernel counts by the probability it gives to the cell's values, and these are fixed; a
-trial is called good by comparison with its own cell alone. Ranked over all cells, the good trials soon lie in one of them, and the others
-are searched where that one is good.
+Within a grid, `enqueue_trial` with the cell's values does not condition the other dimensions, even with a multivariate TPE: the mean late
+regret is 0.5, and 0.26 with conditioning. Here the weight of a kernel is the probability that it gives to the cell's values, which are
+fixed. A trial is good by comparison with its own cell. Ranked over all cells, the good trials would soon lie in one cell, and the other
+cells would be searched where that cell is good.
 """
 
 from __future__ import annotations
@@ -24,22 +24,16 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbours, third_nearest
 
-# Kernels of an estimator at most. The good trials are few by themselves; of the others a sample is drawn anew for each suggestion.
+# Largest number of kernels of an estimator. There are few good trials; the others are sampled again for each suggestion.
 KERNELS = 128
-# So many times the root of a level's trials, in each cell, are called good, and how many at most.
+# In each cell, this factor times the root of the number of trials are good, up to a largest number.
 GOOD, MOST_GOOD = 0.8, 25
-# The part of the suggestions that is random all the same, as in BOHB: a model that has settled on the wrong option of a choice never
-# tries another.
+# Fraction of random suggestions, as in BOHB: a model that has settled on the wrong option of a choice never tries another.
 RANDOM = 0.03
 
 
 class TpeModel:
-    """Suggests what the good trials have more often than the others.
-
-    Args:
-        n_startup_trials: a level is modelled when so many trials came to it; below that all is random.
-        n_ei_candidates: drawn for each suggestion, of which the best is taken.
-    """
+    """Suggest values that good trials have more often than the others. See `Tpe` for the arguments."""
 
     def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16):
         self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
@@ -76,9 +70,9 @@ class TpeModel:
     def _split(
         self, study: Study, history: History, level: float, number: int, own: str, rng: np.random.RandomState
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
-        """The good trials, the best of each cell first, and the others, each bounded: of the own cell first, then of the rest, drawn anew.
+        """Return the good trials, the best of each cell first, and the others. Both are samples that prefer the own cell.
 
-        The others are the rest of the level, whatever was stopped below it, and what runs and has not come to it: so it is not tried again.
+        The others are the rest of the level, the trials that were stopped below it, and the running trials that have not reached it.
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
@@ -103,7 +97,7 @@ class TpeModel:
 def _density(
     axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any], weights: Callable[[int], np.ndarray], widths: Widths
 ) -> Mixture:
-    """What those trials that have the space's dimensions are like, given the cell."""
+    """Return the density of the trials that have all dimensions of a space, given the cell."""
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
     given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
@@ -111,25 +105,25 @@ def _density(
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Weights of so many, the best first, that fall as those of CMA-ES do (Hansen & Ostermeier, 2001); 1 in the mean."""
+    """Return n weights with mean 1, for the best trial first, that fall as in CMA-ES (Hansen and Ostermeier, 2001)."""
     found = math.log(n + 1) - np.log(np.arange(1, n + 1))
     return found / found.mean() if n else found
 
 
 def by_age(n: int) -> np.ndarray:
-    """Weights of so many, the oldest first: the last 25 have 1, the first 1/n, as Optuna has it."""
+    """Return n weights, for the oldest trial first: from 1/n up to 1 for the last 25, as in Optuna."""
     found = np.ones(n)
     found[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
     return found
 
 
 def good_of(there: int) -> int:
-    """How many of so many trials are called good."""
+    """Return how many of this many trials are good."""
     return min(math.ceil(GOOD * math.sqrt(there)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """All of them if they are not too many; else a sample, at least half of it of the own ones."""
+    """Return all numbers if they are not too many; else a sample, of which at least half are own ones if there are enough."""
     if len(own) + len(others) <= most:
         return own + others
     share = max(most // 2, most - len(others))
@@ -139,7 +133,7 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
 
 
 def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
-    """The numbers of the n best trials and of the others; of several objectives by Pareto front, then by hypervolume."""
+    """Return the numbers of the n best trials and of the others. Several objectives rank by Pareto front, then by hypervolume."""
     if len(study.directions) > 1:
         feasible = [history.known[number] for violation, _, number in ranked if not violation]
         if len(feasible) > n:
