@@ -168,4 +168,4 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
         s.listen()
         process = command("serve", bundle[0], "--port", s.getsockname()[1])
         text = process.communicate(timeout=40)[1]
-    assert process.returncode == 2 and text.count("\n") == 1 and "cannot be listened on: Address already in use" in text
+    assert process.returncode == 2 and text.count("\n") == 1 and "Address already in use" in text
