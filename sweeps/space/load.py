@@ -153,11 +153,12 @@ class _Loader:
         return self.root.value.get(section) or Node(None, self.at(section))
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
-        for key in self.root.value:
-            if key == "when":
-                self.problems.add(self.root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
-            elif key not in TOP:
-                self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
+        """Validate the tree and return the space.
+
+        Raises:
+            InputError: With every problem.
+        """
+        self._check_keys()
         name = self.name(path)
         trainers = TrainerSection(self.roots, self.problems, self.begun)
         trainer = trainers.read(self.node("trainer"), self.at("trainer"))
@@ -173,32 +174,23 @@ class _Loader:
         said.together(objectives, search, scheduler, repeats, limits)
         if scheduler and scheduler.population and limits and not limits.max_trials:
             limits = replace(limits, max_trials=scheduler.population)
-        if self.node("space").value in (None, {}) and not tuned and not self.begun:
-            text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
-            self.problems.add(self.at("space"), "space", text)
         if trainer is not None:
             self.labelled(definition, trainer_name)
+        self._check_space_is_given(bool(tuned))
         before, choice = len(self.problems), Choice("")
         sections = reader.space(self.node("space"))
-        if data is not None and not data.given and _has_step(sections.get("preprocessor")):
-            text = "needs `data`, which the file does not have; add `data`, or remove this"
-            self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
+        self._check_preprocessor_has_data(sections, data)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
         reader.when_parser.conclude(enclosing_options(sections))
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self.count(sections, reader.dimensions, search, limits)
-            if scheduler and perturbs(scheduler) and not any(d.name.startswith("params.") and not d.is_grid for d in reader.dimensions):
-                text = f"{scheduler.name} changes the sampled dimensions of `params`, and there are none"
-                self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
+            self._check_perturbation(scheduler, reader.dimensions)
             if search and search.algorithm == AUTO:
                 choice = self.choice(sections, reader.dimensions, search, objectives, scheduler, (limits and limits.max_trials) or cells)
                 search = said.chosen(search, choice)
             search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
-            run = sum(point.values is None for point in search.initial_points) if search else 0
-            if limits and 0 < limits.max_trials < run:
-                text = f"{run} points are to be run, more than limits.max_trials, {limits.max_trials}"
-                self.problems.add(self.node("search").value["initial_points"].mark, "search.initial_points", text)
+            self._check_initial_points(search, limits)
         if len(self.problems):
             raise InputError(self.problems.sorted())
         assert trainer and data and objectives and search and scheduler and repeats and limits and checkpoints
@@ -229,6 +221,39 @@ class _Loader:
             trainer_definition=definition,
             notes=trainers.notes,
         )
+
+    def _check_keys(self) -> None:
+        """Add a problem for each unknown key at the top of the file."""
+        for key in self.root.value:
+            if key == "when":
+                self.problems.add(self.root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
+            elif key not in TOP:
+                self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
+
+    def _check_space_is_given(self, tuned_data: bool) -> None:
+        """Add a problem if the file neither tunes anything nor gives parameters."""
+        if self.node("space").value in (None, {}) and not tuned_data and not self.begun:
+            text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
+            self.problems.add(self.at("space"), "space", text)
+
+    def _check_preprocessor_has_data(self, sections: dict[str, Any], data: DataSpec | None) -> None:
+        """Add a problem for a preprocessor without data."""
+        if data is not None and not data.given and _has_step(sections.get("preprocessor")):
+            text = "needs `data`, which the file does not have; add `data`, or remove this"
+            self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
+
+    def _check_perturbation(self, scheduler: SchedulerSpec | None, dims: tuple[Dimension, ...]) -> None:
+        """Add a problem if a scheduler that perturbs parameters finds none to perturb."""
+        if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
+            text = f"{scheduler.name} changes the sampled dimensions of `params`, and there are none"
+            self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
+
+    def _check_initial_points(self, search: Search | None, limits: Limits | None) -> None:
+        """Add a problem if there are more initial points to run than trials."""
+        count = sum(point.values is None for point in search.initial_points) if search else 0
+        if limits and 0 < limits.max_trials < count:
+            text = f"{count} points are to be run, more than limits.max_trials, {limits.max_trials}"
+            self.problems.add(self.node("search").value["initial_points"].mark, "search.initial_points", text)
 
     def choice(
         self,

@@ -68,7 +68,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an option that will not do",
             "search: {options: {n_startup_trials: few}}",
-            "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
+            "6:38: search.options.n_startup_trials: must be an integer, got few",
         ),
         line(
             "an initial point of what is not there",
