@@ -83,14 +83,18 @@ def export_trial(
     """Export a trial of a sweep.
 
     Args:
-        folder: the sweep's.
-        space, ledger: of the sweep.
-        number: the trial's.
-        target: folder in which `bundle` (or `checkpoint`) is made.
+        folder: folder of the sweep.
+        space: the search space.
+        study_store: the study.
+        number: number of the trial.
+        target: folder in which `bundle` or `checkpoint` is made.
         roots: folders of the user's modules.
-        refitted: export this in place of the trial's own model.
-        latest: export the trial's latest checkpoint in place of that of its best step.
-        trust: read the pickles of the sweep's folder whoever wrote them.
+        refitted: a model to export instead of the trial's own.
+        latest: export the trial's latest checkpoint instead of the one of its best step.
+        trust: read pickles of any origin in the sweep's folder.
+
+    Returns:
+        The result. It has an `error` if the bundle cannot be written.
     """
     trial, result = study_store.trial(number), study_store.results()[number]
     done = Exported(described(study_store, number))
@@ -114,10 +118,10 @@ def export_trial(
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    told = done.best if step == result.best_step else described(study_store, number, step)
+    description = done.best if step == result.best_step else described(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
-        return _bundle(done, trial, step, told, folder, space, source, target / "bundle", roots, refitted, store)
+        return _bundle(done, trial, step, description, folder, space, source, target / "bundle", roots, refitted, store)
     except UnreadableFile as e:
         return replace(done, error=e)
     except Exception as e:
@@ -134,7 +138,7 @@ def _bundle(
     done: Exported,
     trial: Trial,
     step: int,
-    told: dict[str, Any],
+    description: dict[str, Any],
     folder: Path,
     space: Space,
     source: Path,
@@ -155,7 +159,7 @@ def _bundle(
         notes = (*notes, note) if note else notes
     stored = source / CHECK_PREDICTIONS
     made = {
-        **told,
+        **description,
         "test": best["test"],
         "sweep": folder.name,
         "metric": space.objective.metric,
@@ -223,12 +227,15 @@ def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any
 
 
 def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
-    """A trial on record as `--json` shows the best one: with the values of several objectives, whether it keeps the constraints, and what
-    its repeats came to, where there are such things. Of repeats `value` is what they came to together.
+    """Return a recorded trial as `--json` shows the best one.
+
+    The result also has the values of several objectives, whether the trial is feasible, and its repeats, where these exist. With repeats,
+    `value` is the aggregate of all repeats.
 
     Args:
-        step: by which it is told, its best by default. Repeats are told by their best steps in any case: only together are they worth
-            something.
+        study_store: the study.
+        number: number of the trial.
+        step: describe the trial at this step, instead of its best step. Repeated trials are always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
     first, repeats = number if trial.origin is None else trial.origin, study_store.space.repeats
@@ -236,15 +243,15 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
     result = own[number]
     if step is not None and step != result.best_step and repeats.count == 1:
         result = together = _at_step(study_store, number, result, step)
-    told = describe(trial, result)
+    description = describe(trial, result)
     if repeats.count > 1:
         values = {format_trial_id(n): r.value for n, r in own.items()}
-        told |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
+        description |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
     if len(study_store.objectives.objectives) > 1:
-        told["values"] = dict(zip((o.metric for o in study_store.objectives.objectives), together.values, strict=True))
+        description["values"] = dict(zip((o.metric for o in study_store.objectives.objectives), together.values, strict=True))
     if study_store.objectives.constraints:
-        told["feasible"] = together.feasible
-    return told
+        description["feasible"] = together.feasible
+    return description
 
 
 def worth(study_store: StudyStore, number: int, step: int) -> float | None:
@@ -268,7 +275,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
     """Return a trial as `--json` shows it in any sweep."""
-    told = {
+    description = {
         "trial": trial.id,
         "value": result.value,
         "test": None,
@@ -277,7 +284,7 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
         "preprocessor": trial.chain,
         "scaling": {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)},
     }
-    return told | ({"data": trial.data} if trial.data else {})
+    return description | ({"data": trial.data} if trial.data else {})
 
 
 def number_of(study_store: StudyStore, trial_id: str | None) -> int:
