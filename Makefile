@@ -14,12 +14,11 @@ run: $(READY)  ## the quickstart sweep: from a space file to an exported winner
 # The times are those of a machine with two cores.
 OTHER := not faults and not browser and not long and not frameworks and not extended
 UNIT := not integration and $(OTHER)
-# Two test files at a time. The files that take longest start first, so that no core idles at the end.
+# Two test files at a time. tests/conftest.py puts the files that take longest first, so that no core idles at the end.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
-FIRST := tests/controller/test_run.py tests/test_quickstart.py tests/execution/test_ray_train_adapter.py tests/bundle
 
 test: $(READY)  ## all that a change should pass: the unit tests and the integration tests; ten minutes
-	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20 $(FIRST) tests
+	$(BIN)/python -m pytest -m "$(OTHER)" $(BY_FILE) --durations 20
 
 test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2

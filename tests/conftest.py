@@ -15,7 +15,7 @@ import pytest
 
 from sweeps.report.figures import Drawn
 from sweeps.tracking import MlflowTracker
-from tests.commands import end_all, mlflow_database
+from tests.commands import REPO, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean
 from tests.waiting import wait_until
 
@@ -29,6 +29,21 @@ os.environ.setdefault("RAY_num_workers_soft_limit", "8")
 KEY = Path(tempfile.gettempdir()) / f"sweeps-tests-key-{os.getuid()}"
 KEY.write_text("the tests' own key, which signs nothing else\n")
 os.environ["SWEEPS_KEY_FILE"] = str(KEY)
+
+
+# The files that take longest, the longest first. pytest-xdist starts files in this order, so that no process idles at the end.
+LONGEST = (
+    *("tests/test_quickstart.py", "tests/controller/test_run.py", "tests/execution/test_ray_train_adapter.py"),
+    *("tests/test_old_sweep.py", "tests/execution/test_reports.py", "tests/execution/test_retry.py"),
+    *("tests/bundle/test_bundle_of_trainers.py", "tests/test_inside.py"),
+    *("tests/faults/test_full_disk.py", "tests/faults/test_lost_workers.py", "tests/faults/test_surroundings.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; the others keep their order."""
+    places = {str(REPO / file): place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)
