@@ -152,7 +152,7 @@ class SweepController:
             if self._paused and self.reason is None:
                 return None
         if self.scheduler.perturbs:
-            self.population = self._population() if self.population is None else self.population
+            self.population = self._start_population() if self.population is None else self.population
             if not self.population:
                 raise StopIteration
             return self.population.popleft()
@@ -170,28 +170,29 @@ class SweepController:
         return trial.id
 
     def _stop_paused(self) -> None:
-        """Stop the paused trials when nothing is left that could let them continue. A sweep that is resumed may continue them."""
+        """Stop the paused trials, because no other trial is left that could let them continue. A resumed sweep may continue them."""
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
-            row = self.study_store.live_trial(number)
-            self._record_start(row.trial)
-            self._finish(row.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
+            live = self.study_store.live_trial(number)
+            self._record_start(live.trial)
+            self._finish(live.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
 
-    def _population(self) -> deque[str]:
-        """Begin all members at once, as they take turns; those that go on first, and of these first who is furthest behind."""
-        begun: deque[str] = deque()
+    def _start_population(self) -> deque[str]:
+        """Start all members of a population, which take turns on the workers. Interrupted members come first, the least advanced before."""
+        started: deque[str] = deque()
         waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
-        for row in waiting:
-            kept = row.checkpoint.step if row.checkpoint else 0
-            if kept == row.steps and kept in self.scheduler.rungs() and kept > row.decided_rung:  # the last driver died before it decided
-                self._perturb(row, kept)
-        for row in sorted(waiting, key=lambda r: (r.decided_rung, r.trial.number)):
-            self.search.interrupted.remove(row.trial.number)
-            self._start(row.trial, _past(row))
-            begun.append(row.trial.id)
+        for live in waiting:
+            step = live.checkpoint.step if live.checkpoint else 0
+            undecided = step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
+            if undecided:  # The last driver died before it decided.
+                self._perturb(live, step)
+        for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
+            self.search.interrupted.remove(live.trial.number)
+            self._start(live.trial, _past(live))
+            started.append(live.trial.id)
         while not self.reason and (trial := self.search.ask()) is not None:
             self._start(trial)
-            begun.append(trial.id)
-        return begun
+            started.append(trial.id)
+        return started
 
     def _continue(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
@@ -292,8 +293,8 @@ class SweepController:
 
     def _has_checkpoint(self, trial: str, step: int) -> bool:
         """Return whether a trial reported a checkpoint at a rung, as the scheduler needs; refuse the sweep or fail the trial if not."""
-        row = self.study_store.live_trial(self.running[trial].trial.number)
-        if step <= row.decided_rung or (row.checkpoint is not None and row.checkpoint.step == step):
+        live = self.study_store.live_trial(self.running[trial].trial.number)
+        if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
             return True
         name = self.space.scheduler.name
         error = f"{name} needs a checkpoint with the report at every rung; trial {trial} reported none at step {step}"
@@ -306,24 +307,24 @@ class SweepController:
 
     def _perturbation_step(self, trial: str, step: int) -> Action:
         """Let a trial at a perturbation step continue unchanged, or with another trial's checkpoint and new parameters."""
-        row = self.study_store.live_trial(self.running[trial].trial.number)
-        if step <= row.decided_rung:  # The trial was lost beyond this step.
+        live = self.study_store.live_trial(self.running[trial].trial.number)
+        if step <= live.decided_rung:  # The trial was lost beyond this step.
             self.pool.answer.remote(trial, step, True)
             return Action.CONTINUE
-        if self._perturb(row, step):
-            self.progress.on_change(row.trial)
-            self.pool.renew.remote(row.trial, step, _past(row))
+        if self._perturb(live, step):
+            self.progress.on_change(live.trial)
+            self.pool.renew.remote(live.trial, step, _past(live))
         else:
             self.pool.answer.remote(trial, step, True)
         self.study_store.sync()
         return Action.CONTINUE
 
-    def _perturb(self, row: LiveTrial, step: int) -> bool:
+    def _perturb(self, live: LiveTrial, step: int) -> bool:
         """Decide a perturbation step; return whether the trial exploits another trial."""
-        if self.search.decide(row.trial.number, step).action is not Action.EXPLOIT:
+        if self.search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
-        taken = row.lineage[-1]
-        self.trackers.publish(TrialChanged(taken.time, row.trial.number, row.trial, taken.origin, taken.metrics))
+        taken = live.lineage[-1]
+        self.trackers.publish(TrialChanged(taken.time, live.trial.number, live.trial, taken.origin, taken.metrics))
         return True
 
     # Watch the sweep
@@ -381,7 +382,7 @@ class SweepController:
             return
         spent = self.progress.usage.seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
-        used += [(row.seconds, row.trial) for row in map(self.study_store.live_trial, self.search.interrupted)]
+        used += [(live.seconds, live.trial) for live in map(self.study_store.live_trial, self.search.interrupted)]
         gpus = sum(seconds * trial.shape.total.get("GPU", 0.0) for seconds, trial in used)
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
             # After failures, the running trials are left resumable: they are not to blame.
