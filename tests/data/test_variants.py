@@ -163,7 +163,7 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
     before = _DataActor((), str(tmp_path), (1,)).load(asked, 0).fingerprint
     store = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
     files(tmp_path, a=rows.assign(x=rows.x + 1))
-    with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began \(its fingerprint was {before[:12]}"):
+    with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began: its fingerprint was {before[:12]}"):
         _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
     assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == store
 
@@ -176,7 +176,7 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}))
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
-    data_actor = _DataActor((), str(tmp_path), (1,), numbers=True)
+    data_actor = _DataActor((), str(tmp_path), (1,), numeric_only=True)
     data_actor.load(asked, 0)
     with pytest.raises(InputError, match=r"column `plan` is not numeric after preprocessing, .*; name it in .*, or drop it with"):
         data_actor.prepare((Step("StandardScaler"),))
