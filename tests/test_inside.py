@@ -59,6 +59,7 @@ def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imp
         assert runs[trial].data.metrics["imported"] == 0.0
 
 
+@pytest.mark.extended
 def test_without_a_server_the_sweep_and_its_loops_go_on(clean_ray, tmp_path, monkeypatch):
     # in place of a minute, which a server that restarts may need
     monkeypatch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 1.0))

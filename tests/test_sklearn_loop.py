@@ -13,7 +13,7 @@ import sweeps
 from tests.commands import command, invoke
 from tests.documents import block_beginning
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -25,7 +25,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.extended
 def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts(folder):
     process = command("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
     out, err = process.communicate(timeout=290)

@@ -338,6 +338,7 @@ def train(config):
 HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 
 
+@pytest.mark.extended
 def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, checked_in_this_process, tmp_path):
     from mlflow.tracking import MlflowClient
 
