@@ -74,6 +74,7 @@ def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", ["random-stop", "near-best"])
 def test_the_example_runs(examples, tmp_path, name):
     result = sweeps.run(examples / f"{name}.yaml", dir=tmp_path)
