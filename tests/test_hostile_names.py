@@ -60,7 +60,7 @@ def test_r16_a_link_that_leads_to_itself_is_said_to(space, tmp_path):
 
 
 def test_r16_a_sweep_cannot_be_called_latest(space):
-    with pytest.raises(InputError, match="name: `latest` stands for") as refused:
+    with pytest.raises(InputError, match="name: `latest` means the newest sweep") as refused:
         load(space("latest"))
     assert len(refused.value.problems) == 1
 
