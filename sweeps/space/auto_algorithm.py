@@ -1,13 +1,14 @@
-"""Which algorithm `search.algorithm: auto` stands for: a pure function of the space and its limits."""
+"""Choose the sampler for `search.algorithm: auto` from the space and its limits. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 AUTO = "auto"
-# Algorithms that have options and that `auto` may stand for. If both have an option, the last one checks it.
+# The samplers with options that `auto` may choose. If both have an option of the same name, the last sampler validates it.
 AUTO_CANDIDATES = ("gp", "tpe")
-# `gp` looks at every value that it knows for each suggestion; up to this number of trials it finds more than `tpe` in as many.
+# The largest number of trials for which `auto` chooses `gp`. Up to here, `gp` finds better values than `tpe` in the same number of trials.
+# The cost of a suggestion of `gp` grows with the number of known values.
 GP_TRIALS = 500
 
 
@@ -16,8 +17,8 @@ class Choice:
     """The algorithm that searches a space.
 
     Attributes:
-        algorithm: its name.
-        reason: why sweeps chose it, in a few words; "" if the space file names it.
+        algorithm: Name of the algorithm.
+        reason: Reason for the choice, in a few words. "" if the space file names the algorithm.
     """
 
     algorithm: str
@@ -27,15 +28,15 @@ class Choice:
 def choose(
     *, sampled: int, conditional: int, objectives: int, max_trials: int, perturbs: bool = False, takes_options: bool = True
 ) -> Choice:
-    """Choose the algorithm of a search that names none.
+    """Choose the algorithm for `auto`.
 
     Args:
-        sampled: number of dimensions that are sampled, and so are no grids.
-        conditional: number of dimensions that only some trials have: those with a `when`, and those inside an option.
-        objectives: number of objectives.
+        sampled: Number of sampled dimensions, which are all dimensions but grids.
+        conditional: Number of dimensions that only some trials have: dimensions with a `when`, and dimensions inside an option.
+        objectives: Number of objectives.
         max_trials: `limits.max_trials`.
-        perturbs: Whether the scheduler changes the parameters of trials, as in Population Based Training.
-        takes_options: whether `gp` has all options that the space file gives.
+        perturbs: True if the scheduler changes the parameters of trials, as in Population Based Training.
+        takes_options: True if `gp` has all options that the space file gives.
     """
     if not sampled:
         return Choice("grid", "nothing is sampled")

@@ -75,7 +75,7 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
             yield cell
 
 
-# ---- every way
+# ---- combinations of some dimensions
 
 
 def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -83,8 +83,8 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
 
     Args:
         sections: All sections of a space.
-        names: Names of the dimensions that take all their values. Dimensions that decide whether these are active are added. A number
-            that only conditions use takes a value on each side of each number that it is compared with.
+        names: Names of the dimensions that take all their values. Dimensions that decide whether these are active are added. If such a
+            dimension is a number, it takes one value on each side of every number that conditions compare it with.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -116,7 +116,7 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
 
 
 def any_key(dim: Dimension) -> Any:
-    """Return some key of a dimension."""
+    """Return one valid key of a dimension: the first option, the lower bound, or the median of a normal distribution."""
     return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
 
 
@@ -131,7 +131,7 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
-    """Return values of a domain of numbers on each side of some numbers, which decide every comparison with these numbers.
+    """Return values of a numeric domain on each side of some numbers. They cover every result of a comparison with these numbers.
 
     For a continuous domain the values lie between the numbers, because no trial samples such a number exactly.
     """
@@ -149,16 +149,19 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
     return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
 
 
-# ---- what can be met
+# ---- conditions that can be true
 
 
 def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
-    """The name of a dimension that would need two values at once for this one to be there; None if it can be there.
+    """Return the name of a dimension that would need two values at once for another dimension to be active.
 
     Args:
-        dim: with a condition.
-        dims: all of them, by name.
-        outer: see `enclosing_options`.
+        dim: The other dimension, which has a condition.
+        dims: All dimensions, by name.
+        outer: The option that contains each dimension; see `enclosing_options`.
+
+    Returns:
+        The name. None if `dim` can be active.
     """
     needed: dict[str, list[Term]] = {}
     todo, seen = [dim.name], {dim.name}

@@ -41,11 +41,11 @@ _WORDS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("invloguniform", "invloguniformvalues"), frozenset({"other"})),
     "range": frozenset(),
 }
-_LINEAR = ("linear", "auto")  # of a scale; as a `type` it may be anything
+_LINEAR = ("linear", "auto")  # values of a scale key that mean no logarithm
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
 # A call of Ray Tune, Hyperopt, Optuna or NumPy.
 _CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.*)\)", re.DOTALL)
-_EXPONENTS = ("loguniform", "qloguniform")  # under W&B's `distribution`, whose bounds are exponents of e
+_EXPONENTS = ("loguniform", "qloguniform")  # values of W&B's `distribution` whose bounds are exponents of e
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
@@ -59,11 +59,11 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
         values: "integers" or "floats" if a domain may have only these values here.
 
     >>> from sweeps.space.yaml12 import parse
-    >>> in_our_words(parse("{min: 0.1, max: 1}", ""))
+    >>> translate_mapping(parse("{min: 0.1, max: 1}", ""))
     'write {uniform: [0.1, 1]}'
-    >>> in_our_words(parse("{distribution: log_uniform_values, min: 1e-4, max: 0.1}", ""))
+    >>> translate_mapping(parse("{distribution: log_uniform_values, min: 1e-4, max: 0.1}", ""))
     'write {loguniform: [1e-4, 0.1]}'
-    >>> in_our_words(parse("{type: adam, lr: 0.1}", "")) is None
+    >>> translate_mapping(parse("{type: adam, lr: 0.1}", "")) is None
     True
     """
     if not all(isinstance(key, str) for key in node.value):
@@ -102,11 +102,11 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
 def translate_call(text: str) -> str | None:
     """Return the domain to write in place of text that is a call of another tool. Return None for any other text.
 
-    >>> call_in_our_words("tune.loguniform(1e-4, 1e-1)")
+    >>> translate_call("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
-    >>> call_in_our_words("trial.suggest_int('depth', 1, 8)")
+    >>> translate_call("trial.suggest_int('depth', 1, 8)")
     'write {randint: [lower, upper]} with integers lower < upper'
-    >>> call_in_our_words("tune of the day") is None
+    >>> translate_call("tune of the day") is None
     True
     """
     match = _CALL.fullmatch(text.strip())

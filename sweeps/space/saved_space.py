@@ -1,4 +1,4 @@
-"""The space that a sweep's folder keeps, with which the sweep is taken up again."""
+"""Save the space file in a sweep's folder, and load it again to resume or inspect the sweep."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from sweeps.space.model import Space
 
 
 def roots_of(space: Space) -> tuple[Path, ...]:
-    """Where the user's modules are found: beside the space file first, then where the command was typed."""
+    """Return the folders to search for the user's modules: the space file's folder, then the working directory."""
     return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd())))
 
 
 def save_space(folder: Path, space: Space, began: float, **more: str | None) -> None:
-    """Keep the file, where it was and what was overridden, so that the sweep can be taken up from its folder alone.
+    """Save the space file, its place and its overrides, so that the sweep can be resumed from its folder alone.
 
     Args:
-        folder: the sweep's.
-        space: of the sweep.
-        began: when it did, seconds since the epoch.
-        more: what else a driver that takes it up must know; never a password.
+        folder: The sweep's folder.
+        space: The sweep's space.
+        began: Time of the sweep's start, in seconds since the epoch.
+        more: Further keys of `origin.json` that a resume needs. They must not contain a password.
     """
     write_text(SweepFolder(folder).space, space.text)
     origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
-    origin["algorithm"] = space.search.algorithm  # which `auto` stands for as long as the sweep lasts
+    origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
     write_text(SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n")
 
 
 def save_limits(folder: Path, space: Space) -> None:
-    """Keep the limits with which a sweep is taken up."""
+    """Save the limits of a resumed sweep in `origin.json`."""
     write_text(SweepFolder(folder).origin, json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n")
 
 
@@ -52,10 +52,18 @@ def _limits(space: Space) -> dict[str, Any]:
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
-    """The space of a sweep's folder, with its paths relative to where the file was, and the folders of the user's modules.
+    """Load the space of a sweep's folder, and prepend the folders of the user's modules to `sys.path`.
+
+    Relative paths in the space start at the original folder of the space file.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        The space, and the folders of the user's modules.
 
     Raises:
-        InputError: the folder is not a sweep's.
+        InputError: The folder is not a sweep's folder, or its space file is invalid.
     """
     origin = read_origin(folder)
     overrides, base, cwd = tuple(origin["overrides"]), Path(origin["base"]), Path(origin["cwd"])
@@ -66,22 +74,25 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """The space of a sweep's folder; where the file says no name, with that of the file as it was called."""
+    """Load the space of a sweep's folder. If the file has no `name`, the saved name is used, which comes from the original file name."""
     origin = read_origin(folder)
     space = load(SweepFolder(folder).space, overrides, base=base, algorithm=_algorithm(origin))
     return replace(space, name=origin.get("name", space.name))
 
 
 def _algorithm(origin: dict[str, Any]) -> str:
-    """Return the search algorithm of a sweep that has begun; before 2026-11-23 the default was `tpe`, and was not kept."""
+    """Return the search algorithm of a started sweep. Sweeps before 2026-11-23 did not save it; their default was `tpe`."""
     return str(origin.get("algorithm", "tpe"))
 
 
 def bundle_of(folder: Path) -> Path:
-    """Return the bundle of a sweep's winner, which the sweep wrote at its end. Runs no user code.
+    """Return the folder of the bundle that a sweep wrote for its winner. Runs no user code.
+
+    Args:
+        folder: The sweep's folder.
 
     Raises:
-        InputError: the sweep has no bundle; why, and what to do.
+        InputError: The sweep has no bundle. The message says why, and what to do.
     """
     bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
@@ -90,7 +101,7 @@ def bundle_of(folder: Path) -> Path:
     exported = sorted(manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}"))
     origin, result = read_origin(folder), read_result(folder) or {}
     no_load = False
-    with contextlib.suppress(InputError):  # the space of another version, perhaps
+    with contextlib.suppress(InputError):  # another version of sweeps may have written the space file
         no_load = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer.load is None
     if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait for it, or stop it with Ctrl-C"
@@ -110,16 +121,19 @@ def bundle_of(folder: Path) -> Path:
 
 
 def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
-    """The space with which a sweep goes on, and the folders of the user's modules.
+    """Return the space of a resumed sweep, with its new limits.
 
     Args:
-        folder: the sweep's.
-        file: the space file as it is now, which may differ in its limits alone; None for the one that was kept.
-        overrides: of `limits`.
-        add_trials: so many more than there were to be.
+        folder: The sweep's folder.
+        file: The current space file, which may differ from the saved one only in its limits. None to use the saved file.
+        overrides: Overrides of `limits`, such as `limits.timeout=2h`.
+        add_trials: Number to add to `limits.max_trials`.
+
+    Returns:
+        The space, and the folders of the user's modules.
 
     Raises:
-        InputError: something other than a limit has changed; with the difference.
+        InputError: An override or the file changes something other than a limit, or trials are added to a fixed population.
     """
     space, roots = saved_space(folder)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
@@ -129,7 +143,8 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
     if file is not None:
         kept = tuple(o for o in space.overrides if not o.startswith("limits"))
         now = load(file, kept, base=space.data.base, algorithm=space.search.algorithm)
-        renamed = now.name != space.name and ("name" in now.places or "name" in space.places)  # else it is the file's own
+        # without `name` in either file, the names follow the file names, so a difference means nothing
+        renamed = now.name != space.name and ("name" in now.places or "name" in space.places)
         if renamed or not _alike(space, now):
             said = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
             raise InputError(Problem(str(file), said))
@@ -150,7 +165,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
 
 
 def _alike(space: Space, other: Space) -> bool:
-    """Whether two spaces are the same but for their limits, which PBT's population follows, and for how they are written."""
+    """Return whether two spaces are equal apart from their text, their limits and the population of PBT, which follows the limits."""
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
     options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}
     return replace(other, scheduler=replace(other.scheduler, options=options), **shared) == space

@@ -19,17 +19,17 @@ from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objecti
 from sweeps.space.synonyms import known, suggest
 from sweeps.space.when_parser import COMPARISON
 
-# Metrics that every trial has, whatever its loop reports: wall time, and what it held of CPUs and GPUs.
+# Metrics that every trial has, whatever its loop reports: its wall time, CPU seconds and GPU seconds.
 ALWAYS = COSTS
 
 
 class Searching:
-    """Reads these sections.
+    """Parses the sections that say how a space is searched.
 
     Args:
-        root: the file.
-        at: where the key of a section stands.
-        problems: where to note.
+        root: The root node of the space file.
+        at: Returns the place of a section's key.
+        problems: Collects the problems.
         roots: Folders in which references to the user's modules are looked up.
     """
 
@@ -37,10 +37,11 @@ class Searching:
         self.root, self.at, self.problems, self.roots = root, at, problems, tuple(roots)
 
     def node(self, section: str) -> Node:
+        """Return the node of a section. An absent section is a null node."""
         return self.root.value.get(section) or Node(None, self.at(section))
 
     def objectives(self) -> tuple[Objective, ...]:
-        """One or several; () after noting a problem."""
+        """Parse `objective`. Return () after a problem."""
         node = self.node("objective")
         if not node.is_list:
             found = check(Objective, node, "objective", self.at("objective"), self.problems)
@@ -56,7 +57,7 @@ class Searching:
         return tuple(one for one in read if one is not None) if None not in read else ()
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Comparisons of metrics with numbers."""
+        """Parse `constraints`: a comparison with a number for each metric."""
         node = self.node("constraints")
         form = 'a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}'
         if node.value is None or report_domains(node, "constraints", self.problems):
@@ -78,7 +79,7 @@ class Searching:
         return tuple(found)
 
     def search(self) -> Search | None:
-        """Read the algorithm and its options. `initial_points` are read later, when the dimensions are known."""
+        """Parse the algorithm and its options. `InitialPointsParser` parses `initial_points`, once the dimensions are known."""
         node = self.node("search")
         own = node
         if node.is_map:
@@ -97,7 +98,7 @@ class Searching:
         return replace(found, options=options.plain())
 
     def _check_algorithm(self, algorithm: str) -> bool:
-        """Report an algorithm that is neither built in nor a reference to a sampler. `run` checks what a reference leads to."""
+        """Return whether an algorithm is built in or a valid reference; if not, add a problem. `run` checks the class itself."""
         valid = (AUTO, *registry.names("sampler"))
         if algorithm in valid:
             return True
@@ -111,7 +112,7 @@ class Searching:
         return False
 
     def chosen(self, search: Search, choice: Choice) -> Search:
-        """Return the search with the algorithm that stands for `auto`."""
+        """Return the search with the algorithm that was chosen for `auto`, and check that this algorithm has the given options."""
         own = option_names("sampler", choice.algorithm) if registry.is_built_in("sampler", choice.algorithm) else ()
         for name in search.options or ():
             if name in _algorithm_options(AUTO) and name not in own:
@@ -119,6 +120,7 @@ class Searching:
         return replace(search, algorithm=choice.algorithm)
 
     def _check_options(self, options: Node, algorithm: str) -> None:
+        """Check the names and values of the options of a built-in algorithm."""
         known = _algorithm_options(algorithm)
         for name in options.value:
             if name not in known:
@@ -128,13 +130,14 @@ class Searching:
             check(model, Node(given, options.mark, options.keys), "search.options", options.mark, self.problems)
 
     def _unknown_option(self, options: Node, name: str, algorithm: str) -> None:
+        """Add a problem for an option that the algorithm does not have."""
         others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
         valid = _algorithm_options(algorithm)
         hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), valid) if valid else "it has none"
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     def scheduler(self) -> SchedulerSpec | None:
-        """Read the scheduler: a built-in one with its checked options, or a reference to a class of the user's."""
+        """Parse the scheduler: a built-in scheduler with its options, or a reference to a user's class."""
         node, at = self.node("scheduler"), self.at("scheduler")
         tuned = report_domains(node, "scheduler", self.problems)
         if () in tuned or ("name",) in tuned:
@@ -159,7 +162,7 @@ class Searching:
         return self._built_in_scheduler(node, name, given)
 
     def _built_in_scheduler(self, node: Node, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
-        """Check the options of a built-in scheduler with its class."""
+        """Return a built-in scheduler, after checking its options against the fields of its class."""
         before, model, at = len(self.problems), registry.built_in("scheduler", name.value), self.at("scheduler")
         own = option_names("scheduler", name.value)
         self._unknown_keys(node, given)
@@ -174,21 +177,24 @@ class Searching:
         return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
-        """Read a scheduler of the user's. `validate` runs none of its code, so `run` alone checks its options."""
+        """Return a user's scheduler. Its options are not checked here, because `validate` runs no user code; `run` checks them."""
         if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
             self.problems.add(name.mark, "scheduler.name", problem)
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
     def _unknown_keys(self, node: Node, given: Mapping[str, Node]) -> None:
-        """Report keys that no built-in scheduler has."""
+        """Add a problem for each key that no built-in scheduler has."""
         known = scheduler_keys()
         for key in given:
             if key not in known:
                 self.problems.add(node.keys[key], f"scheduler.{key}", f"unknown key; {suggest('scheduler', key, known)}")
 
     def _other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
-        """Report the keys of other schedulers: one by one, or together at the `--set` that named this scheduler."""
+        """Add problems for keys that belong to other schedulers.
+
+        If `--set` named this scheduler and the keys are elsewhere, one problem covers all of them. Otherwise each key has its own problem.
+        """
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
             kept = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in others)
@@ -201,17 +207,18 @@ class Searching:
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     def repeats(self) -> Repeats | None:
-        """A number, or a mapping."""
+        """Parse `repeats`, which is a number or a mapping."""
         node, at = self.node("repeats"), self.at("repeats")
         if node.value is not None and not node.is_map:
             node = Node({"count": node}, node.mark, {"count": node.mark})
         return check(Repeats, node, "repeats", at, self.problems)
 
     def limits(self) -> Limits | None:
+        """Parse `limits`."""
         return check(Limits, self.node("limits"), "limits", self.at("limits"), self.problems)
 
     def checkpoints(self, scheduler: SchedulerSpec | None) -> Checkpoints | None:
-        """Read which checkpoints to keep. A scheduler that lets trials exchange checkpoints keeps all of them."""
+        """Parse `checkpoints`. If trials exchange checkpoints, as under PBT, all checkpoints must be kept."""
         found = check(Checkpoints, self.node("checkpoints"), "checkpoints", self.at("checkpoints"), self.problems)
         if found and not found.all_stay and scheduler and perturbs(scheduler):
             text = f"is not for {scheduler.name}, whose trials continue from the checkpoints of other trials"
@@ -226,7 +233,7 @@ class Searching:
         repeats: Repeats | None,
         limits: Limits | None,
     ) -> None:
-        """Note what the sections say against each other."""
+        """Add a problem for each contradiction between sections."""
         if len(objectives) > 1:
             if scheduler and compares_trials(scheduler):
                 mark = self.node("scheduler").value["name"].mark
@@ -246,7 +253,7 @@ class Searching:
             self._population(scheduler, repeats, limits)
 
     def _population(self, scheduler: SchedulerSpec, repeats: Repeats | None, limits: Limits | None) -> None:
-        """Report limits and repeats that contradict a population."""
+        """Add a problem for limits and repeats that contradict the population of a scheduler."""
         given, size = self.node("scheduler").value, scheduler.population or (limits.max_trials if limits else 0)
         if scheduler.population and limits and limits.max_trials not in (0, scheduler.population):
             text = f"must be limits.max_trials, {limits.max_trials}, because {scheduler.name} trains only its population; got {size}"
@@ -269,7 +276,7 @@ def _unknown_name(place: str, name: Node, valid: tuple[str, ...]) -> str:
 
 
 def _algorithm_options(algorithm: str) -> dict[str, type]:
-    """Return the options of an algorithm with the class that checks each. `auto` takes those of `tpe` and `gp`."""
+    """Return the options of an algorithm, with the class that validates each. `auto` has the options of `tpe` and `gp`."""
     names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
     models = [registry.built_in("sampler", name) for name in names]
     return {field.name: model for model in models for field in dataclasses.fields(model)}
@@ -292,12 +299,12 @@ def scheduler_keys() -> tuple[str, ...]:
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:
-    """Return whether a built-in scheduler changes the parameters of trials. `run` asks a scheduler of the user's."""
+    """Return whether a built-in scheduler changes the parameters of trials. False for a user's scheduler, which `run` checks instead."""
     return registry.is_built_in("scheduler", scheduler.name) and registry.built_in("scheduler", scheduler.name).perturbs
 
 
 def compares_trials(scheduler: SchedulerSpec) -> bool:
-    """Return whether a scheduler compares trials before they end. One of the user's is taken to do so."""
+    """Return whether a scheduler compares trials before they end. A user's scheduler is assumed to do so."""
     if not registry.is_built_in("scheduler", scheduler.name):
         return True
     model = registry.built_in("scheduler", scheduler.name)

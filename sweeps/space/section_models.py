@@ -1,6 +1,6 @@
-"""The sections of a space file that are not tuned: their keys, types and rules.
+"""Keys, types and rules of the sections of a space file other than `space`.
 
-One frozen dataclass a section says it all: pydantic reads its annotations (`checks`), and the rest of a sweep reads its fields.
+Each section is a frozen dataclass. `problems.check` validates a section through pydantic, by the annotations of its dataclass.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Task = Literal["binary", "multiclass", "regression"]
 
 @dataclass(frozen=True)
 class TrainerSpec:
-    """What trains: ours by name, or a user's loop by reference.
+    """The trainer of a sweep: a built-in trainer, or a user's training loop.
 
     Attributes:
-        name: of the file in `trainers/`; None for a user's.
-        loop: `module:attr` of the training loop.
-        backend: the process group its ranks need.
-        load: `module:attr` of the function that loads a checkpoint's model; None where there is no bundle to be made.
-        reuse: "auto" keeps a gang for the next trial; "never" closes it after each trial.
+        name: Name of a built-in trainer, which is a file in `trainers/`. None for a user's trainer.
+        loop: The training loop, as `module:attr`.
+        backend: The process group that the ranks of the loop need.
+        load: The function that loads a checkpoint's model, as `module:attr`. Without it (None), the sweep writes no bundle.
+        reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
     """
 
     name: str | None
@@ -47,15 +47,15 @@ class TrainerSpec:
 
 @dataclass(frozen=True)
 class Split:
-    """Where the rows of `valid` or `test` come from.
+    """The source of the rows of `valid` or `test`.
 
     Attributes:
         kind: "fraction", "path", "column", "time" or "group".
-        fraction: of the whole, for fraction, time (the last) and group.
-        path: a path, a URI, `sklearn:NAME` or `module:function`.
-        args: the keyword arguments of a function.
-        column: the column to split by, for column, time and group.
-        value: rows whose column has this value, for column.
+        fraction: Share of the rows, for the kinds fraction, time and group. The kind time takes the last rows.
+        path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
+        args: Keyword arguments of the function in `path`.
+        column: The column to split by, for the kinds column, time and group.
+        value: The value of the column in the rows to take, for the kind column.
     """
 
     kind: str
@@ -68,19 +68,20 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """The data of a sweep, as written; nothing is opened yet.
+    """The data of a sweep, as the space file names it. No file has been opened.
 
     Attributes:
-        train: path, glob, URI, `sklearn:NAME` or `module:function`; "" if the space names no data, as its loop reads its own.
-        label: the label's column.
-        valid: always there, if there is data.
-        test: never seen by the search.
-        task: None to infer it from the label.
-        base: the folder that relative paths are resolved against; the space file's.
-        drop: columns that are no features.
-        args: the keyword arguments of a function in `train`.
-        rows: the part of the train split that is trained on.
-        drop_missing_label: leave out the rows that have no label, in place of refusing them.
+        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file names no data, because
+            the loop reads its own.
+        label: The column to predict. None if the space file names none.
+        valid: The rows that decide the search. None only if the space file names no data.
+        test: The rows that score the winner. The search never sees them.
+        task: "binary", "multiclass" or "regression". None if sweeps infers the task from the label.
+        base: Folder of relative paths, usually the folder of the space file.
+        drop: Columns that are not features.
+        args: Keyword arguments of a function in `train`.
+        rows: Share of the train rows to train on.
+        drop_missing_label: True to leave out rows without a label. Otherwise such rows are an error.
     """
 
     train: str
@@ -96,21 +97,21 @@ class DataSpec:
 
     @property
     def given(self) -> bool:
-        """Whether the space names data."""
+        """True if the space file names data."""
         return self.train != ""
 
     @property
     def source(self) -> str:
-        """What the rows are read from: equal where `train` and its arguments are."""
+        """Text that identifies the source of the train rows: `train` and its arguments."""
         return repr((self.train, self.args))
 
 
 def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
-    """The data with some of its keys as a trial has them.
+    """Return the data of a trial.
 
     Args:
-        spec: the rest.
-        data: `train` as text or as `{module:function: arguments}`, `drop` and `rows`, as far as they are tuned.
+        spec: The data of the sweep.
+        data: The trial's values of the tuned keys: `train` as text or as `{module:function: arguments}`, `drop` and `rows`.
     """
     given = dict(data)
     if isinstance(call := given.get("train"), Mapping):
@@ -125,8 +126,8 @@ class Objective:
     """The metric that the search optimizes.
 
     Attributes:
-        metric: The name of a metric that the loop reports; or a cost, which every trial has: `seconds`, `cpu_seconds`, `gpu_seconds`.
-        goal: Whether a smaller or a larger value is better.
+        metric: Name of a metric that the loop reports. Or a cost that sweeps measures for every trial: `seconds`, `cpu_seconds` or `gpu_seconds`.
+        goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
     metric: Text
@@ -135,12 +136,12 @@ class Objective:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a metric of a trial must be for the trial to be feasible.
+    """A bound on a metric. A trial that breaks the bound is infeasible.
 
     Attributes:
-        metric: its name.
+        metric: Name of the metric.
         sign: "<=", "<", ">=" or ">".
-        bound: what it is compared with.
+        bound: The number that the metric is compared with.
     """
 
     metric: str
@@ -148,11 +149,11 @@ class Constraint:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value meets it; NaN never does."""
+        """Return whether a value satisfies the constraint. NaN never does."""
         return COMPARISONS[self.sign](value, self.bound)
 
     def violation(self, value: float) -> float:
-        """By how much a value breaks it, as Optuna wants to know it: 0 or less where it holds, above 0 where it does not."""
+        """Return the violation as Optuna expects it: at most 0 if the constraint holds, else above 0. NaN is the largest violation."""
         over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
             return min(over, 0.0)
@@ -164,11 +165,11 @@ class Constraint:
 
 @dataclass(frozen=True)
 class InitialPoint:
-    """A configuration to begin with.
+    """A configuration to try before anything is sampled.
 
     Attributes:
-        keys: what dimensions are, by name, as keys that a search samples (see `Dimension.value`); the others are sampled.
-        values: its known results, one for each objective; None for one that is to be run.
+        keys: Key of each given dimension, by name (see `Dimension.value`). The other dimensions are sampled.
+        values: Known results, one for each objective. None if the point must be run.
     """
 
     keys: dict[str, Any]
@@ -177,13 +178,13 @@ class InitialPoint:
 
 @dataclass(frozen=True)
 class Search:
-    """How configurations are sampled.
+    """The sampler of a sweep.
 
     Attributes:
-        algorithm: The sampler. `auto` chooses by the space and the limits; `sweeps plan` says what it chose.
-        seed: The seed of the splits, the samples and the trials.
-        options: Options of the algorithm, as a mapping.
-        initial_points: Configurations to try before anything is sampled, in this order.
+        algorithm: The sampler. With `auto`, sweeps chooses the sampler by the space and the limits. `sweeps plan` shows the choice.
+        seed: Seed of the data splits, the sampler and the trials.
+        options: Options of the sampler, as a mapping.
+        initial_points: Configurations to try in this order, before anything is sampled.
     """
 
     algorithm: Text = "auto"
@@ -198,7 +199,7 @@ class SchedulerSpec:
 
     Attributes:
         name: Name of a built-in scheduler, or the reference `module:attr` of a scheduler class.
-        options: Options of the scheduler; those of a built-in one are complete and checked.
+        options: Options of the scheduler. The options of a built-in scheduler are complete and checked.
     """
 
     name: str = "none"
@@ -206,23 +207,23 @@ class SchedulerSpec:
 
     @property
     def max_t(self) -> int | None:
-        """Step at which a trial ends, or None."""
+        """Step at which the scheduler ends a trial. None if it ends no trial."""
         value = self.options.get("max_t")
         return value if isinstance(value, int) else None
 
     @property
     def population(self) -> int | None:
-        """Number of trials that train side by side and exchange checkpoints, or None."""
+        """Number of trials that train side by side and exchange checkpoints. None for a scheduler without a population."""
         return self.options.get("population")
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often each configuration is trained, with distinct seeds.
+    """Repeated training of each configuration, with a different seed each time.
 
     Attributes:
-        count: The number of trainings of each configuration. `repeats: 3` is short for this key.
-        aggregate: How the values of the trainings become the value of the configuration.
+        count: Number of times that each configuration is trained. `repeats: 3` is short for `repeats: {count: 3}`.
+        aggregate: Function that combines the values of the repeated trials into the value of the configuration.
     """
 
     count: AtLeast1 = 1
@@ -231,21 +232,24 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a sweep may spend, and what ends it.
+    """The budget of a sweep, and the conditions that end the sweep early.
 
     Attributes:
-        max_trials: The number of trials over all cells, repeats not counted. The default is the number of cells if only grids are tuned, or
-            the population of `pbt`; otherwise the key is required.
-        timeout: The time of the whole sweep, start-up included. Running trials are then stopped, and become PRUNED.
-        max_concurrent_trials: How many trials run at once. `auto` means as many as the machine holds of the smallest shape.
-        max_failures: The number of retries of one trial.
-        retry_on: What a trial is retried for: `lost` (a worker process was lost), and names of exception classes of the loop.
-        trial_timeout: The time that one trial may train, over all its attempts. A trial that exceeds it fails.
-        report_timeout: The time that a rank may train without a report. Then its trial fails.
-        max_gpu_hours: The hours of GPUs that all trials together may hold. Running trials are then stopped, and become PRUNED.
-        target: A value of the objective. A completed trial that reaches it ends the sweep.
-        patience: Stop after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE one.
-        max_failures_in_a_row: Stop after this many consecutive failed trials.
+        max_trials: Number of trials over all grid cells, without repeats. If only grids are tuned, the default is the number of cells. With
+            `pbt`, the default is the population. Otherwise the key is required.
+        timeout: Longest time of the whole sweep, including its start. When it is over, running trials are stopped and become PRUNED.
+        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as the machine
+            holds.
+        max_failures: Largest number of retries of one trial.
+        retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes that
+            the loop raises.
+        trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
+        report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
+        max_gpu_hours: Largest number of GPU hours of all trials together. When they are used up, running trials are stopped and become
+            PRUNED.
+        target: Value of the objective that ends the sweep, once a complete trial reaches it.
+        patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE trial.
+        max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
 
     max_trials: AtLeast1 = 0
@@ -263,12 +267,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Which checkpoints are kept of trials that have ended; see `sweeps.checkpoints.retention`.
+    """The checkpoints that ended trials keep; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: The number of checkpoints that a trial keeps: its best, and its latest ones.
-        top: The number of best trials that keep any checkpoint. The default is all.
-        max_disk: The disk space of all checkpoints together, such as `500MB` or `10GB`. Those of the worst trials go first.
+        per_trial: Number of checkpoints that a trial keeps: its best one, and its latest ones.
+        top: Number of the best trials that keep checkpoints. By default all trials keep them.
+        max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The checkpoints of the worst trials are deleted
+            first.
     """
 
     per_trial: AtLeast1 = 2
@@ -277,20 +282,20 @@ class Checkpoints:
 
     @property
     def all_stay(self) -> bool:
-        """Whether nothing is to be deleted."""
+        """True if every key has its default. The sweep then deletes no checkpoint of an ended trial."""
         return self == Checkpoints()
 
 
 @dataclass(frozen=True)
 class LoopKeys:
-    """`trainer:` as a mapping.
+    """The section `trainer` as a mapping, which names a training loop.
 
     Attributes:
         loop: Your training loop, as `module:function`.
         backend: The process group that the ranks of the loop need.
-        load: The function that loads a checkpoint's model, as `module:function`. Without it there is no bundle.
-        reuse: `auto` keeps workers for the next trial. `never` closes them after each trial, for a framework that cannot start twice in a
-            process.
+        load: The function that loads a checkpoint's model, as `module:function`. Without it, the sweep writes no bundle.
+        reuse: `auto` keeps the workers for the next trial. `never` closes them after each trial. Write `never` for a framework that cannot start
+            twice in one process.
     """
 
     loop: Text
@@ -301,17 +306,17 @@ class LoopKeys:
 
 @dataclass(frozen=True)
 class DataKeys:
-    """`data:` as written; `valid` and `test` are read by their form.
+    """The section `data` as written. `DataSection` parses `valid` and `test`, which have several forms.
 
     Attributes:
-        train: The source of the rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for your loader.
+        train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for a loader of your own.
         valid: The rows that decide the search.
         label: The column to predict. The built-in trainers need it.
         test: The rows that score the winner once. The search never sees them.
-        task: What the label is. The default follows from its values: text, booleans and integers with up to 20 values are classes.
+        task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
-        rows: The share of the train rows to train on. `valid` and `test` are unchanged.
-        drop_missing_label: Leave out rows without a label. By default such rows are refused.
+        rows: Share of the train rows to train on. `valid` and `test` keep all their rows.
+        drop_missing_label: Leave out rows without a label. By default such rows are an error.
     """
 
     train: Text
@@ -326,7 +331,7 @@ class DataKeys:
 
 @dataclass(frozen=True)
 class ByColumn:
-    """`{column: split, value: valid}`."""
+    """A split by the value of a column, such as `{column: split, value: valid}`."""
 
     column: Text
     value: Annotated[Any, BeforeValidator(value_types.plain_scalar)]
@@ -334,7 +339,7 @@ class ByColumn:
 
 @dataclass(frozen=True)
 class ByTime:
-    """`{time: col, last: 0.2}`."""
+    """A split that takes the last rows by a time column, such as `{time: col, last: 0.2}`."""
 
     time: Text
     last: Annotated[float, BeforeValidator(value_types.fraction)]
@@ -342,14 +347,14 @@ class ByTime:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """`{group: col, part: 0.2}`."""
+    """A split that takes whole groups of rows, such as `{group: col, part: 0.2}`."""
 
     group: Text
     part: Annotated[float, BeforeValidator(value_types.fraction)]
 
 
 SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"
-# What to say of a required key that is absent.
+# End of the message about a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
     (DataKeys, "valid"): f"; give {SPLIT_FORMS}",
     (DataKeys, "train"): "; give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own needs no `data`",

@@ -327,7 +327,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
 
 
 def plain(name: str) -> str:
-    """A name without its case, `_` and `-`."""
+    """Return a name in lower case, without `_` and `-`."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -335,22 +335,22 @@ _MEANT = {place: {plain(name): word for name, word in words.items()} for place, 
 
 
 def known(place: str, name: object) -> str | None:
-    """Our word for what another tool calls `name`; None if the table has none.
+    """Return our word for a name of another tool. Return None if the table does not have the name.
 
     Args:
-        place: a key of `MEANT`.
-        name: as the user wrote it.
+        place: A key of `MEANT`.
+        name: The name as the user wrote it.
     """
     return _MEANT.get(place, {}).get(plain(str(name)))
 
 
 def suggest(place: str, name: object, valid: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: our word for it, else the nearest valid name, else all of them.
+    """Return the end of a message about an unknown name: our word for the name, else the nearest valid name, else all valid names.
 
     Args:
-        place: a key of `MEANT`; one that is none has no words.
-        name: as the user wrote it.
-        valid: names that are accepted there.
+        place: A key of `MEANT`. A place without an entry has no words of other tools.
+        name: The name as the user wrote it.
+        valid: The valid names at this place.
     """
     valid = list(valid)
     alike = (word for word in valid if plain(word) == plain(str(name)))
