@@ -105,7 +105,7 @@ def translate_call(text: str) -> str | None:
     >>> translate_call("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
     >>> translate_call("trial.suggest_int('depth', 1, 8)")
-    'write {randint: [lower, upper]} with integers lower < upper'
+    'write {randint: [lower, upper]} with lower < upper (upper is excluded)'
     >>> translate_call("tune of the day") is None
     True
     """

@@ -71,8 +71,8 @@ class DataSpec:
     """The data of a sweep, as the space file names it. No file has been opened.
 
     Attributes:
-        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file names no data, because
-            the loop reads its own.
+        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file
+            names no data, because the loop reads its own.
         label: The column to predict. None if the space file names none.
         valid: The rows that decide the search. None only if the space file names no data.
         test: The rows that score the winner. The search never sees them.
@@ -126,7 +126,8 @@ class Objective:
     """The metric that the search optimizes.
 
     Attributes:
-        metric: Name of a metric that the loop reports. Or a cost that sweeps measures for every trial: `seconds`, `cpu_seconds` or `gpu_seconds`.
+        metric: Name of a metric that the loop reports, or a cost that sweeps measures for every trial. The costs are `seconds`,
+            `cpu_seconds` and `gpu_seconds`.
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
@@ -241,8 +242,8 @@ class Limits:
         max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as the machine
             holds.
         max_failures: Largest number of retries of one trial.
-        retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes that
-            the loop raises.
+        retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
+            that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
         max_gpu_hours: Largest number of GPU hours of all trials together. When they are used up, running trials are stopped and become
@@ -294,8 +295,8 @@ class LoopKeys:
         loop: Your training loop, as `module:function`.
         backend: The process group that the ranks of the loop need.
         load: The function that loads a checkpoint's model, as `module:function`. Without it, the sweep writes no bundle.
-        reuse: `auto` keeps the workers for the next trial. `never` closes them after each trial. Write `never` for a framework that cannot start
-            twice in one process.
+        reuse: `auto` keeps the workers for the next trial. `never` closes them after each trial. Write `never` for a framework that cannot
+            start twice in one process.
     """
 
     loop: Text
