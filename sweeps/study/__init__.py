@@ -1,1 +1,1 @@
-"""The record of a sweep: the Optuna study, where it is stored, and the state of each trial in it."""
+"""The study of a sweep: its storage, its records, and the state of each trial."""

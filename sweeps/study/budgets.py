@@ -1,6 +1,6 @@
-"""What a sweep may spend, compared with what it has spent. Pure.
+"""Compare the resources and trials that a sweep has spent with its limits. Pure functions, no I/O.
 
-Only what the study records counts, so a resumed sweep continues with what is left.
+Only trials in the study count. A resumed sweep therefore continues with the rest of its budget.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from sweeps.study import ranking
 
 @dataclass
 class BudgetState:
-    """What a sweep has spent and reached. It follows from the ended trials, in the order of their ends.
+    """The budget that a sweep has spent and the best results so far. Trials are added in the order in which they ended.
 
     Attributes:
-        goals: Whether smaller is better, for each objective.
-        best: Number and result of the best trial by the first objective; None before a trial has a value.
-        front: With several objectives, the trials that no other trial dominates.
-        without_improvement: Number of trials (COMPLETE or PRUNED) that ended since the last COMPLETE trial that was better than all
-            before or joined the front; 0 before the first such trial.
-        consecutive_failures: Number of trials that failed since the last trial that did not.
+        goals: One boolean for each objective: True if smaller values are better.
+        best: Number and result of the best configuration for a single objective; None before a configuration has a value.
+        front: With several objectives, the results of the Pareto front, by number.
+        without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last improvement. An improvement is a
+            COMPLETE configuration that is better than all earlier ones or joins the front. 0 before the first COMPLETE one.
+        consecutive_failures: Number of trials that failed since the last trial that did not fail.
         gpu_seconds: GPU seconds of all ended trials.
-        ended: Final states, in the order of the ends.
+        ended: Final states of the trials, in the order in which they ended.
     """
 
     goals: Sequence[bool]
@@ -37,13 +37,16 @@ class BudgetState:
     ended: list[State] = field(default_factory=list)
 
     def add_trial(self, result: Result) -> None:
-        """Add the cost and the state of a trial that ended."""
+        """Add the GPU seconds and the final state of a trial."""
         self.ended.append(result.state)
         self.consecutive_failures = self.consecutive_failures + 1 if result.state is State.FAIL else 0
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
     def forgive_failures(self, limits: Limits) -> None:
-        """Reset the consecutive failures that ended the sweep, because their cause may be mended when the sweep is resumed."""
+        """Reset the count of consecutive failures if the count has reached its limit.
+
+        Otherwise a resumed sweep would stop at once. The user may have fixed the cause of the failures before the resume.
+        """
         if limits.max_failures_in_a_row is not None and self.consecutive_failures >= limits.max_failures_in_a_row:
             self.consecutive_failures = 0
 
@@ -67,12 +70,17 @@ class BudgetState:
 
 
 def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 0.0) -> str | None:
-    """Return which limit ends the sweep and why, or None. The number of trials and the wall time are checked elsewhere.
+    """Return the limit that the sweep has reached and the reason as text, or None.
+
+    `limits.max_trials` and the wall time are checked elsewhere.
 
     Args:
         limits: Limits of the sweep.
-        budget: What the ended trials have spent and reached.
+        budget: Cost and results of the ended trials.
         running_gpu_seconds: GPU seconds of the running trials.
+
+    Returns:
+        A text such as "limits.patience: 20 trials without an improvement"; None if no limit is reached.
     """
     minimize = budget.goals[0]
     if limits.target is not None and budget.best is not None:

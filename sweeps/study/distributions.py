@@ -1,4 +1,4 @@
-"""Optuna's distributions of the dimensions of a space."""
+"""Convert the dimensions of a search space to Optuna distributions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from sweeps.space.domains import EDGES
 
 
 def distribution_of(dimension: Dimension) -> BaseDistribution:
-    """Return Optuna's distribution of a dimension's keys. (`Dimension.value` turns keys into values.)
+    """Return the Optuna distribution of a dimension's keys. `Dimension.value` converts a key to a value.
 
-    A quantised logarithmic domain is sampled without its step, which Optuna does not allow there. A normal domain is sampled by its
-    quantile.
+    Optuna does not allow a step in a logarithmic distribution, so a quantised logarithmic domain is sampled without its step.
+    The key of a normal domain is a quantile, so a normal domain is sampled uniformly.
+
+    Args:
+        dimension: The dimension.
+
+    Returns:
+        The Optuna distribution.
+
+    Raises:
+        ValueError: The kind of the dimension is unknown.
     """
     d: Any = dimension
     if d.options:
@@ -41,5 +50,5 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, dimension: Dimension) -> Any:
-    """Return the key that the trial's sampler chooses for a dimension."""
+    """Return the key that the sampler of an Optuna trial suggests for a dimension."""
     return trial._suggest(dimension.name, distribution_of(dimension))

@@ -1,4 +1,8 @@
-"""Optuna's journal on a file: what a crash leaves of it, what is wrong with a damaged one, and when it is forced to the disk."""
+"""Read and write the Optuna journal file of a sweep.
+
+`Reading` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records, and calls `fsync`
+only in `sync`. Errors about a damaged journal name the damaged line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from sweeps.study.journal_rules import NOTHING, Rules, parsed, readable
 
 
 class _NoLock(BaseJournalFileLock):
-    """The sweep's folder is locked as a whole; a lock file of Optuna's would only be left behind by a crash."""
+    """Lock that does nothing. `FolderLock` already locks the whole sweep folder, and a crash would leave Optuna's lock file behind."""
 
     def acquire(self) -> bool:
         return True
@@ -28,29 +32,36 @@ class _NoLock(BaseJournalFileLock):
 
 
 class Reading(JournalFileBackend):
-    """Optuna's journal file as a sweep's driver writes it, to be read, also while it grows.
+    """Optuna journal file for reading. A driver may append to the file at the same time.
 
-    The first reading of the whole file sees that every record can stand where it does; what comes later is this process's own, or comes
-    from a driver that lives. A last record that was not written whole counts as not there.
+    The first read validates the content and the order of all records. Later reads do not validate the new records, because this process
+    or a running driver has just written them. An incomplete last record is ignored.
 
     Args:
-        path: the file.
+        path: Path of the journal file.
+
+    Attributes:
+        path: The argument.
+        line: Number of the last line that was read, starting with 1.
     """
 
     def __init__(self, path: Path):
         super().__init__(str(path.resolve()), lock_obj=_NoLock())
         self.path = path
-        self.line = 0  # that was read last, from 1 on
+        self.line = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """The records from this one on.
+        """Yield the records from a record number on.
+
+        Args:
+            log_number_from: Number of records to skip.
 
         Raises:
-            DamagedStudy: a record is damaged, or cannot stand where it does.
+            DamagedStudy: A record is damaged, or is not allowed after the records before it.
         """
         rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
         with open(self._file_path, "rb") as f:
-            end = os.stat(self._file_path).st_size  # what is written meanwhile comes the next time
+            end = os.stat(self._file_path).st_size  # the next call reads what is written from now on
             at = f.seek(offsets.get(log_number_from, 0))
             number, torn = (log_number_from if log_number_from in offsets else 0), False
             for line in f:
@@ -59,7 +70,7 @@ class Reading(JournalFileBackend):
                     return
                 if torn:
                     raise self._damaged(number + 1, "is no JSON")
-                if (record := parsed(line)) is NOTHING:  # of the last line that is no fault: a crash can leave a hole in it
+                if (record := parsed(line)) is NOTHING:  # an error unless this is the last line, which a crash can damage
                     torn = True
                     continue
                 number += 1
@@ -75,26 +86,27 @@ class Reading(JournalFileBackend):
         return damaged(self.path, number, why)
 
     def storage(self) -> JournalStorage:
-        """Optuna's storage.
+        """Return an Optuna storage that reads the journal.
 
         Raises:
-            DamagedStudy: a record is damaged, or cannot stand where it does.
+            DamagedStudy: A record is damaged, or is not allowed after the records before it.
         """
         try:
             return JournalStorage(self)
         except (DamagedStudy, OSError):
             raise
-        except Exception as e:  # in place of a record that Optuna takes and we do not know to be wrong
+        except Exception as e:  # our rules accept the record, but Optuna cannot load it
             raise self._damaged(self.line, f"is a record that Optuna cannot load: {type(e).__name__}: {e}") from e
 
 
 class Journal(Reading):
-    """Optuna's journal file, forced to the disk once a decision rather than once a record: of the latter a trial has some ten.
+    """Optuna journal file for reading and writing.
 
-    A record is in the operating system's hands as soon as it is written, so that no death of a process loses it.
+    Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This class calls `fsync` only in `sync`,
+    once for each decision. Every record is passed to the operating system at once, so the death of a process loses no record.
 
     Args:
-        path: the file; what was not written whole of it is cut off.
+        path: Path of the journal file. An incomplete last record is cut off.
     """
 
     _written = False
@@ -110,13 +122,13 @@ class Journal(Reading):
             try:
                 while left:
                     left = left[f.write(left) :]
-            except BaseException:  # a full disk, which may have room again for the next record
+            except BaseException:  # for example a full disk; remove the partial record, so that a later append can succeed
                 f.truncate(whole)
                 raise
         self._written = True
 
     def sync(self) -> None:
-        """Outlive a machine that stops."""
+        """Flush all records to the disk, so that they survive a crash of the machine."""
         if self._written:
             with open(self._file_path, "ab") as f:
                 os.fsync(f.fileno())
@@ -124,7 +136,16 @@ class Journal(Reading):
 
 
 def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
-    """Return the error of a journal whose line of this number, from 1 on, is damaged in this way."""
+    """Return the error for a damaged line of a journal.
+
+    Args:
+        journal: Path of the journal file.
+        number: Number of the damaged line, starting with 1.
+        why: The problem with the line.
+
+    Returns:
+        The error. Its text also counts the readable lines and names the repair command.
+    """
     with open(journal, "rb") as f:
         after = sum(readable(line) is not None for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
@@ -133,14 +154,18 @@ def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
 
 
 def whole_lines(data: bytes) -> list[bytes]:
-    """The lines of a journal without the tail that a crash tore; see `torn_from`."""
+    """Return the complete lines of a journal, each with its line feed. An incomplete end is left out; see `torn_from`."""
     return [line + b"\n" for line in data[: torn_from(data)].split(b"\n")[:-1]]
 
 
 def torn_from(data: bytes) -> int:
-    """Where the tail of a journal begins that a crash tore; its length if there is none.
+    """Return the offset at which the incomplete end of a journal begins; the length of `data` if the journal is complete.
 
-    That is what stands behind the last line feed. The line before it can be torn, too: by a hole that the file system filled with zeros.
+    The incomplete end is everything after the last line feed. If the last whole line is not JSON, this line belongs to the incomplete end
+    too. After a crash, the file system may have filled a hole in the line with zeros.
+
+    Args:
+        data: Content of the journal file.
     """
     whole = data.rfind(b"\n") + 1
     start = data.rfind(b"\n", 0, max(0, whole - 1)) + 1
@@ -148,9 +173,13 @@ def torn_from(data: bytes) -> int:
 
 
 def cut_torn_tail(journal: Path) -> int:
-    """Cut off a last record that was not written whole; returns the bytes cut.
+    """Cut off an incomplete last record, and return the number of bytes that were cut.
 
-    Optuna loads such a journal, but glues its next record to the fragment, and then cannot load it any more.
+    Optuna can load a journal with an incomplete last record. But Optuna then appends the next record to the fragment, and cannot load
+    the combined line.
+
+    Args:
+        journal: Path of the journal file, which may be missing.
     """
     if not journal.exists():
         return 0

@@ -1,7 +1,8 @@
-"""What a line of the study's journal may say, and which may follow which. Pure.
+"""Rules for the content and the order of the records in a study's journal. Pure functions, no I/O.
 
-Optuna numbers trials by the order of the records that create them, and skips a record about a trial that does not exist or has ended. So a
-journal that lost lines, or holds one twice, can be loaded and still be wrong: every later report would belong to another trial.
+Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips a record about a trial that does not exist or has
+ended. So Optuna can load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. These rules detect such
+a journal.
 """
 
 from __future__ import annotations
@@ -27,15 +28,24 @@ _LARGEST = 2**1023
 
 
 class Fault(Exception):
-    """A record cannot be what it is said to be; the message says why."""
+    """A record is invalid. The message is the reason."""
 
 
-# What a look at a record of another shape raises.
+# Exceptions that reading a record with unexpected content can raise.
 UNREADABLE = (Fault, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 class _Trial:
-    """What was read of a trial."""
+    """State of a trial after the records read so far.
+
+    Attributes:
+        state: Optuna's number of the state.
+        params: Names of the parameters that are set.
+        told: Number of progress records.
+        begun: True if the `begun` attribute is set.
+        closed: True if the last progress record has no reports, so that the trial may end.
+        given: True for an initial point with a known result.
+    """
 
     __slots__ = ("begun", "closed", "given", "params", "state", "told")
 
@@ -45,20 +55,20 @@ class _Trial:
 
 
 class Rules:
-    """Takes the records of a journal one after the other, and says which cannot stand where it does.
+    """Validate the records of a journal one by one, in order.
 
-    All that passes can be loaded by Optuna and read by `record` and `study`.
+    Optuna, `record` and `study_store` can read every journal whose records are all valid.
 
     Attributes:
-        trials: that were created so far.
+        trials: Trials created so far, by number.
     """
 
     def __init__(self) -> None:
         self.trials: list[_Trial] = []
         self._study: str | None = None
-        self._values = 0  # that a complete trial has
+        self._values = 0  # number of values of a complete trial
         self._judged = False
-        self._created: Any = None  # the record before, if it created a trial
+        self._created: Any = None  # the previous record if it created a trial, else None
         self._texts: dict[str, BaseDistribution] = {}
         self._dimensions: dict[str, BaseDistribution] = {}
         self._checks: dict[int, Callable[[dict[str, Any]], None]] = {
@@ -74,7 +84,14 @@ class Rules:
         }
 
     def fault(self, record: Any) -> str | None:
-        """Take the next record; what is wrong with it, in a few words, or None. A wrong one counts as not there."""
+        """Validate the next record. An invalid record does not change the state.
+
+        Args:
+            record: The JSON value of the line, or `NOTHING`.
+
+        Returns:
+            The problem as a short text, or None if the record is valid.
+        """
         if type(record) is not dict:
             return "is no JSON" if record is NOTHING else f"is a JSON {_KINDS.get(type(record), 'value')}, and no record"
         op = record.get("op_code")
@@ -93,13 +110,14 @@ class Rules:
         self._created = record if op == Op.CREATE_TRIAL else None
         return None
 
-    # ---- of the study
+    # Records about the study
 
     def _create_study(self, record: dict[str, Any]) -> None:
         name, directions = record["study_name"], record["directions"]
         _need(type(name) is str, "`study_name` is no text")
         if self._study is not None:
-            _need(name == self._study, f"begins another study, {_shown(name)}")  # each driver writes it again, and Optuna skips that
+            # Each driver writes this record again, and Optuna skips the repetition.
+            _need(name == self._study, f"begins another study, {_shown(name)}")
             return
         _need(type(directions) is list and bool(directions), "`directions` is no list")
         _need(all(type(d) is int and d in (1, 2) for d in directions), "`directions` has one that is neither 1 nor 2")
@@ -136,7 +154,7 @@ class Rules:
         if type(number) is not int or number != 0:
             raise Fault(f"is about study {_shown(number)}, and there is one study, 0")
 
-    # ---- of a trial
+    # Records about a trial
 
     def _create_trial(self, record: dict[str, Any]) -> None:
         self._in_study(record)
@@ -162,7 +180,7 @@ class Rules:
         self.trials.append(trial)
 
     def _given(self, record: dict[str, Any], trial: _Trial, number: int) -> None:
-        """An initial point with a known result, which is created whole."""
+        """Validate the CREATE_TRIAL record of an initial point with a known result. This one record holds the whole trial."""
         _time(record["datetime_complete"])
         single, several = record.get("value"), record.get("values")
         values = several if single is None else [single]
@@ -178,7 +196,11 @@ class Rules:
         trial.begun = trial.closed = trial.given = True
 
     def _open(self, record: dict[str, Any]) -> tuple[_Trial, int]:
-        """The trial that a record is about, which has not ended."""
+        """Return the trial that a record is about, and its number.
+
+        Raises:
+            Fault: The trial does not exist, or has ended.
+        """
         number = record["trial_id"]
         if type(number) is not int or not 0 <= number < len(self.trials):
             raise Fault(f"is about trial {_shown(number)}, and {len(self.trials)} trials have begun by then")
@@ -195,7 +217,7 @@ class Rules:
         trial.params.add(name)
 
     def _contained(self, name: str, value: Any, text: Any) -> None:
-        """See that a parameter lies in its distribution, and that the distribution is that of the other trials."""
+        """Check that a parameter is within its distribution, and that the distribution is compatible with that of earlier trials."""
         _need(type(text) is str, "has a distribution that is no text")
         if (distribution := self._texts.get(text)) is None:
             distribution = json_to_distribution(text)
@@ -261,10 +283,16 @@ class Rules:
 
 
 def begun_of(value: dict[str, Any]) -> None:
-    """See that this is what is written of a trial when it begins, but for its id.
+    """Validate the `begun` attribute of a trial, except for its id.
+
+    Args:
+        value: Value of the attribute.
 
     Raises:
-        Fault: it is not; besides `KeyError`, `TypeError` and `AttributeError`.
+        Fault: A value is invalid.
+        KeyError: A key is missing.
+        TypeError: A value has the wrong type.
+        AttributeError: A value has the wrong type.
     """
     _need(type(value["seed"]) is int and type(value["preprocessor"]) is str, "has a seed or a preprocessor of another kind")
     scaling, data, bracket = value["scaling"], value.get("data", {}), value.get("bracket")
@@ -277,10 +305,17 @@ def begun_of(value: dict[str, Any]) -> None:
 
 
 def end_of(record: dict[str, Any], count: int) -> None:
-    """See that this record says how a trial ended; a complete one has so many values.
+    """Validate a record that ends a trial.
+
+    Args:
+        record: The record.
+        count: Number of values of a complete trial.
 
     Raises:
-        Fault: it does not; besides `KeyError` and `ValueError`.
+        Fault: A value is invalid.
+        KeyError: A key is missing.
+        TypeError: The time is not a text.
+        ValueError: The time is not in ISO format.
     """
     state, values = record["state"], record["values"]
     _need(type(state) is int and state in (COMPLETE, PRUNED, FAIL) and type(record["worker_id"]) is str, "ends no trial")
@@ -297,10 +332,17 @@ def _values(values: Any, count: int) -> None:
 
 
 def told_of(value: dict[str, Any]) -> int:
-    """The reports in what was told of a trial, after seeing that it is written so.
+    """Validate a progress record of a trial, and return the number of its reports.
+
+    Args:
+        value: Value of a `told.N` attribute.
 
     Raises:
-        Fault: it is not; besides `KeyError`, `TypeError`, `ValueError` and `AttributeError`.
+        Fault: A value is invalid.
+        KeyError: A key is missing.
+        TypeError: A value has the wrong type.
+        ValueError: A row has the wrong length.
+        AttributeError: A value has the wrong type.
     """
     reports = value["reports"]
     _need(type(reports) is list, "`reports` is no list")
@@ -336,7 +378,7 @@ def _checkpoint(value: dict[str, Any]) -> None:
 
 
 def _taken(value: dict[str, Any]) -> None:
-    """A decision of PBT, see `study.perturb`."""
+    """Validate a recorded PBT decision. See `StudyStore.record_perturbation` and `StudyStore.record_unperturbed`."""
     _need(type(value["step"]) is int, f"`{PERTURBED}.step` is no step")
     if "donor" not in value:
         return
@@ -351,14 +393,20 @@ def _taken(value: dict[str, Any]) -> None:
 
 
 def readable(line: bytes) -> dict[str, Any] | None:
-    """The record of a line as far as that can be seen from the line alone; None if there is none."""
+    """Return the record of a line, or None if the line is not a record.
+
+    Only the JSON and the `op_code` are checked. `Rules` checks the content and the order.
+
+    Args:
+        line: The line.
+    """
     record = parsed(line)
     known = isinstance(record, dict) and type(record.get("op_code")) is int and record["op_code"] in Op.__members__.values()
     return record if known else None
 
 
 def parsed(line: bytes) -> Any:
-    """The JSON of a line; `NOTHING` if it has none."""
+    """Return the JSON value of a line; `NOTHING` if the line is not JSON."""
     try:
         return json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -375,31 +423,31 @@ def _need(holds: bool, why: str) -> None:
 
 
 def _only(attributes: dict[str, Any]) -> tuple[str, Any]:
-    """The name and value of the one attribute that a record sets."""
+    """Return the name and the value of the only attribute. Raise ValueError if there is not exactly one attribute."""
     ((name, value),) = attributes.items()
     return name, value
 
 
 def _is_number(value: Any) -> bool:
-    """Whether this can be made a float, NaN and infinity among them."""
+    """Return True if a value can be converted to a float. NaN and infinity count as numbers."""
     kind = type(value)
     return kind is float or kind is bool or (kind is int and -_LARGEST < value < _LARGEST)
 
 
 def is_time(at: Any) -> bool:
-    """Whether this is a time in seconds since the epoch that can be written as text."""
+    """Return True if a value is a time in seconds since the epoch that `datetime` can represent."""
     return _is_number(at) and 0 <= at < 10**11
 
 
 def _time(text: Any) -> None:
-    """See that Optuna can read a time."""
-    found = datetime.datetime.fromisoformat(text)  # a text alone
+    """Check that a text is a time in ISO format with a time zone, so that Optuna can read it."""
+    found = datetime.datetime.fromisoformat(text)  # raises TypeError for anything but a text
     if not 2 <= found.year <= 9998 or found.tzinfo is None:
         raise Fault(f"has {_shown(text)} for a time")
 
 
 def _shown(value: Any) -> str:
-    """A value of a damaged line in a few characters that any terminal can show."""
+    """Return a value of a damaged line as text for an error message: printable characters only, at most 60 of them."""
     try:
         text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else repr(value)
     except ValueError:  # an integer of thousands of digits

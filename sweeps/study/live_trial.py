@@ -1,4 +1,4 @@
-"""What the study store knows of a trial that this driver runs."""
+"""In-memory state of a trial that this driver runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sweeps.study.record import Perturbation
 
 
 class LiveTrial:
-    """A trial that this driver has started or continued.
+    """State of a trial that this driver has started or resumed.
 
     Args:
         trial: The trial.
-        keys: Key of each dimension.
+        keys: Key of each active dimension.
 
     Attributes:
         trial: The trial, with its current parameters.
-        keys: Current key of each dimension.
+        keys: Current key of each active dimension.
         curve: Values of the leading metric, by step.
-        other_curves: (step, value) pairs of the other metrics that objectives and constraints name.
+        other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
         steps: Step of the last report.
         checkpoint, best, attempts, seconds: See `sweeps.execution.messages.Progress`.
-        chunks: Number of progress records that the study has of the trial.
-        lineage: Perturbations of the trial.
-        decided_rung: Last perturbation step that was decided; 0 before the first.
-        passed_rung: Last rung from which the trial continued; 0 before the first.
-        ended: Whether the trial has ended.
+        chunks: Number of progress records of the trial in the study.
+        lineage: Perturbations of the trial, in order.
+        decided_rung: Last perturbation step with a decision; 0 before the first decision.
+        passed_rung: Last rung from which the trial continued; 0 before the first rung.
+        ended: True if the trial has ended.
     """
 
     def __init__(self, trial: Trial, keys: dict[str, Any]):
@@ -51,7 +51,20 @@ class LiveTrial:
 
     @classmethod
     def restore(cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives) -> LiveTrial:
-        """Restore a trial from the study. Checkpoints are looked up in the sweep's folder, which may have been moved."""
+        """Restore the state of a trial from the study.
+
+        The study has the checkpoint paths of the time of recording, but the sweep's folder may have been moved. So each checkpoint is
+        looked up by name in the current folder.
+
+        Args:
+            trial: The trial.
+            t: The trial as Optuna recorded it.
+            folder: The sweep's folder.
+            objectives: The objectives of the sweep.
+
+        Returns:
+            The restored state. A checkpoint that no longer exists becomes None.
+        """
         live, latest = cls(trial, record.keys_of(t)), record.so_far(t)
 
         def existing(name: str) -> Checkpoint | None:
@@ -68,7 +81,11 @@ class LiveTrial:
         return live
 
     def add_report(self, report: Report, objectives: Objectives) -> float:
-        """Add a report and return its value of the leading metric; NaN if no metric leads."""
+        """Add a report to the curves.
+
+        Returns:
+            The value of the leading metric in this report; NaN if there is no leading metric.
+        """
         value = math.nan if objectives.metric is None else report.metrics[objectives.metric]
         self.steps, self.curve[report.step] = report.step, value
         for name in objectives.asked[1:]:
@@ -77,7 +94,7 @@ class LiveTrial:
         return value
 
     def to_json(self) -> dict[str, Any]:
-        """Return the progress of the trial as the study records it."""
+        """Return the progress of the trial as a JSON object for the study."""
         return {
             "steps": self.steps,
             "checkpoint": dataclasses.asdict(self.checkpoint) if self.checkpoint else None,

@@ -1,8 +1,8 @@
-"""Score a trial: the values of the objectives from its reports and costs, and whether it is feasible. Pure functions.
+"""Compute the objective values and the feasibility of a trial from its reports and costs. Pure functions, no I/O.
 
-One metric leads: the first objective that is no cost. If all objectives are costs, the first constraint on a reported metric leads. The
-best step of a trial is the best by the leading metric. Its model is exported, and all other metrics are taken at this step. If no metric
-leads, the last step counts.
+The leading metric decides the best step of a trial. It is the metric of the first objective that is not a cost. If all objectives are
+costs, it is the metric of the first constraint on a reported metric. The model of the best step is exported. The other metrics are read
+at the best step. Without a leading metric, the last step is used.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class TrialScore:
     """The score of a trial.
 
     Attributes:
-        step: The best step.
-        values: Values of the objectives, in their order; None for a value that is unknown or NaN.
-        metrics: Costs, and the known metrics of objectives and constraints.
-        feasible: Whether the trial keeps every constraint.
-        missing: A metric that objectives or constraints name and the trial lacks, or None.
+        step: The best step, or None if there is none.
+        values: One value for each objective, in their order; None for a value that is unknown or NaN.
+        metrics: Costs, and the known metrics of the objectives and constraints.
+        feasible: True if the trial satisfies every constraint.
+        missing: First metric of the objectives and constraints that is unknown or NaN, or None.
     """
 
     step: int | None
@@ -42,40 +42,45 @@ class TrialScore:
 
 @dataclass(frozen=True)
 class Objectives:
-    """The objectives and constraints of a sweep, which score its trials."""
+    """Objectives and constraints of a sweep.
+
+    Attributes:
+        objectives: The objectives, in the order of the space file.
+        constraints: The constraints, in the order of the space file.
+    """
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
     def of(cls, space: Space) -> Objectives:
-        """Return the objectives of a space."""
+        """Return the objectives and constraints of a search space."""
         return cls(space.objectives, space.constraints)
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Objectives:
-        """Read what `to_json` returned."""
+        """Build the objectives from the JSON object that `to_json` returned."""
         return cls(tuple(Objective(*o) for o in told["objectives"]), tuple(Constraint(*c) for c in told["constraints"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the objectives as the study records them."""
+        """Return the objectives and constraints as a JSON object for the study."""
         objectives = [[o.metric, o.goal] for o in self.objectives]
         return {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Metrics that loops must report, the leading one first."""
+        """Metrics that the training loop must report. The leading metric comes first."""
         names = [o.metric for o in self.objectives] + [c.metric for c in self.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
 
     @property
     def metric(self) -> str | None:
-        """The leading metric; None if there are only costs."""
+        """Name of the leading metric; None if all objectives and constraints are about costs."""
         return next(iter(self.asked), None)
 
     @property
     def minimize(self) -> bool:
-        """Whether smaller values of the leading metric are better."""
+        """True if smaller values of the leading metric are better."""
         for o in self.objectives:
             if o.metric == self.metric:
                 return o.goal == "minimize"
@@ -83,12 +88,12 @@ class Objectives:
 
     @property
     def goals(self) -> tuple[bool, ...]:
-        """Whether smaller is better, for each objective."""
+        """One boolean for each objective: True if smaller values are better."""
         return tuple(o.goal == "minimize" for o in self.objectives)
 
     @property
     def plain(self) -> bool:
-        """Whether a single report is a score: there is one objective, it is reported, and there are no constraints."""
+        """True if one report is enough to score a trial: one objective, which is a reported metric, and no constraints."""
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
     def judge(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
@@ -98,8 +103,12 @@ class Objectives:
             state: State of the trial. A cost counts as an objective's value only for a complete trial.
             steps: Step of the last report.
             curve: (step, value) pairs of the leading metric.
-            others: The same for the other metrics of `asked`. If one has no value at the best step, its latest value counts.
-            cost: See `sweeps.core.resources.costs`.
+            others: (step, value) pairs of the other metrics in `asked`, by metric. If a metric has no value at the best step, its value
+                at the highest step is used.
+            cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
+
+        Returns:
+            The score.
         """
         step, value = ranking.best_of(curve, self.minimize) if self.metric is not None else (steps or None, None)
         known = dict(cost)
@@ -117,12 +126,19 @@ class Objectives:
         return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, judged: TrialScore) -> dict[str, float]:
-        """Return the violation of each constraint (see `Constraint.violation`). A missing metric violates its constraint."""
+        """Return the violation of each constraint, by metric. A missing metric violates its constraint.
+
+        Args:
+            judged: The score of a trial.
+
+        Returns:
+            Violations as `Constraint.violation` computes them.
+        """
         return {c.metric: c.violation(judged.metrics.get(c.metric, math.nan)) for c in self.constraints}
 
 
 def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:
-    """Return the value of a metric at a step, or else its latest value; None if it has no value."""
+    """Return the value of a metric at a step; without one, the value at the highest step; None if the metric has no values."""
     known = dict(curve)
     if not known or step in known:
         return known.get(step) if step is not None else None

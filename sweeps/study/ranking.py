@@ -1,4 +1,4 @@
-"""Rank trials, and find the best one and the Pareto front. Pure functions."""
+"""Rank trials, and find the best trial and the Pareto front. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# This many failures at the start of a sweep, with no other end between them, are no accident.
+# A sweep stops if its first trials to end, this many of them, have all failed. The cause is then most likely common to all trials.
 ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Return whether the sweep should stop, because the first trials to end have all failed.
+    """Return True if the sweep should stop because the first trials that ended have all failed.
 
     Args:
-        ended: Final states, in the order of the ends.
+        ended: Final states, in the order in which the trials ended.
     """
     return len(ended) >= ABORT_AFTER_FAILURES and all(s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES])
 
 
 def beats(a: float | None, b: float | None, minimize: bool) -> bool:
-    """Return whether value `a` is better than value `b`. None and NaN are never better."""
+    """Return True if value `a` is better than value `b`. None and NaN are worse than any number.
+
+    Args:
+        a: The first value.
+        b: The second value.
+        minimize: True if smaller values are better.
+    """
     if a is None or a != a:
         return False
     if b is None or b != b:
@@ -29,9 +35,12 @@ def beats(a: float | None, b: float | None, minimize: bool) -> bool:
 
 
 def tier(result: Result) -> int | None:
-    """Return the tier of a trial, which counts before its value: 0 is the best. None means that the trial cannot win.
+    """Return the tier of a trial: 0 is the best, 3 the worst. Trials are ranked by tier first and by value second.
 
-    Feasible trials come before infeasible ones, and complete trials before pruned ones.
+    Feasible trials rank before infeasible trials. Among these, complete trials rank before pruned trials.
+
+    Returns:
+        The tier, or None if the trial is not ranked: a failed or running trial, or an initial point with a known result.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
@@ -39,7 +48,13 @@ def tier(result: Result) -> int | None:
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
-    """Return whether trial `a` is better than trial `b` by tier and first objective. Any trial with a value is better than None."""
+    """Return True if trial `a` is better than trial `b` by tier and first objective.
+
+    Args:
+        a: The first trial.
+        b: The second trial, or None. Any trial with a tier and a value is better than None.
+        minimize: True if smaller values are better.
+    """
     first, second = tier(a), None if b is None else tier(b)
     if first is None or a.value is None or a.value != a.value:
         return False
@@ -49,11 +64,11 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
-    """Return the number of the best trial, or None if no trial has a value.
+    """Return the number of the best trial, or None if no trial has both a tier and a value.
 
     Args:
         results: Trial numbers and results. The lower number wins a tie.
-        minimize: Whether smaller values are better.
+        minimize: True if smaller values are better.
     """
     best: tuple[int | None, Result | None] = None, None
     for number, result in sorted(results, key=lambda r: r[0]):
@@ -63,17 +78,25 @@ def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
 
 
 def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) -> bool:
-    """Return whether `a` is at least as good as `b` in every objective and better in one."""
+    """Return True if `a` is at least as good as `b` in every objective and better in at least one.
+
+    Args:
+        a: Values of the first trial, one for each objective.
+        b: Values of the second trial.
+        minimize: One boolean for each objective: True if smaller values are better.
+    """
     pairs = [(x, y) if low else (y, x) for x, y, low in zip(a, b, minimize, strict=True)]
     return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
 
 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
-    """Return the numbers of the trials that no other trial dominates, sorted. Only the best tier with complete values counts.
+    """Return the numbers of the trials on the Pareto front, sorted.
+
+    Only trials with a value for every objective count. Of these trials, only those of the best tier count.
 
     Args:
-        results: Trial numbers and results. NaN is no value; infinity is one.
-        minimize: Whether smaller is better, for each objective.
+        results: Trial numbers and results. NaN counts as a missing value; infinity counts as a value.
+        minimize: One boolean for each objective: True if smaller values are better.
     """
     ranks: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for number, result in results:
@@ -89,11 +112,11 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """Return the numbers of the trials that have a value and can win, the best first: by tier, then by value.
+    """Return the numbers of the trials that have a tier and a value, the best first: by tier, value and number.
 
     Args:
         results: Trial numbers and results.
-        minimize: Whether smaller values are better.
+        minimize: True if smaller values are better.
     """
     found: list[tuple[int, float, int]] = []
     for number, r in results:
@@ -104,7 +127,12 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
-    """Return (step, value) of the best report of a trial. The earlier step wins a tie."""
+    """Return (step, value) of the best report; (None, None) if every value is NaN. The first report wins a tie.
+
+    Args:
+        values: (step, value) pairs.
+        minimize: True if smaller values are better.
+    """
     step: int | None = None
     value: float | None = None
     for s, v in values:

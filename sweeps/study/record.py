@@ -1,4 +1,4 @@
-"""Read a study without writing to it, also while another process writes it."""
+"""Read a study without writing to it. Another process may write to the study at the same time."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from sweeps.study import storage
 from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
 
-# Prefix of the attributes that hold the progress records of a trial; a number follows.
+# Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows, starting with 0.
 TOLD = "told."
-# The attribute of a repeat that names the trial that it repeats. It is set when the repeat is enqueued.
+# Attribute of a repeat: the number of the repeated trial. It is set when the repeat is enqueued.
 ORIGIN = "origin"
-# The attribute that holds the last rung from which a trial continued.
+# Attribute of a trial: the last rung from which the trial continued.
 PASSED = "passed"
-# The attribute that holds the rung at which a trial is paused; None once it continues.
+# Attribute of a trial: the rung at which the trial is paused. Its value becomes None when the trial continues.
 PAUSED = "paused"
-# The key of a progress record that holds a decision about a perturbation.
+# Key of a progress record: a PBT decision, with or without a perturbation.
 PERTURBED = "pbt"
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """A trial exploited another trial, and explored near its parameters.
+    """One perturbation of PBT: a trial took a donor's checkpoint and perturbed the donor's parameters.
 
     Attributes:
-        step: Perturbation step of the trial that changed.
-        donor: Id of the trial whose checkpoint it took.
-        origin: Step of this checkpoint, from which the trial continues.
+        step: Step at which the trial was perturbed.
+        donor: Id of the trial that gave the checkpoint.
+        origin: Step of the donor's checkpoint. The trial continues from this step.
         keys: New key of each dimension.
-        params, labels: See `sweeps.trial.Trial`.
-        time: Seconds since the epoch.
+        params, labels: New parameters and labels; see `sweeps.core.trial.Trial`.
+        time: Time of the perturbation, in seconds since the epoch.
     """
 
     step: int
@@ -56,13 +56,13 @@ class Perturbation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers among the parameters that PBT changes, as MLflow has them by step."""
+        """The numeric parameters under `params`, as MLflow metrics: `pbt.params.NAME` and the value."""
         numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
         return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
     @property
     def options(self) -> dict[str, Any]:
-        """The other parameters that PBT changes, which no metric can tell; by their name under `params`."""
+        """The parameters under `params` that are not numbers and so cannot be metrics, without the prefix `params.`."""
         return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
 
     def __str__(self) -> str:
@@ -72,24 +72,24 @@ class Perturbation:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A trial on record.
+    """A trial as recorded in the study.
 
     Attributes:
-        number, id, seed: see `sweeps.trial.Trial`.
-        result: how it stands; RUNNING if it runs or was interrupted.
-        preprocessor: its chain in short.
+        number, id, seed: See `sweeps.core.trial.Trial`.
+        result: Result of the trial. The state is RUNNING if the trial runs or was interrupted.
+        preprocessor: Short text for the preprocessor; see `sweeps.core.trial.Trial.chain`.
         scaling: `num_workers` and `resources_per_worker`.
-        params: what its loop got.
-        labels: each dimension's name and value.
-        curve: (step, value of the metric that leads) of every report on record, by step.
-        attempts: gangs it was started on.
-        reason: why it was stopped, if it was.
-        bracket: the one of Hyperband's it was drawn into; None under another scheduler.
-        began, ended: local time; `ended` is None while it has not.
-        keys: what the search chose of each dimension, see `sweeps.space.Dimension.value`.
-        origin: the number of the trial whose configuration it repeats; None for a configuration's first.
-        lineage: the perturbations of PBT, see `Perturbation`. `params`, `labels` and `keys` are those after the last.
-        data: what it had of what is tuned of the data, `train`, `drop` and `rows`; empty if nothing is.
+        params: Current parameters of the training loop.
+        labels: Name and short value of each active dimension.
+        curve: (step, value) pairs of the leading metric.
+        attempts: Number of gangs that the trial was started on.
+        reason: Reason why the trial was stopped, or None.
+        began, ended: Local start and end time; None if the study has no such time.
+        keys: Current key of each dimension; see `sweeps.space.Dimension.value`.
+        bracket: Bracket of the trial; None if the scheduler has a single bracket.
+        origin: Number of the trial that this trial repeats; None for the first trial of a configuration.
+        lineage: Perturbations of the trial, in order. `params`, `labels` and `keys` are the ones after the last perturbation.
+        data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these is sampled.
     """
 
     number: int
@@ -112,7 +112,7 @@ class TrialRecord:
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What `show --json` prints of it."""
+        """Return the JSON object that `show --json` prints for a trial."""
         r = self.result
         shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
         shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
@@ -131,14 +131,14 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """A sweep's study.
+    """A study as read from a sweep's folder.
 
     Attributes:
-        judge: what its trials are judged by.
-        trials: all that were begun, by number; and initial points with known results, which were not run.
-        data: the fingerprint of the data; None if it was not read yet.
-        repeats: of each configuration.
-        stops: the scheduler may stop trials.
+        judge: Objectives and constraints of the sweep.
+        trials: All trials that have started, and the initial points with known results, in the order of their numbers.
+        data: Fingerprint of the data; None if the data has not been read yet.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
+        stops: True if the scheduler may stop trials.
     """
 
     judge: Objectives
@@ -149,45 +149,55 @@ class Record:
 
     @property
     def goal(self) -> str:
-        """Of the objective, or of the first: "minimize" or "maximize"."""
+        """Goal of the first objective: "minimize" or "maximize"."""
         return self.judge.objectives[0].goal
 
     @property
     def metric(self) -> str:
-        """The objective's name; of several the first's."""
+        """Name of the first objective's metric."""
         return self.judge.objectives[0].metric
 
     @property
     def ran(self) -> tuple[TrialRecord, ...]:
-        """Those that were run."""
+        """The trials without the initial points with known results, which are never run."""
         return tuple(t for t in self.trials if not t.result.given)
 
     @property
     def configurations(self) -> Configurations:
-        """The trials, repeats put together."""
+        """The trials, grouped by configuration."""
         return Configurations.of(((t.number, t.origin, t.result) for t in self.trials), self.repeats)
 
     def total(self, limit: int) -> int:
-        """Trials that there will be, of `limits.max_trials`; see `repeats.known_total`."""
+        """Return the expected number of trials of the sweep; see `repeats.known_total`.
+
+        Args:
+            limit: `limits.max_trials`.
+        """
         firsts = Counter(t.result.state for t in self.ran if t.origin is None)
         whole = firsts[State.COMPLETE]
         return known_total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
 
     @property
     def front(self) -> list[TrialRecord]:
-        """With several objectives the trials that no other dominates, see `rules.front`; else none."""
+        """The trials of the Pareto front (see `ranking.front`); [] for a single objective."""
         known = {t.number: t for t in self.trials}
         return [known[number] for number in self.configurations.front(self.judge.goals)]
 
     @property
     def best(self) -> TrialRecord | None:
-        """The trial that `rules.winner` names, of repeats the best; None if none has a value, or there are several objectives."""
+        """The best trial of the best configuration; None if no trial has a value, or if there are several objectives."""
         number = self.configurations.winner(self.judge.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
 
 
 def begun(trial: Trial) -> dict[str, Any]:
-    """What is written of a trial when it begins, so that the study says by itself what was tried."""
+    """Return the `begun` attribute of a trial, which is recorded when the trial starts.
+
+    The attribute holds the whole configuration, so the study can be read without the space file.
+
+    Args:
+        trial: The trial.
+    """
     scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
     told = {
         "id": trial.id,
@@ -201,7 +211,15 @@ def begun(trial: Trial) -> dict[str, Any]:
 
 
 def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
-    """Return reports as rows: step, time, value of the leading metric (NaN if none leads), other metrics."""
+    """Return reports as rows for a progress record.
+
+    Args:
+        reports: The reports.
+        metric: Name of the leading metric, or None.
+
+    Returns:
+        Rows of step, time, value of the leading metric (NaN if `metric` is None), and a mapping of the other metrics.
+    """
     return [
         [r.step, r.time, math.nan if metric is None else r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}]
         for r in reports
@@ -221,13 +239,25 @@ def so_far(t: FrozenTrial) -> dict[str, Any]:
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """Return the recorded reports that the trial made itself, by step."""
+    """Return the reports of a trial, in the order of recording. Reports of a donor are not included.
+
+    Args:
+        t: The trial as Optuna recorded it.
+        metric: Name of the leading metric, or None.
+    """
     rows = [row for chunk in told(t) for row in chunk["reports"]]
     return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """Return the (step, value) pairs of further metrics by name, as far as they were reported. See `curve_of`."""
+    """Return the (step, value) pairs of metrics other than the leading one, by name.
+
+    A perturbation replaces the pairs by the donor's pairs, as in `curve_of`.
+
+    Args:
+        t: The trial as Optuna recorded it.
+        names: Names of the metrics. A metric without reports is not in the result.
+    """
     wanted, found = set(names), dict[str, list[tuple[int, float]]]()
     for chunk in told(t):
         for step, _, _, rest in chunk["reports"]:
@@ -239,7 +269,7 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
 
 
 def is_given(t: FrozenTrial) -> bool:
-    """Return whether a trial is an initial point with a known result, which was never run."""
+    """Return True if a trial is an initial point with a known result. Such a trial is never run."""
     return bool(t.user_attrs.get("begun", {}).get("given"))
 
 
@@ -249,7 +279,10 @@ def origin_of(t: FrozenTrial) -> int | None:
 
 
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
-    """Return the (step, value) pairs of the leading metric. After a perturbation, the curve up to it is the donor's, as the model is."""
+    """Return the (step, value) pairs of the leading metric.
+
+    After a perturbation, the model is a copy of the donor's model. So the pairs before the perturbation are the donor's pairs too.
+    """
     curve: list[tuple[int, float]] = []
     for chunk in told(t):
         curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
@@ -259,13 +292,13 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 
 def decided_of(t: FrozenTrial) -> int:
-    """Return the last perturbation step that was decided for a trial; 0 before the first."""
+    """Return the last perturbation step with a recorded decision; 0 if there is none."""
     return max((chunk[PERTURBED]["step"] for chunk in told(t) if PERTURBED in chunk), default=0)
 
 
 def passed_of(t: FrozenTrial) -> int:
-    """Return the last rung from which a trial continued; 0 before the first."""
-    return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # among what was told, before 2026-11-22
+    """Return the last rung from which a trial continued; 0 if there is none."""
+    return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # studies from before 2026-11-22 have the rung in a progress record
 
 
 def paused_at(t: FrozenTrial) -> int | None:
@@ -274,7 +307,10 @@ def paused_at(t: FrozenTrial) -> int | None:
 
 
 def reported_values(t: FrozenTrial) -> dict[int, float]:
-    """Return the values that a trial itself reported, by step. (`curve_of` has those of its model, which a perturbation changes.)"""
+    """Return the values of the leading metric that the trial itself reported, by step.
+
+    In contrast, `curve_of` has the donor's values for the steps before a perturbation.
+    """
     values = {int(step): float(value) for chunk in told(t) for step, _, value, _ in chunk["reports"]}
     return dict(sorted((values | t.intermediate_values).items()))
 
@@ -292,18 +328,26 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
 
 
 def in_short(lineage: Iterable[Perturbation]) -> str:
-    """Return the perturbations of a trial as text; see `sweeps.trial.Trial.lineage`."""
+    """Return the perturbations of a trial as text; see `sweeps.core.trial.Trial.lineage`."""
     return ", ".join(map(str, lineage))
 
 
 def checkpoints_of(t: FrozenTrial) -> set[str]:
-    """Return the names of the recorded checkpoints of a trial."""
+    """Return the folder names of the latest and the best recorded checkpoint of a trial."""
     last = so_far(t)
     return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
 def result_of(t: FrozenTrial, judge: Objectives) -> Result:
-    """Return the result of a recorded trial."""
+    """Return the result of a recorded trial.
+
+    Args:
+        t: The trial as Optuna recorded it.
+        judge: Objectives and constraints of the sweep.
+
+    Returns:
+        The result. Its state is RUNNING for a trial that has not ended.
+    """
     if is_given(t):
         values = tuple(t.values or ())
         return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
@@ -328,16 +372,22 @@ def result_of(t: FrozenTrial, judge: Objectives) -> Result:
 
 
 def read(folder: Path) -> Record | None:
-    """The record of a sweep's folder, which another process may be writing to; None if no study was begun.
+    """Read the study of a sweep's folder. Another process may write to the study at the same time.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        The study, or None if no driver has created it yet.
 
     Raises:
-        DamagedStudy: it is damaged, or holds less than the sweep's result says.
-        InputError: it lies in a database that cannot be reached.
+        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        InputError: The study is in a database that cannot be reached.
     """
     if (study := _study(folder)) is None:
         return None
     known = study.user_attrs
-    if "judged" not in known:  # its driver has not come further yet
+    if "judged" not in known:  # the driver has created the study, but has not recorded the objectives yet
         return None
     judge, repeats = Objectives.read(known["judged"]), Repeats(**known.get("repeats", {}))
     trials = tuple(_recorded(t, judge, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
@@ -345,17 +395,35 @@ def read(folder: Path) -> Record | None:
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
-    """Return the started trials of a sweep's folder, as Optuna's frozen trials."""
+    """Return the started trials of a sweep as Optuna's frozen trials, without initial points that have known results.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        The trials; [] if there is no study yet.
+
+    Raises:
+        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        InputError: The study is in a database that cannot be reached.
+    """
     study = _study(folder)
     known = study.get_trials(deepcopy=False) if study is not None else ()
     return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
 
 
 def copied(folder: Path) -> Any:
-    """Return Optuna's study of a sweep's folder, copied into memory so that nobody writes to the record; None if no study was begun.
+    """Copy the Optuna study of a sweep into memory. Changes to the copy do not affect the sweep.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        The copy, an `optuna.Study`; None if there is no study yet.
 
     Raises:
-        InputError: it lies in a database that cannot be reached.
+        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        InputError: The study is in a database that cannot be reached.
     """
     if (study := _study(folder)) is None:
         return None
@@ -369,7 +437,7 @@ def copied(folder: Path) -> Any:
 
 
 def _study(folder: Path) -> Any:
-    """Return the study of a sweep's folder for reading; None if there is none yet."""
+    """Open the Optuna study of a sweep's folder for reading. Return None if there is no study yet."""
     journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
         storage.refuse_less(folder)
@@ -388,7 +456,7 @@ def _study(folder: Path) -> Any:
 
 def _recorded(t: FrozenTrial, judge: Objectives, folder: Path) -> TrialRecord:
     first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
-    if result.checkpoint is not None:  # the folder may have been moved, and the checkpoint deleted
+    if result.checkpoint is not None:  # the folder may have been moved, or the checkpoint deleted
         path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
         result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
     return TrialRecord(

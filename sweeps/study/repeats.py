@@ -1,7 +1,8 @@
-"""Repeats: score a configuration that was trained several times with distinct seeds. Pure functions.
+"""Score configurations that are trained several times with different seeds. Pure functions, no I/O.
 
-The first trial of a configuration is like any other; the scheduler may stop it. When it is complete, its repeats start, and no scheduler
-stops them. The values of all its trials together score the configuration. Without repeats, each trial is a configuration.
+The scheduler may stop the first trial of a configuration. If the first trial completes, the repeats of the configuration start, and the
+scheduler never stops a repeat. The values of all its trials are aggregated to the value of the configuration. Without repeats, each trial
+is a configuration of its own.
 """
 
 from __future__ import annotations
@@ -25,11 +26,16 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """Return the result of a configuration.
 
-    It is COMPLETE if all its trials are. If some were pruned or failed, it is PRUNED, with the values of the others.
+    A configuration is COMPLETE if all its trials are COMPLETE. If only some are COMPLETE, the configuration is PRUNED, and the values of
+    the COMPLETE trials are aggregated. The configuration is feasible if all aggregated trials are feasible.
 
     Args:
-        results: Results of its trials, the first trial first; at least one.
-        repeats: Number of trials, and how their values are aggregated.
+        results: Results of the trials of the configuration, the first trial first; at least one.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
+
+    Returns:
+        The aggregated result. It is the first trial's own result if repeats are off, if the first trial runs, or if no trial has ended
+        COMPLETE or PRUNED.
     """
     if repeats.count == 1:
         return results[0]
@@ -47,30 +53,40 @@ def _together(values: Sequence[float | None], repeats: Repeats) -> float | None:
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
-    """Return whether a configuration has no trial left to end: its first trial is not complete, or all trials have ended."""
+    """Return True if all trials of a configuration have ended, so that the result of the configuration is final.
+
+    A first trial that is pruned or failed has no repeats.
+
+    Args:
+        results: Results of the ended trials of the configuration, the first trial first; at least one.
+        repeats: Number of trials of a configuration.
+    """
     return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
 
 
 def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeats, scheduler_stops: bool) -> int:
-    """Return the number of trials of a sweep with their repeats, as known now.
+    """Return the expected number of trials of a sweep, including repeats.
+
+    If the scheduler may stop trials, only the repeats of complete first trials are counted. Otherwise all first trials that are not
+    pruned or failed are expected to complete.
 
     Args:
         max_trials: `limits.max_trials`, which counts configurations.
-        complete: Number of complete first trials, each of which is repeated.
-        incomplete: Number of first trials that were pruned or failed, which are not repeated.
-        repeats: Repeats of each complete first trial.
-        scheduler_stops: Whether the scheduler may stop trials. If not, running first trials are expected to complete.
+        complete: Number of complete first trials. Each of these is repeated.
+        incomplete: Number of pruned or failed first trials. These are not repeated.
+        repeats: Number of trials of a configuration.
+        scheduler_stops: True if the scheduler may stop trials.
     """
     return max_trials + (repeats.count - 1) * (complete if scheduler_stops else max_trials - incomplete)
 
 
 @dataclass(frozen=True)
 class Configurations:
-    """Trials of a sweep by configuration.
+    """Trials of a sweep, grouped by configuration.
 
     Attributes:
-        trials: (number, result) pairs of each configuration, the first trial first; by the first trial's number.
-        repeats: See `merged`.
+        trials: (trial number, result) pairs of each configuration, in the order of the numbers. The key is the number of the first trial.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
@@ -78,26 +94,47 @@ class Configurations:
 
     @classmethod
     def of(cls, trials: Iterable[tuple[int, int | None, Result]], repeats: Repeats) -> Configurations:
-        """Group trials, given as (number, number of the repeated trial, result) in any order."""
+        """Group trials by configuration.
+
+        Args:
+            trials: (trial number, number of the repeated trial or None, result) in any order.
+            repeats: Number of trials of a configuration, and the aggregate of their values.
+        """
         found: dict[int, list[tuple[int, Result]]] = {}
         for number, origin, result in sorted(trials, key=lambda t: t[0]):
             found.setdefault(number if origin is None else origin, []).append((number, result))
         return cls(found, repeats)
 
     def results(self) -> dict[int, Result]:
-        """Return the result of each configuration, by the first trial's number."""
+        """Return the result of each configuration, by the number of its first trial."""
         return {first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()}
 
     def stands_for(self, first: int, minimize: bool) -> int:
-        """Return the number of the trial whose model represents a configuration: the best of its repeats."""
+        """Return the number of the trial whose model represents a configuration: the best of its trials.
+
+        Args:
+            first: Number of the first trial.
+            minimize: True if smaller values are better.
+        """
         best = ranking.winner(self.trials[first], minimize)
         return first if best is None else best
 
     def winner(self, goals: Sequence[bool]) -> int | None:
-        """Return the trial of the best configuration; None if none has a value, or if there are several objectives."""
+        """Return the number of the best trial of the best configuration.
+
+        Args:
+            goals: One boolean for each objective: True if smaller values are better.
+
+        Returns:
+            The number, or None if no configuration has a value or if there are several objectives.
+        """
         first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
         return None if first is None else self.stands_for(first, goals[0])
 
     def front(self, goals: Sequence[bool]) -> list[int]:
-        """Return the first trials of the configurations on the Pareto front; none with a single objective."""
+        """Return the first trials of the configurations on the Pareto front; [] for a single objective.
+
+        Args:
+            goals: One boolean for each objective: True if smaller values are better.
+        """
         return ranking.front(self.results().items(), goals) if len(goals) > 1 else []

@@ -1,4 +1,7 @@
-"""Open the study of a sweep: the journal in its folder, or a PostgreSQL database, which the folder names without the password."""
+"""Open the storage of a sweep's study: the journal in the sweep's folder, or a PostgreSQL database.
+
+For a database, the sweep's folder keeps the URL without the password.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,25 @@ from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, secrets_in, without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
-# By either the tested driver is meant; what SQLAlchemy takes for the first has changed.
+# SQLAlchemy driver for both schemes below. SQLAlchemy's default driver for `postgresql` has changed between versions, so it is explicit.
 DRIVER = "postgresql+psycopg2"
-# A network that goes silent is found out: libpq's own settings, where the URL has no others.
+# Settings of libpq that detect a dead connection. A setting in the URL has priority.
 PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 SCHEMES = ("postgresql", DRIVER)
-# libpq's variables of what the folder does not keep of a URL.
+# Environment variables of libpq for the secrets in a URL, which the sweep's folder does not keep.
 VARIABLES = {"password": "PGPASSWORD", "options": "PGOPTIONS"}
-# The URLs this process was given, by the URL without its secrets. Elsewhere libpq finds them: `VARIABLES`, ~/.pgpass.
+# Full URLs given to this process, by the URL without secrets. Other processes get the secrets from `VARIABLES` or ~/.pgpass.
 _whole: dict[str, str] = {}
 
 
 def check(url: str) -> None:
-    """Check that a URL is one of PostgreSQL, and that the driver is installed.
+    """Check that a URL names a PostgreSQL database, and that the driver is installed.
+
+    Args:
+        url: Value of `--storage`.
 
     Raises:
-        InputError: It is not.
+        InputError: The URL has another form, or the driver is not installed.
     """
     scheme, there, _ = url.partition("://")
     if not there or scheme not in SCHEMES:
@@ -43,20 +49,41 @@ def check(url: str) -> None:
 
 
 def named(url: str, sweep: str) -> dict[str, str]:
-    """Return what the folder of a new sweep keeps of `--storage`: the URL without secrets, and a unique name for the study."""
+    """Return the storage settings for the folder of a new sweep. The secrets stay in this process; see `remember`.
+
+    Args:
+        url: Value of `--storage`.
+        sweep: Name of the sweep.
+
+    Returns:
+        `storage`, the URL without secrets, and `study`, a unique name for the study.
+
+    Raises:
+        InputError: The URL has another form, or the driver is not installed.
+    """
     check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
 
 
 def remember(url: str) -> str:
-    """Keep the secrets of a URL for this process, and return the URL without them."""
+    """Store a URL with its secrets in this process, and return the URL without the secrets."""
     bare = without_password(url)
     _whole[bare] = url
     return bare
 
 
 def place_of(folder: Path) -> tuple[str, str] | None:
-    """The database's URL, as far as it is known, and the study's name; None for a sweep whose study is the journal in its folder."""
+    """Return the database URL and the name of a sweep's study.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal in the folder.
+
+    Raises:
+        InputError: The folder's settings have the wrong types.
+    """
     origin = read_json_object(SweepFolder(folder).origin)
     if origin is None or not (bare := origin.get("storage")):
         return None
@@ -64,11 +91,18 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         raise InputError(
             Problem(str(SweepFolder(folder).origin), "`storage` and `study` must be texts; they name the database of the study")
         )
-    return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept more of the query
+    return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept secret query parameters too
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment variables with which another process of ours reaches the study: the secrets, as libpq names them."""
+    """Return the environment variables that give the secrets of the database URL to another process.
+
+    Args:
+        folder: The sweep's folder.
+
+    Returns:
+        libpq's variables (see `VARIABLES`); {} for a journal.
+    """
     place = place_of(folder)
     if place is None:
         return {}
@@ -76,14 +110,18 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
-    """Optuna's storage of a sweep's study, to be written to by the one driver that there is.
+    """Open the storage of a sweep's study for writing. Only the driver of the sweep may call this function.
+
+    Args:
+        folder: The sweep's folder.
 
     Returns:
-        The storage, the study's name (None if there is none in it yet), and what forces all that was written to the disk: until then it
-        outlives every process, but not a machine that stops.
+        (storage, study name, sync). The storage is Optuna's. The study name is None if a journal has no study yet. The function `sync`
+        flushes a journal to the disk. Before `sync`, records survive the death of a process, but not a crash of the machine.
 
     Raises:
-        InputError: the database cannot be reached.
+        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
+        InputError: The database cannot be reached, or the journal is a symbolic link.
     """
 
     from sweeps.study.journal import Journal
@@ -91,7 +129,7 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
     if (place := place_of(folder)) is not None:
         kept = connect(place[0])
         refuse_less(folder, lambda: [t for s in kept.get_all_studies() if s.study_name == place[1] for t in _trials(kept, s)])
-        return kept, place[1], lambda: None  # a database sees to that itself
+        return kept, place[1], lambda: None  # a database flushes by itself
     if not journal_in(folder).exists():
         refuse_less(folder)
     if SweepFolder(folder).journal.is_symlink():
@@ -100,7 +138,7 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
         )
     journal = Journal(SweepFolder(folder).journal)
     kept = journal.storage()
-    there = kept.get_all_studies()  # a file without `name` is named by its path, which the copy in the folder has not
+    there = kept.get_all_studies()  # a space file without `name` is named by its path, which a copied folder does not keep
     refuse_less(folder, lambda: _trials(kept, there[0]) if there else [])
     return kept, there[0].study_name if there else None, journal.sync
 
@@ -110,10 +148,13 @@ def _trials(kept: Any, study: Any) -> list[Any]:
 
 
 def journal_in(folder: Path) -> Path:
-    """The journal of a sweep's folder, which may not be there.
+    """Return the path of the journal in a sweep's folder. The journal may not exist.
+
+    Args:
+        folder: The sweep's folder.
 
     Raises:
-        DamagedStudy: something else has its name.
+        DamagedStudy: The path exists, but is not a file.
     """
     journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():
@@ -122,14 +163,14 @@ def journal_in(folder: Path) -> Path:
 
 
 def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
-    """See that a study holds all trials that ended by what the sweep's result says.
+    """Check that a study has at least the ended trials that the sweep's result names. Without a result, there is nothing to check.
 
     Args:
-        folder: the sweep's.
-        trials: gives those of the study, as Optuna has them; called only if there is a result.
+        folder: The sweep's folder.
+        trials: Returns the study's trials as Optuna's frozen trials. It is called only if there is a result.
 
     Raises:
-        DamagedStudy: it holds fewer.
+        DamagedStudy: Trials are missing in the study.
     """
     result = read_result(folder)
     if result is None:
@@ -145,10 +186,13 @@ def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> Non
 
 
 def connect(url: str) -> Any:
-    """Optuna's storage in a database; its tables are made if they are not there.
+    """Connect to a database and return an Optuna storage. Missing tables are created.
+
+    Args:
+        url: URL of the database.
 
     Raises:
-        InputError: the database cannot be reached; without the password in the text.
+        InputError: The database cannot be reached. The message does not contain the password.
     """
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
@@ -167,17 +211,24 @@ def connect(url: str) -> Any:
 
 
 def outage(error: BaseException) -> str | None:
-    """What keeps a study from being written, in a line: the disk or the database; None for an error of another kind."""
+    """Return why the study cannot be written, as one line of text.
+
+    Args:
+        error: An exception. Its causes are examined too.
+
+    Returns:
+        The reason if the error comes from the disk or the database; None for any other error.
+    """
     from sqlalchemy.exc import SQLAlchemyError
 
     if (why := disk_error(error)) is not None:
         return f"the sweep's folder cannot be written: {why}"
     cause: BaseException | None = error
     seen: list[BaseException] = []
-    while cause is not None and cause not in seen:  # errors may name each other
+    while cause is not None and cause not in seen:  # the chain of causes may contain a cycle
         seen.append(cause)
         if isinstance(cause, SQLAlchemyError):
             said = str(getattr(cause, "orig", None) or cause).strip().splitlines() or [type(cause).__name__]
             return f"the study's database does not answer: {said[0]}"
-        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is what a task of Ray raised
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is the exception that a Ray task raised
     return None

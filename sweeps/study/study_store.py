@@ -1,7 +1,8 @@
-"""The study of a sweep: the one record of what happened.
+"""Write and read the study of a sweep, the single source of truth for what happened in the sweep.
 
-Optuna's intermediate values hold what trials reported at rungs. User attributes of a trial hold everything else that export and resume
-need: `begun` (written once, before the trial starts) and `told.0`, `told.1`, ... (written at each report: new reports and progress).
+Optuna's intermediate values hold the values that trials reported at rungs. The user attributes of a trial hold everything else that export
+and resume need. The driver writes `begun` once, before the trial starts. It writes a progress record (`told.0`, `told.1`, ...) with each
+batch of new reports.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ from sweeps.study.repeats import Configurations
 
 
 class StudyStore:
-    """Record trials, their reports and their ends; answer what is recorded.
+    """Record the starts, reports and ends of trials, and read them back.
 
     Args:
         folder: Folder of the sweep.
         space: The search space.
-        rungs: Steps whose values the study keeps as Optuna's intermediate values. Only needed to record reports.
+        rungs: Steps whose values are recorded as Optuna's intermediate values. Needed only to record reports.
 
     Attributes:
         folder, space: The arguments.
         study: The Optuna study.
-        objectives: How trials are scored.
-        minimize: Whether smaller values of the leading metric are better.
-        clock: Returns the seconds that the sweep has been driven, by all its drivers; every progress record has this time.
-        spent: The latest recorded time of the clock.
-        sync: Forces everything that was written to the disk.
+        objectives: Objectives and constraints of the sweep.
+        minimize: True if smaller values of the leading metric are better.
+        clock: Returns the wall time of the sweep in seconds, summed over all its drivers. Every progress record has this time.
+        spent: Latest time of the clock in the study.
+        sync: Flushes all records to the disk.
 
     Raises:
-        DamagedStudy: The study is damaged.
+        DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
         InputError: The database cannot be reached.
     """
 
@@ -58,7 +59,7 @@ class StudyStore:
         self._rungs = rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
         self.objectives = Objectives.of(space)
         self.minimize = self.objectives.minimize
-        # Optuna takes intermediate values for a single objective only.
+        # Optuna accepts intermediate values only for a study with a single objective.
         self._takes_last_value = len(space.objectives) == 1 and self.objectives.metric == space.objective.metric
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
@@ -79,7 +80,7 @@ class StudyStore:
         self._restore()
 
     def _restore(self) -> None:
-        """Restore the trials that an earlier driver started and did not end."""
+        """Restore the trials that an earlier driver started but did not finish."""
         for t in self.trials():
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
             if "begun" in t.user_attrs and not t.state.is_finished():
@@ -90,11 +91,11 @@ class StudyStore:
     # Write
 
     def record_comparisons(self, compares: bool) -> None:
-        """Record whether the scheduler compares trials before they end."""
+        """Record a flag: True if the scheduler compares trials before they end, and so may stop them."""
         self.study.set_user_attr("stops", compares)
 
     def add_given_points(self) -> None:
-        """Record the initial points with known results as complete trials, unless they are recorded already."""
+        """Record the initial points with known results as complete trials. Points that are already recorded are skipped."""
         recorded = sum(record.is_given(t) for t in self.trials())
         for point in [p for p in self.space.search.initial_points if p.values is not None][recorded:]:
             distributions: dict[str, Any] = {}
@@ -114,7 +115,13 @@ class StudyStore:
         self.sync()
 
     def record_start(self, asked: optuna.Trial, trial: Trial, bracket: int | None = None) -> None:
-        """Record that a trial starts, with its bracket if the scheduler has several."""
+        """Record the start of a trial.
+
+        Args:
+            asked: The Optuna trial.
+            trial: The trial.
+            bracket: Bracket of the trial; None if the scheduler has a single bracket.
+        """
         asked.set_user_attr("begun", record.begun(trial) | ({} if bracket is None else {"bracket": bracket}))
         self._live[asked.number] = LiveTrial(trial, dict(asked.params))
         self._open[asked.number] = asked
@@ -128,15 +135,15 @@ class StudyStore:
         attempts: int,
         seconds: float,
     ) -> tuple[Report, ...]:
-        """Record the progress of a trial. Repeated reports change nothing.
+        """Record the progress of a trial. Reports that are already recorded are ignored.
 
         Args:
             number: Number of the trial.
-            reports: Reports by step; some may be recorded already.
+            reports: Reports in the order of their steps.
             checkpoint: Latest checkpoint, or None if it has not changed.
             best: Checkpoint of the best step, or None if it has not changed.
             attempts: Number of gangs that the trial was started on.
-            seconds: Wall time in a gang, over all attempts.
+            seconds: Wall time on gangs, summed over all attempts.
 
         Returns:
             The reports that were not recorded yet.
@@ -147,7 +154,8 @@ class StudyStore:
             value = live.add_report(report, self.objectives)
             if report.step in self._rungs and live.trial.origin is None:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # Optuna has the value if the last driver died before the progress record below.
+                    # Optuna already has the value if an earlier driver died before the progress record below was written.
+                    warnings.simplefilter("ignore")
                     self._open[number].report(value, report.step)
         live.checkpoint = checkpoint or live.checkpoint
         live.best, live.attempts, live.seconds = best or live.best, attempts, seconds
@@ -156,7 +164,7 @@ class StudyStore:
         return new
 
     def _record_progress(self, number: int, new: tuple[Report, ...], **more: Any) -> None:
-        """Write the progress of a trial, with its new reports."""
+        """Write a progress record of a trial with its new reports and additional keys."""
         live = self._live[number]
         rows = record.written(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
@@ -164,21 +172,24 @@ class StudyStore:
         live.chunks += 1
 
     def record_passed(self, number: int, rung: int) -> None:
-        """Record that a trial continues from a rung. It does so again if it is lost beyond the rung, whatever others report."""
+        """Record that a trial continues from a rung.
+
+        If the trial is lost later and reaches the rung again, it continues without a new decision.
+        """
         self._live[number].passed_rung = rung
         self._open[number].set_user_attr(record.PASSED, rung)
 
     def record_pause(self, number: int, rung: int | None) -> None:
-        """Record that a trial is paused at a rung, or with None that it continues."""
+        """Record that a trial is paused at a rung. A rung of None records that the trial continues."""
         self._open[number].set_user_attr(record.PAUSED, rung)
 
     def record_unperturbed(self, number: int, rung: int) -> None:
-        """Record that a trial continues from a perturbation step without a change."""
+        """Record that a trial continues from a perturbation step with unchanged parameters."""
         self._live[number].decided_rung = rung
         self._record_progress(number, (), **{record.PERTURBED: {"step": rung}})
 
     def record_perturbation(self, number: int, perturbation: Perturbation) -> None:
-        """Record a perturbation. The live trial has been changed already."""
+        """Record a perturbation. The caller must have updated the live trial before; see `sweeps.search.exploit.take_over`."""
         live = self._live[number]
         curves = {"curve": list(live.curve.items()), "others": live.other_curves}
         self._record_progress(number, (), **{record.PERTURBED: dataclasses.asdict(perturbation) | curves})
@@ -186,14 +197,18 @@ class StudyStore:
     def finish(
         self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> Result:
-        """Record the end of a trial. RUNNING records the latest progress and leaves the trial resumable.
+        """Record the end of a trial.
 
         Args:
             number: Number of the trial.
-            state: Final state. A COMPLETE trial without a value becomes FAIL.
+            state: Final state. RUNNING records the latest progress, and the trial can be resumed. A COMPLETE trial becomes FAIL if a
+                metric of an objective or a constraint is missing.
             error: Traceback of a failed trial.
-            reason: Why the trial was stopped.
-            final: Metrics of the finished model.
+            reason: Reason why the trial was stopped.
+            final: Metrics of the finished model, recorded only for a COMPLETE trial.
+
+        Returns:
+            The result of the trial, with the state that was recorded.
         """
         live, asked = self._live[number], self._open[number]
         seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
@@ -223,7 +238,7 @@ class StudyStore:
         return Result(state, score.values[0], *shown, final=final)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
-        """Return the error of a trial that ended without a metric."""
+        """Return the error message for a trial that ended without a value of a metric."""
         kind = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
         if not live.curve or (metric != self.objectives.metric and metric not in live.other_curves):
             return f"the loop ended without reporting the {kind} metric `{metric}`"
@@ -234,15 +249,15 @@ class StudyStore:
     # Read
 
     def trials(self) -> list[FrozenTrial]:
-        """Return Optuna's trials; do not change them."""
+        """Return Optuna's frozen trials. They are not copies, so do not change them."""
         return self.study.get_trials(deepcopy=False)
 
     def frozen(self, number: int) -> FrozenTrial:
-        """Return Optuna's record of a trial that this driver runs or ran."""
+        """Return the frozen Optuna trial of a trial that this driver runs or ran."""
         return self.study._storage.get_trial(self._open[number]._trial_id)
 
     def live_trial(self, number: int) -> LiveTrial:
-        """Return a trial that this driver runs or ran."""
+        """Return the in-memory state of a trial that this driver runs or ran."""
         return self._live[number]
 
     def trial(self, number: int) -> Trial:
@@ -252,18 +267,21 @@ class StudyStore:
         return trial_building.rebuilt(self.space, self.trials()[number])
 
     def value_at(self, number: int, step: int) -> float:
-        """Return the value that a trial reported at a step; NaN if it reported none."""
+        """Return the value of the leading metric at a step of a trial; NaN if there is none."""
         if number in self._live:
             return self._live[number].curve.get(step, math.nan)
         return dict(record.curve_of(self.trials()[number])).get(step, math.nan)
 
     def checkpoints(self) -> dict[str, set[str]]:
-        """Return the names of the checkpoints to keep of each ended trial, by trial id: the recorded ones and the latest."""
+        """Return the names of the checkpoints to keep for each ended trial, by trial id.
+
+        These are the best and the latest recorded checkpoint, and further recent ones if `checkpoints.per_trial` asks for them.
+        """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
         return {t.user_attrs["begun"]["id"]: record.checkpoints_of(t) | self._latest_names(t) for t in ended}
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
-        """Return the names of a trial's latest checkpoints, if `checkpoints.per_trial` asks for more than the recorded one."""
+        """Return the names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
         count, latest = self.space.checkpoints.per_trial - 1, record.so_far(t).get("checkpoint")
         if count < 2 or not latest:
             return set()
@@ -271,12 +289,16 @@ class StudyStore:
         return set(newest_checkpoints((p.name for p in folder.glob("checkpoint_*")), Path(latest["path"]).name, count))
 
     def latest(self, number: int) -> Checkpoint | None:
-        """Return the latest recorded checkpoint of a trial. (Its result has the checkpoint of its best step.)"""
+        """Return the latest recorded checkpoint of a trial, or None. The checkpoint of the best step is in the trial's result."""
         latest = record.so_far(self.trials()[number]).get("checkpoint")
         return Checkpoint(**latest) if latest else None
 
     def saved(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return the names of the best and the latest recorded checkpoint of each trial, by number; None if there is none."""
+        """Return the recorded checkpoints of each trial.
+
+        Returns:
+            (name of the best checkpoint, name of the latest checkpoint), by trial number. A name is None if there is no such checkpoint.
+        """
 
         def name(progress: dict[str, Any], which: str) -> str | None:
             return Path(progress[which]["path"]).name if progress.get(which) else None
@@ -286,16 +308,16 @@ class StudyStore:
 
     @property
     def data(self) -> str | None:
-        """Fingerprint of the data that the sweep began with; None while it begins."""
+        """Fingerprint of the data at the start of the sweep; None if the data has not been read yet."""
         return self.study.user_attrs.get("data")
 
     def record_data(self, fingerprint: str) -> None:
-        """Record the fingerprint of the data, unless one is recorded."""
+        """Record the fingerprint of the data. An existing fingerprint is kept."""
         if self.data is None:
             self.study.set_user_attr("data", fingerprint)
 
     def ended_at(self, number: int) -> float:
-        """Return when a trial ended, in seconds since the epoch; the current time if it has not ended."""
+        """Return the end time of a trial, in seconds since the epoch; the current time if the trial has not ended."""
         ended = self.frozen(number).datetime_complete
         return ended.timestamp() if ended else time.time()
 
@@ -304,7 +326,7 @@ class StudyStore:
         return {t.number: record.result_of(t, self.objectives) for t in self.trials() if "begun" in t.user_attrs}
 
     def configurations(self) -> Configurations:
-        """Return the trials by configuration."""
+        """Return the trials, grouped by configuration."""
         repeated = {t.number: record.origin_of(t) for t in self.trials()}
         return Configurations.of(((number, repeated[number], result) for number, result in self.results().items()), self.space.repeats)
 
@@ -313,9 +335,10 @@ class StudyStore:
         return self.configurations().winner(self.objectives.goals)
 
     def ranked(self) -> list[int]:
-        """Return the numbers of the best trials, the best first: the front, then by the first objective.
+        """Return the numbers of the best trials, the best first.
 
-        All of them have the tier of the best trial (see `ranking.tier`).
+        The trials of the Pareto front come first. The other trials follow, ordered by the first objective. Trials outside the front are
+        included only if they have the tier of the best trial (see `ranking.tier`).
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])
@@ -323,5 +346,5 @@ class StudyStore:
         return [*front, *(n for n in same_tier if n not in front)]
 
     def front(self) -> list[int]:
-        """Return the numbers of the trials that no other trial dominates (see `ranking.front`); none with a single objective."""
+        """Return the numbers of the trials on the Pareto front (see `ranking.front`); [] for a single objective."""
         return self.configurations().front(self.objectives.goals)

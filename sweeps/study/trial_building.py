@@ -1,4 +1,4 @@
-"""Build trials from the keys that the search chose, or rebuild them from the study."""
+"""Build trials from sampled keys, and rebuild recorded trials from the study."""
 
 from __future__ import annotations
 
@@ -19,13 +19,29 @@ from sweeps.study.objectives import Objectives
 
 
 def seed_of(seed: int, number: int, purpose: str) -> int:
-    """Return a seed for one purpose of one trial, from the sweep's seed; 0 <= seed < 2**32."""
+    """Derive a seed from the sweep's seed.
+
+    Args:
+        seed: Seed of the sweep.
+        number: Number of the trial or configuration.
+        purpose: Name of the purpose, such as "trial". Different purposes get independent seeds.
+
+    Returns:
+        A seed with 0 <= seed < 2**32.
+    """
     digest = hashlib.sha256(f"{seed}/{number}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
 
 def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
-    """Build a trial from the key of each dimension that it has; see `sweeps.space.Space.fill`."""
+    """Build a trial from the keys of its active dimensions.
+
+    Args:
+        space: The search space.
+        number: Number of the trial.
+        choose: Returns the key of a dimension; see `sweeps.space.Space.fill`.
+        origin: Number of the repeated trial; None for a new configuration.
+    """
     values = {}
 
     def chosen(dimension: Any) -> Any:
@@ -48,13 +64,13 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: i
 
 
 def as_begun(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with the parameters that it started with, which perturbations may have changed."""
+    """Rebuild a recorded trial with its initial parameters, from before any perturbation."""
     trial = assembled(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
 
 
 def rebuilt(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with its current parameters."""
+    """Rebuild a recorded trial with its current parameters, from after the last perturbation."""
     keys = record.keys_of(t)
     trial = assembled(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
@@ -62,11 +78,12 @@ def rebuilt(space: Space, t: FrozenTrial) -> Trial:
 
 @dataclasses.dataclass(frozen=True)
 class OnRecord:
-    """Reads what there is to tell of the trials of a sweep; can be pickled, and called in another process.
+    """Picklable reader of a sweep's trials, so that another process can call it.
 
     Attributes:
-        folder, space: the sweep's.
-        url: of the database that the study is in, with its password; None for a journal.
+        folder: The sweep's folder.
+        space: The search space.
+        url: URL of the study's database, with the password; None for a journal.
     """
 
     folder: Path
@@ -74,9 +91,15 @@ class OnRecord:
     url: str | None = dataclasses.field(default=None, repr=False)
 
     def __call__(self, whole: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
-        """Of each trial that was begun, but for those of these numbers: itself, its begin, its reports, how it stands, its end.
+        """Yield the started trials with their reports and results.
 
-        Under PBT a trial is told as it was begun, and how it was perturbed is among its reports.
+        Under PBT, a trial has its initial parameters. Each perturbation is one of its reports; see `Perturbation.metrics`.
+
+        Args:
+            whole: Numbers of the trials to skip.
+
+        Yields:
+            (trial, start time, reports, result, end time). Times are in seconds since the epoch. A missing time is the current time.
         """
         if self.url is not None:
             storage.remember(self.url)
