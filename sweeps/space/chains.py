@@ -38,7 +38,7 @@ class ChainParser(DimensionParser):
         return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
-        """Parse one entry of a chain into a chain."""
+        """Parse one entry of a chain, and return it as a chain."""
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
@@ -72,7 +72,7 @@ class ChainParser(DimensionParser):
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
-        """Parse the parameters of a step, and return the step as a chain. A dimension of parameters is a dimension of chains."""
+        """Parse the parameters of a step, and return the step as a chain. A dimension of parameters becomes a dimension of chains."""
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
         if args.is_map and (kind := self.domain(args, where)):
@@ -113,7 +113,7 @@ class ChainParser(DimensionParser):
                 self.problems.add(mark, where, f"`{key}` is required by {name}")
 
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
-        """Check the values of a parameter of Ray Data's step. Another library's word gets its translation."""
+        """Check the values of a parameter of a Ray Data step. If a value is another library's word, the message gives our word."""
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = known(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
@@ -129,6 +129,7 @@ class ChainParser(DimensionParser):
         return self.wrong(node, path, f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}")
 
     def _column(self, node: Node, path: str) -> Template:
+        """Parse the name of a column, or a dimension of names."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._column)
         if isinstance(node.value, str) and node.value:

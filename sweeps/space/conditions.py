@@ -1,7 +1,7 @@
 """Conditions: decide whether a dimension is active, given the values of earlier dimensions. Pure; `when_parser` reads them.
 
-A `when` is a conjunction. The conditions of the dimensions that it names are conjunctions too. Each dimension therefore needs a set of
-values of each of some other dimensions, so sweeps can decide before the start whether a condition can ever be true.
+A `when` is a conjunction: it needs certain values of each dimension that it names. Those dimensions may have conditions themselves, which
+are conjunctions too. Sweeps can therefore decide before the start whether a condition can ever be true.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
-    """The value of an inactive dimension. An enum member stays the same object when it is pickled."""
+    """The value of an inactive dimension. An enum member is unpickled as the same object."""
 
     ABSENT = "absent"
 
@@ -59,11 +59,12 @@ def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collectio
 
     Args:
         when: The terms, all of which must be true.
-        known: Chosen values by dimension: the key of an option, or a number. Other dimensions are inactive, which makes a term false.
+        known: Value of each decided dimension: the key of its option, or its number. A dimension that is neither here nor in `undecided` is
+            inactive, and every term on it is false.
         undecided: Names of dimensions that have no value yet.
 
     Returns:
-        Whether the condition is true. None if this depends on undecided dimensions.
+        True or False. None if the result depends on undecided dimensions.
     """
     answer: bool | None = True
     for term in when:

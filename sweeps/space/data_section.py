@@ -28,7 +28,7 @@ class DataSection:
     """Parses `data:`.
 
     Args:
-        reader: Collects the dimensions.
+        reader: Parses and collects the dimensions.
         folder: Folder of the space file.
         roots: Folders in which the user's modules are looked up.
     """
@@ -39,7 +39,7 @@ class DataSection:
     def read(self, node: Node, at: Mark) -> tuple[DataSpec | None, dict[str, Template]]:
         """Return the section, and the templates of its tuned keys.
 
-        In the section, a tuned `train` is the first source, a tuned `drop` is empty, and a tuned `rows` is 1.
+        In the returned section, a tuned `train` is the first source, a tuned `drop` is empty, and a tuned `rows` is 1.
 
         Args:
             node: The section.
@@ -86,12 +86,13 @@ class DataSection:
             spec = variant_of(spec, fill({"train": tuned["train"]}, any_key))
         return spec, tuned
 
-    # ---- what is tuned
+    # ---- keys that can be tuned
 
-    # Values of a domain at each key that may be tuned.
+    # Values that a domain may have at each key; see `DimensionParser.domain`.
     _VALUES: ClassVar[Mapping[str, str]] = {"data.train": "options", "data.drop": "options", "data.rows": "floats"}
 
     def _is_tuned(self, node: Node, path: str) -> bool:
+        """Return whether a value is a domain, or a list with a domain in it."""
         if node.is_list:
             return any(self._is_tuned(child, path) for child in node.value)
         return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path, self._VALUES[path]) is not None)
@@ -120,6 +121,7 @@ class DataSection:
         return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
 
     def _column(self, node: Node, path: str) -> Template:
+        """Parse the name of a column, or a dimension of names."""
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._column)
         if isinstance(node.value, str) and node.value:
@@ -170,6 +172,7 @@ class DataSection:
         return Node(name, node.keys[name], raw=name), inside.plain() or {}
 
     def _split(self, node: Node, key: str, at: Mark) -> Split | None:
+        """Parse `valid` or `test`. Return None if the key is absent or has a problem."""
         path = f"data.{key}"
         if called := self._call(node, path):
             self._source(called[0], path, called[0].value)

@@ -25,11 +25,11 @@ Read = Callable[[Node, str], Template]
 
 
 class _Invalid:
-    """Stands for a template that could not be parsed; a problem was added."""
+    """Placeholder for a template that could not be parsed, after its problem was added."""
 
 
 INVALID = _Invalid()
-MALFORMED = "broken"  # the kind of a mapping that is nearly a domain
+MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not valid
 
 
 class DimensionParser:
@@ -38,7 +38,7 @@ class DimensionParser:
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        begun: Whether the file is of a sweep that has begun; rules that are younger than the sweep are not applied.
+        begun: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
         dimensions: The parsed dimensions in the order of the file. Complete only if there are no problems.
@@ -52,6 +52,7 @@ class DimensionParser:
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
+        """The dimensions that were parsed so far, in the order of the file."""
         return tuple(dim for dim in self._slots if dim is not None)
 
     def anything(self, node: Node, path: str) -> Template:
@@ -65,7 +66,7 @@ class DimensionParser:
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
-        """Parse a scalar constant."""
+        """Parse a scalar constant. Text that is a call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
         if isinstance(node.value, str) and not self.begun and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
@@ -73,12 +74,13 @@ class DimensionParser:
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """Parse an option of a grid or a choice. Here a distribution of another tool is a constant."""
+        """Parse an option of a grid or a choice. An option that looks like a distribution of another tool is a constant."""
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
 
     def mapping(self, node: Node, path: str) -> Template:
+        """Parse a mapping that is not a domain. A misplaced `when` is left out, because `domain` reports it."""
         template = {}
         for key, child in node.value.items():
             if key != "when":
@@ -86,16 +88,16 @@ class DimensionParser:
         return template
 
     def domain(self, node: Node, path: str, values: str = "") -> str | None:
-        """Return the kind of domain that a mapping is.
+        """Return the kind of domain, such as `grid`, if a mapping is a domain.
 
         Args:
             node: The mapping.
             path: Dotted key of the mapping.
             values: Values that a domain may have here: "anything", "integers", "floats" or "options". A distribution of another tool is
-                then a problem. "" where the mapping has keys of its own, which may be `min` and `max`.
+                then a problem. With "", distributions are not looked for, because the mapping's own keys may be `min` and `max`.
 
         Returns:
-            The kind; None for a constant; MALFORMED, after adding a problem, for a mapping that is nearly a domain.
+            The kind. None for a constant. MALFORMED for a mapping that is nearly a domain, after a problem was added.
         """
         names = [key for key in node.value if key != "when"]
         found = [key for key in names if key in DOMAINS]
@@ -138,7 +140,10 @@ class DimensionParser:
             path: Dotted key of the mapping.
             kind: The kind of domain.
             read: Parses an option.
-            otherwise: The value where the condition of the dimension is false.
+            otherwise: The value if the condition of the dimension is false.
+
+        Returns:
+            The dimension. INVALID after a problem.
         """
         if kind == MALFORMED:
             return INVALID
@@ -150,7 +155,7 @@ class DimensionParser:
             got = "an empty list" if args.is_list else args.show()
             self.problems.add(mark, path, f"{kind} needs a list with at least one option, got {got}")
             return INVALID
-        slot = len(self._slots)  # in the order of the file: before the dimensions inside it
+        slot = len(self._slots)  # keeps the order of the file: this dimension, then the dimensions inside it
         self._slots.append(None)
         before = len(self.problems)
         when = self._when(node, path, kind)
@@ -171,7 +176,7 @@ class DimensionParser:
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
-        """Parse a domain of numbers."""
+        """Parse a domain of numbers. Return INVALID after a problem."""
         args = node.value[kind]
         mark = node.keys[kind]
         if args.value is None and RULES[kind].needed == 0:
@@ -197,6 +202,7 @@ class DimensionParser:
             self.problems.add(wrong.mark, path, text)
 
     def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
+        """Parse the condition of a dimension."""
         self.when_parser.begun.add(path)
         return self.when_parser.read(node, path, kind)
 
@@ -206,5 +212,6 @@ class DimensionParser:
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"
 
     def wrong(self, node: Node, path: str, text: str) -> Any:
+        """Add a problem, and return INVALID."""
         self.problems.add(node.mark, path, text)
         return INVALID

@@ -1,7 +1,7 @@
 """Domains, with the names and meanings of Ray Tune: their arguments, and the value of a sampled key.
 
-Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option; the key of a normal
-distribution is a quantile in (0, 1); the key of another domain is the number itself.
+Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of a normal
+distribution is a quantile in (0, 1). The key of another domain is the number itself.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Rule:
     Attributes:
         args: Names of the arguments, in order. Arguments after the first `needed` are optional.
         needed: Number of required arguments.
-        integer: Whether arguments and values are integers.
-        log: Whether values are sampled in the logarithmic domain, so the bounds must be positive.
+        integer: True if arguments and values are integers.
+        log: True if values are sampled in the logarithmic domain, so the bounds must be positive.
         text: The rule, for messages.
     """
 
@@ -80,7 +80,7 @@ class Dimension:
 
     Attributes:
         name: Dotted path without `space.`, such as `params.eta`. Unique in the space.
-        kind: The domain.
+        kind: Name of the domain, such as `grid` or `loguniform`.
         options: Options of a grid or a choice, else ().
         lower: Lower bound as written. None for a grid, a choice and a normal distribution.
         upper: Upper bound as written. As in Ray Tune, `randint` and `lograndint` exclude it, and so do `qrandint` and `qlograndint` with
@@ -105,17 +105,17 @@ class Dimension:
 
     @property
     def is_grid(self) -> bool:
-        """Whether every option gets the same number of trials."""
+        """True for a grid, in which every option gets the same number of trials."""
         return self.kind == "grid"
 
     @property
     def is_integer(self) -> bool:
-        """Whether the values are integers from a range."""
+        """True if the values are integers from a range."""
         return self.kind in RULES and RULES[self.kind].integer
 
     @property
     def is_log(self) -> bool:
-        """Whether values are sampled in the logarithmic domain."""
+        """True if values are sampled in the logarithmic domain."""
         return self.kind in RULES and RULES[self.kind].log
 
     @property
@@ -132,7 +132,7 @@ class Dimension:
             key: An option's key; a number within the bounds; or for `randn` and `qrandn` a number in (0, 1).
 
         Returns:
-            The value of the option, which may contain dimensions; an int or a float for a domain of numbers.
+            The value of the option, which may contain dimensions. For a domain of numbers, an int or a float.
 
         Raises:
             ValueError: No option has this key.
@@ -238,6 +238,7 @@ def argument_problems(kind: str, args: list[Any], shown: str) -> Iterator[tuple[
 
 
 def _say(value: Any) -> str:
+    """Return an argument as a message shows it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

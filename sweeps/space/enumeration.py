@@ -45,6 +45,7 @@ def count_cells(template: Template) -> int:
 
 
 def _product(template: Template) -> int:
+    """Return the number of cells of a template without conditions."""
     if isinstance(template, Dimension):
         counts = [_product(option.value) for option in template.options]
         return sum(counts) if template.is_grid else math.prod(counts)
@@ -54,7 +55,7 @@ def _product(template: Template) -> int:
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     """Yield every possible combination of the grids in a template; see `Space.cells`."""
     every = any(dim.when for dim in dimensions(template))
-    # Remaining forks; the cell so far; names of dimensions that have no value in a cell.
+    # Stack of partial cells: the remaining forks, the chosen options, and the names of dimensions that a cell does not decide.
     todo: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
     while todo:
         coming, cell, undecided = todo.pop()
@@ -121,6 +122,7 @@ def any_key(dim: Dimension) -> Any:
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
+    """Return all keys of a dimension if `whole` is true. Otherwise return enough keys to decide the conditions of `dims`."""
     if dim.options:
         return [option.key for option in dim.options]
     if whole and dim.is_integer:
@@ -216,6 +218,7 @@ def variants(template: Template) -> Iterator[Any]:
 
 
 def _integers(dim: Dimension) -> range:
+    """Return all values of a range of integers."""
     assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
     return range(dim.lower, dim.highest + 1, int(dim.q or 1))
 

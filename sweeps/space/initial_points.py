@@ -33,7 +33,7 @@ class InitialPointsParser:
         self.objectives, self.problems = objectives, problems
 
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
-        """Return the points without problems."""
+        """Parse the list, and return the valid points."""
         path = "search.initial_points"
         if not node.is_list:
             self.problems.add(node.mark, path, f"must be a list of mappings of dimensions to values, got {node.show()}")
@@ -42,6 +42,7 @@ class InitialPointsParser:
         return tuple(point for point in points if point is not None)
 
     def _point(self, node: Node, path: str) -> InitialPoint | None:
+        """Parse one point. Return None after a problem."""
         before = len(self.problems)
         if not node.is_map or not node.value:
             form = "{params.eta: 0.1}"
@@ -70,9 +71,9 @@ class InitialPointsParser:
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
     def _walk(self, node: Node, path: str, known: dict[str, Any]) -> list[str]:
-        """Add a problem for each inactive dimension, and return the names of active dimensions without a value."""
+        """Add a problem for each given dimension that is inactive. Return the names of the active dimensions without a value."""
         missing: list[str] = []
-        undecided: set[str] = set()  # may be active, with any value
+        undecided: set[str] = set()  # dimensions without a value that may be active
         for name, dim in self.dims.items():
             around = self.outer.get(name)
             when = (*dim.when, *((Term(around[0], keys=(around[1],)),) if around else ()))
@@ -87,6 +88,7 @@ class InitialPointsParser:
         return missing
 
     def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
+        """Parse the known results of a point, one for each objective. Return None after a problem."""
         children = node.value if node.is_list and self.objectives > 1 else [node]
         values = [child.value for child in children]
         if len(values) == self.objectives and all(_is_number(value) for value in values):
@@ -97,11 +99,15 @@ class InitialPointsParser:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number. Booleans are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
 
 
 def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
-    """Return the key that a sampler would suggest for a value, and the value that conditions see.
+    """Convert a value of an initial point.
+
+    Returns:
+        The key that a sampler would suggest for the value, and the value that conditions compare.
 
     Raises:
         InvalidValue: The dimension cannot have this value.

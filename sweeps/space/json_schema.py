@@ -30,7 +30,7 @@ _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _FRACTION: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _TIME: Schema = {"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
-# Keys whose rule is in a function.
+# Schemas of the keys that a function validates. Their annotations do not have the rule.
 _BY_HAND: dict[tuple[str, str], Schema] = {
     ("limits", "timeout"): _TIME,
     ("limits", "trial_timeout"): _TIME,
@@ -46,7 +46,7 @@ _BY_HAND: dict[tuple[str, str], Schema] = {
 }
 
 
-# Sections whose keys are described by the class that holds their values.
+# Sections whose keys are described in the docstring of another class, which holds their values.
 _DESCRIBED_BY: dict[type, type] = {section_models.LoopKeys: section_models.TrainerSpec, section_models.DataKeys: section_models.DataSpec}
 
 
@@ -80,7 +80,7 @@ def schema() -> Schema:
         "type": "object",
         "properties": {name: {"anyOf": [inner, {"type": "null"}]} if name in may_be_empty else inner for name, inner in properties.items()},
         "required": ["trainer", "objective"],
-        # a loop of the user's own may read its own data
+        # a user's loop may read its own data
         "anyOf": [{"required": ["data"]}, {"properties": {"trainer": {"type": "object"}}}],
         "additionalProperties": False,
         "allOf": [_parameters_apply(name) for name in trainers],
@@ -171,7 +171,7 @@ def _typed(hint: Any) -> Schema:
 
 
 def _bounds(rule: Any) -> Schema:
-    """Return what pydantic's `Field` and `Strict` say about a value."""
+    """Return the bounds and the description that pydantic's `Field` and `Strict` give, as JSON Schema."""
     names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
     names["description"] = "description"
     parts = [rule, *getattr(rule, "metadata", ())]
@@ -179,7 +179,7 @@ def _bounds(rule: Any) -> Schema:
 
 
 def _trackers() -> Schema:
-    """The list of trackers: names of ours, references, and mappings of one name to its options."""
+    """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
     options = {name: registry.built_in("tracker", name).Options for name in registry.names("tracker")}
     needed = {name for name, model in options.items() if _section("trackers", model)["required"]}
     reference = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$", "description": "module:attr of a class of your own"}
@@ -196,7 +196,7 @@ def _trackers() -> Schema:
 
 
 def _search() -> Schema:
-    """The section `search`. Which options there are depends on the algorithm."""
+    """Return the schema of `search`. Names of options are checked only for built-in algorithms."""
     section = _section("search", section_models.Search)
     reference = {"type": "string", "pattern": REFERENCE}
     algorithm = section["properties"]["algorithm"] | {"anyOf": [{"enum": [AUTO, *registry.names("sampler")]}, reference]}
@@ -209,7 +209,7 @@ def _search() -> Schema:
 
 
 def _scheduler() -> Schema:
-    """The built-in schedulers with their options, and a scheduler of the user's with any options."""
+    """Return the schema of `scheduler`: a built-in scheduler with its options, or a user's scheduler with any options."""
     forms = []
     for name in registry.names("scheduler"):
         options = _section("scheduler", registry.built_in("scheduler", name))
@@ -220,6 +220,7 @@ def _scheduler() -> Schema:
 
 
 def _data() -> Schema:
+    """Return the schema of `data`."""
     made = _section("data", section_models.DataKeys)
     call = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": ["object", "null"]}}
     source = {"anyOf": [_TEXT, call]}
@@ -239,6 +240,7 @@ def _data() -> Schema:
 
 
 def _space() -> Schema:
+    """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
     amount = {"anyOf": [{"type": "number", "minimum": 0}, _ref("domain")]}
     values = {
         "num_workers": {"anyOf": [{"type": "integer", "minimum": 1}, _ref("domain")]},
@@ -256,10 +258,12 @@ def _space() -> Schema:
 
 
 def _ref(name: str) -> Schema:
+    """Return a reference to a schema in `$defs`."""
     return {"$ref": f"#/$defs/{name}"}
 
 
 def _or_branch(inner: Schema) -> Schema:
+    """Return a schema that allows a value, or a grid or a choice."""
     return {"anyOf": [inner, _ref("branch")]}
 
 

@@ -52,7 +52,7 @@ TOP = (
     "space",
 )
 
-# Data variants of a sweep. Each is checked before the sweep starts.
+# The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
@@ -65,8 +65,8 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
         path: The file. Problems name it as it is given here.
         overrides: `key.path=YAML value`, applied in order before the file is checked.
         base: Folder of relative paths and of the user's modules. The default is the file's folder.
-        algorithm: For a sweep that has begun: the algorithm of `search.algorithm: auto`. Rules that are younger than the sweep are then not
-            applied. For a new sweep None.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that are newer
+            than the sweep are then skipped. None for a new sweep.
 
     Raises:
         InputError: With every problem of the file and the overrides, ordered by place.
@@ -138,7 +138,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
 
 
 class _Loader:
-    """Validates one tree. Methods add problems, and return None where a value is not valid."""
+    """Validates one tree. Its methods add problems, and return None for an invalid value."""
 
     def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
         self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm
@@ -150,6 +150,7 @@ class _Loader:
         return self.root.keys.get(section, Mark(self.source, 1, 1))
 
     def node(self, section: str) -> Node:
+        """Return the node of a section. An absent section is a null node."""
         return self.root.value.get(section) or Node(None, self.at(section))
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
@@ -264,7 +265,7 @@ class _Loader:
         scheduler: SchedulerSpec | None,
         max_trials: int,
     ) -> Choice:
-        """Choose the algorithm of a search that names none."""
+        """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
         outer = enclosing_options(sections)
@@ -291,7 +292,10 @@ class _Loader:
         return str(node.value)
 
     def data(self, reader: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
-        """Return the data, and the templates of its tuned keys. `data:` may be absent if the loop is the user's own."""
+        """Return the data, and the templates of its tuned keys.
+
+        `data` may be absent if the trainer is a mapping, because a user's loop may read its own data.
+        """
         if "data" not in self.root.value and self.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
         return DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))

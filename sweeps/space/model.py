@@ -40,16 +40,16 @@ class Space:
         name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
         path: The file, absolute.
         text: The file as read, before the overrides.
-        overrides: `key.path=YAML value`, applied in order.
+        overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The trainer.
         data: The data. A tuned `train` is the first source here, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
         objectives: The objectives, at least one.
-        constraints: Bounds that a feasible trial keeps.
+        constraints: Bounds on metrics that a feasible trial satisfies.
         search: The sampler and its options.
         scheduler: The scheduler.
-        repeats: How often each configuration is trained.
-        limits: What the sweep may spend.
-        checkpoints: Which checkpoints are kept.
+        repeats: Number of times that each configuration is trained.
+        limits: Budget of the sweep.
+        checkpoints: The checkpoints that ended trials keep.
         sections: Templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them the tuned keys of `data`.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
         cells: Every combination of the grids, as name -> key of an option; `({},)` without a grid. A grid inside an option of another
@@ -59,7 +59,7 @@ class Space:
         places: Place of every value by dotted path; see `place`.
         algorithm_reason: Why sweeps chose the search algorithm; "" if the file names the algorithm.
         trackers: Trackers that record the sweep.
-        trainer_definition: What the trainer's module says about the trainer.
+        trainer_definition: Definition of the trainer, from the trainer's module.
         notes: Deprecations that the user should know about.
     """
 
@@ -88,7 +88,7 @@ class Space:
 
     @property
     def has_mlflow(self) -> bool:
-        """Whether MLflow records the sweep."""
+        """True if MLflow records the sweep."""
         return any(tracker.name == "mlflow" for tracker in self.trackers)
 
     @property
@@ -119,8 +119,8 @@ class Space:
         """Build one configuration, define-by-run: call `choose` for every active dimension, in the order of the file.
 
         Args:
-            choose: Returns the key of a dimension's value; see `Dimension.value`. It is called for a dimension inside an option only if
-                that option was chosen, and for a dimension with a condition only if the condition is true.
+            choose: Returns the key of a dimension's value; see `Dimension.value`. A dimension inside an option is active only if that
+                option was chosen. A dimension with a condition is active only if the condition is true.
 
         Returns:
             A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}` without dimensions. `data` has the

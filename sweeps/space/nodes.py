@@ -65,12 +65,12 @@ class Node:
 
     @property
     def is_map(self) -> bool:
-        """Whether the value is a mapping."""
+        """True if the value is a mapping."""
         return isinstance(self.value, dict)
 
     @property
     def is_list(self) -> bool:
-        """Whether the value is a list."""
+        """True if the value is a list."""
         return isinstance(self.value, list)
 
     def plain(self) -> Any:
@@ -88,6 +88,7 @@ class Node:
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
     def _pieces(self) -> Iterator[str]:
+        """Yield the text of the value in flow style, piece by piece."""
         if isinstance(self.value, dict):
             yield "{"
             for i, (key, node) in enumerate(self.value.items()):
@@ -110,7 +111,7 @@ _OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("
 
 
 def meant(text: Any, boolean: bool = False) -> str:
-    """Return a hint for text in place of a number or a boolean: its value in YAML 1.1, or without quotes.
+    """Return a hint for text that was probably meant as a number or a boolean, as in YAML 1.1 or without its quotes.
 
     The hint continues an error message. It is "" if the text looks like neither.
 
@@ -134,8 +135,8 @@ def meant(text: Any, boolean: bool = False) -> str:
 def places(root: Node, source: str) -> dict[str, str]:
     """Return the place of every value as `file:line:column`, by dotted path. List items have their index in the path.
 
-    Paths are those of problems and dimensions, so they leave out `space.`; sections under `space:` are there with and without it.
-    The place of a mapping is its key; the place of another value is its beginning. "" is the beginning of the file.
+    Paths leave out `space.`, as in problems and in the names of dimensions. A section under `space:` is also listed with this prefix.
+    The place of a mapping is the place of its key. The place of another value is where the value begins. "" is the beginning of the file.
     """
     found = {"": str(Mark(source, 1, 1))}
 

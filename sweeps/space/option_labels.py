@@ -15,7 +15,7 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """Return a hashable that is equal for equal templates only. `true` differs from 1, but 1 equals 1.0."""
+    """Return a hashable value that identifies a template. Equal templates have equal values: `true` differs from 1, but 1 equals 1.0."""
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
         return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
@@ -37,9 +37,10 @@ def canonical(template: Template) -> Any:
 def option_keys(values: list[Template]) -> list[Key]:
     """Return a unique key for each option.
 
-    The key of a scalar is the scalar, or text for infinities, NaN, and values that Python considers equal (`true` and `1`). The key of a
-    chain is the names of its steps; chains with equal names also get the arguments that differ. The key of a list or a mapping is its
-    shortened text.
+    - The key of a scalar is the scalar itself. Infinities and NaN become text. So does a scalar that Python considers equal to an earlier
+      option, such as `1` after `true`.
+    - The key of a chain is the names of its steps. Chains with equal names also show the arguments that differ.
+    - The key of a list or a mapping is its shortened text.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
     alike = Counter(label for label in chains if label is not None)
@@ -56,6 +57,7 @@ def option_keys(values: list[Template]) -> list[Key]:
 
 
 def _numbered(keys: list[Key]) -> list[Key]:
+    """Make keys unique. A repeated key becomes text, and gets a number such as `#2` if that text is taken too."""
     taken: list[Key] = []
     for key in keys:
         unique: Key = key if key not in taken else say(key) if not isinstance(key, str) else key
@@ -68,11 +70,15 @@ def _numbered(keys: list[Key]) -> list[Key]:
 
 
 def _cut(text: str) -> str:
+    """Shorten a text to `LIMIT` characters."""
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
 def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
-    """Return the names of the steps joined by `+`, with the arguments in which chains of the same names differ."""
+    """Return the names of a chain's steps, joined by `+`.
+
+    `twins` are the chains with equal names. An argument is shown if it differs among them.
+    """
     parts = []
     for i, item in enumerate(chain.items):
         if isinstance(item, Dimension):
@@ -88,7 +94,7 @@ def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
 
 
 def say(value: Template) -> str:
-    """Return the short text of a template: its YAML, with the kind of a dimension in place of the dimension."""
+    """Return a template as short YAML text. Each dimension is shown as its kind."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -22,7 +22,7 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
     """
     kind = _domain_of(node)
     if kind is None and node.is_map and "when" in node.value:
-        return  # a constant with a condition; another problem is reported
+        return  # a constant cannot have a condition; `DimensionParser.domain` reports it
     if kind in BRANCHING:
         options = node.value[kind]
         for option in options.value if options.is_list else ():
@@ -45,12 +45,13 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
 
 
 def _domain_of(node: Node) -> str | None:
+    """Return the kind of domain of a node. Return None for a constant."""
     names = [key for key in node.value if key != "when"] if node.is_map else []
     return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
-    """Return what is wrong with a domain of numbers for this parameter, or None."""
+    """Return the rule of a parameter that a domain of numbers breaks, or None."""
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:

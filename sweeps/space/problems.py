@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Problems:
-    """Problems of one space file, reported together."""
+    """The problems of one space file, which are reported together."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place
@@ -38,7 +38,7 @@ class Problems:
         self._found[(mark.line or 10**9, mark.column, str(mark), line)] = Problem(str(mark), line)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
-        """Add problems that have their place already, such as those of a file that is not YAML."""
+        """Add problems that already have a place, such as the problems of a file that is not YAML."""
         for i, problem in enumerate(problems):
             self._found[(0, i, problem.place, problem.text)] = problem
 
@@ -105,7 +105,7 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
     if any(place and place[0] == key for place in tuned):
         return  # the domain is reported already
     child, ctx = node.value[key], error.get("ctx", {})
-    for step in error["loc"][1:]:  # to the item of a list
+    for step in error["loc"][1:]:  # find the item of a list
         if child.is_list and isinstance(step, int):
             child, where = child.value[step], f"{where}.{step}"
     got = f"got {child.show()}"

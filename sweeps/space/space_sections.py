@@ -19,7 +19,7 @@ from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
 MOST_WORKERS = 1_000_000
-MOST_NAMES = 12  # parameters that a message lists
+MOST_NAMES = 12  # the largest number of parameters that a message lists
 SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
@@ -27,10 +27,10 @@ class SpaceParser(ChainParser):
     """Parses everything under `space:`.
 
     Args:
-        problems: Collects what is wrong.
+        problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        begun: Whether the file is of a sweep that has begun.
-        definition: What the trainer's module says about the trainer.
+        begun: True for the file of a sweep that has already started.
+        definition: Definition of the trainer, from the trainer's module.
         trainer: The trainer's name, for messages.
     """
 
@@ -120,6 +120,7 @@ class SpaceParser(ChainParser):
         return template
 
     def _resources(self, node: Node, path: str) -> Template:
+        """Parse `resources_per_worker`: a mapping of names to amounts, or a dimension of such mappings."""
         if node.value is None:
             return {}
         if not node.is_map:
@@ -164,6 +165,7 @@ class SpaceParser(ChainParser):
 
 
 def _workers(value: Any) -> str | None:
+    """Return the rule that a number of workers breaks, or None."""
     good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if good and value > MOST_WORKERS:
         return f"must be at most {MOST_WORKERS}"
@@ -171,9 +173,11 @@ def _workers(value: Any) -> str | None:
 
 
 def _flag(value: Any) -> str | None:
+    """Return the rule that a boolean breaks, or None."""
     return None if isinstance(value, bool) else "must be true or false"
 
 
 def _amount(value: Any) -> str | None:
+    """Return the rule that the amount of a resource breaks, or None."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53
     return None if good else "must be a number of at least 0"

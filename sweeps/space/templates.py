@@ -55,6 +55,7 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
 
 
 def _fill_step(step: Step, choose: Callable[[Dimension], Any], known: dict[str, Any]) -> Step:
+    """Fill the columns and parameters of a step."""
     columns = fill(step.columns, choose, known)
     return Step(step.name, None if columns is ABSENT else columns, fill(step.params, choose, known))
 
@@ -81,7 +82,11 @@ def dimensions(template: Template) -> Iterator[Dimension]:
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Return, by dimension, the option that contains it: the outer dimension's name and the option's key. None if no option does."""
+    """Return the option that contains each dimension.
+
+    Returns:
+        For each dimension, by name: the name of the outer dimension and the key of its option. None if no option contains the dimension.
+    """
     found: dict[str, tuple[str, Any] | None] = {}
 
     def walk(at: Template, outer: tuple[str, Any] | None) -> None:

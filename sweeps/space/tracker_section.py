@@ -1,4 +1,4 @@
-"""The section `trackers`: which trackers record the sweep, and their options."""
+"""Parse the section `trackers`, which lists the trackers of a sweep and their options."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TrackerSpec:
     """A tracker in the space file.
 
     Attributes:
-        name: A name of ours, such as `jsonl`, or the `module:attr` of a user's class.
-        options: Keyword arguments of a user's class; fields of the `Options` of ours.
+        name: Name of a built-in tracker such as `jsonl`, or the `module:attr` of a user's class.
+        options: Fields of a built-in tracker's `Options`, or keyword arguments of a user's class.
     """
 
     name: str
@@ -34,12 +34,12 @@ DEFAULT = (MLFLOW,)
 
 
 def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tuple[TrackerSpec, ...]:
-    """Return the trackers of a space file. Nothing of the user's is imported.
+    """Parse the trackers of a space file. Runs no user code.
 
     Args:
-        node: The section; null stands for the default.
+        node: The section. Null means the default, MLflow.
         roots: Folders to search for the user's modules before `sys.path`.
-        problems: Gets what is wrong.
+        problems: Collects the problems.
     """
     if node.value is None:
         return DEFAULT
@@ -59,6 +59,7 @@ def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tupl
 
 
 def _read_tracker(node: Node, path: str, roots: tuple[Path, ...], problems: Problems) -> TrackerSpec | None:
+    """Parse one tracker. Return None after a problem."""
     name, options, mark = node.value, Node(None, node.mark), node.mark
     if node.is_map and len(node.value) == 1:
         (name,) = node.value
@@ -79,7 +80,7 @@ def _read_tracker(node: Node, path: str, roots: tuple[Path, ...], problems: Prob
 
 
 def _with_options(name: str, options: Node, where: str, mark: Mark, problems: Problems) -> TrackerSpec | None:
-    """Return a tracker of ours, after a check of its options."""
+    """Return a built-in tracker, after checking its options. Return None after a problem."""
     model = registry.built_in(KIND, name).Options
     if not dataclasses.fields(model) and options.value not in (None, {}):
         problems.add(mark, where, f"{name} has no options; write `{name}` alone")

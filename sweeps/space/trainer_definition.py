@@ -1,4 +1,4 @@
-"""What a trainer's module says about the trainer: its `TRAINER` literal, read from the source without an import.
+"""Read the `TRAINER` literal, in which a trainer's module describes the trainer. The module is not imported.
 
     TRAINER = {
         "loop": "train_func",               # the training loop; the default
@@ -6,11 +6,11 @@
         "load": "load",                     # the function that loads a checkpoint's model; without it there is no bundle
         "resume_files": ["latest.pt"],      # files of a checkpoint that only a resumed training needs; a bundle leaves them out
         "parameters": {"lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."}},
-        "additional_parameters": False,     # whether other parameters are allowed; the default is False with `parameters`
+        "additional_parameters": False,     # True to allow other parameters; the default is False with `parameters`
         "metrics": {"binary": ["valid-logloss"]},  # for each task: the metrics that the loop can report
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
-        "reads_numbers": True,              # whether every prepared column must be numeric
-        "needs_label": True,                # whether the space file must have `data.label`
+        "reads_numbers": True,              # True if every prepared column must be numeric
+        "needs_label": True,                # True if the space file must have `data.label`
     }
 
 Earlier versions read a constant for each of these. The constants still work; `Space.notes` tells the user to replace them.
@@ -58,12 +58,12 @@ class TrainerDefinition:
         load: The function of the module that loads a checkpoint's model. None if there is none.
         resume_files: Names of files in a checkpoint that only a resumed training needs. A bundle leaves them out.
         parameters: A JSON Schema fragment for each parameter; see `parameter_schema`.
-        additional_parameters: Whether `params` may have other names too.
+        additional_parameters: True if `params` may have other names too.
         metrics: For each task, the metrics that the loop can report. A name without `valid-` or `train-` stands for both.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
-        reads_numbers: Whether every prepared column must be numeric.
-        needs_label: Whether the space file must have `data.label`.
-        constants: Names of constants of earlier versions that stand in the module in place of the literal.
+        reads_numbers: True if every prepared column must be numeric.
+        needs_label: True if the space file must have `data.label`.
+        constants: Names of the constants of earlier versions, if the module has them instead of the literal.
     """
 
     loop: str = "train_func"
@@ -85,14 +85,14 @@ def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
-    """Read what a module says about its trainer. Runs no code of the module.
+    """Read the definition of a trainer from the source of its module. Runs no code of the module.
 
     Args:
         module: The trainer's module, dotted.
         roots: Folders that are searched before `sys.path`.
 
     Returns:
-        The definition; one with defaults if the module has neither a literal nor a constant of earlier versions.
+        The definition. If the module has neither a literal nor a constant of earlier versions, a definition with the defaults.
 
     Raises:
         InputError: The literal breaks a rule. Every problem has its file, line and column.
@@ -120,7 +120,7 @@ def _adapter() -> TypeAdapter[TrainerDefinition]:
 
 
 def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | None:
-    """Return the file of a module and the dict that it assigns to `TRAINER`. Another value of that name means something else."""
+    """Return the file of a module and the dict that the module assigns to `TRAINER`. Values of other types are ignored."""
     path = references.source_of(module, roots)
     if path is None or path.suffix != ".py":
         return None

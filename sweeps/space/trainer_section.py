@@ -1,4 +1,4 @@
-"""The section `trainer`: one of our trainers, or a training loop of the user's."""
+"""Parse the section `trainer`, which names a built-in trainer or a user's training loop."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 
 def trainer_names() -> list[str]:
-    """Return the names of our trainers, which are the modules of `sweeps.trainers`."""
+    """Return the names of the built-in trainers, which are the modules of `sweeps.trainers`."""
     package = references.source_of(PACKAGE)
     return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []
 
 
 class TrainerSection:
-    """Reads `trainer:`.
+    """Parses the section `trainer`.
 
     Args:
         roots: Folders in which the user's modules are looked up.
-        problems: Collects what is wrong.
-        begun: Whether the file is of a sweep that has begun; rules that are younger than the sweep are not applied.
+        problems: Collects the problems.
+        begun: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
-        definition: What the trainer's module says about the trainer. None until `read` has found the trainer.
-        notes: What the user should change, although it works.
+        definition: Definition of the trainer, from the trainer's module. None until `read` has found the trainer.
+        notes: Deprecations, which still work but which the user should change.
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, begun: bool):
@@ -47,7 +47,7 @@ class TrainerSection:
 
         Args:
             node: The section's value.
-            at: Where the section's key is.
+            at: Place of the section's key.
         """
         if node.value is None:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
@@ -61,6 +61,7 @@ class TrainerSection:
         return None
 
     def _from_mapping(self, node: Node, at: Mark) -> TrainerSpec | None:
+        """Return the trainer that a mapping with `loop` describes."""
         keys = check(LoopKeys, node, "trainer", at, self.problems)
         for key in ("loop", "load"):
             if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._reference_problem(ref, key)):
@@ -71,13 +72,14 @@ class TrainerSection:
         definition = self._define(module)
         if keys.load and (other := keys.load.partition(":")[0]) != module:
             self._define(other, is_loop=False)
-        # Constants of earlier versions never stood in for keys of the mapping; the literal does.
+        # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never did.
         literal = definition if definition is not None and not definition.constants else TrainerDefinition()
         backend = keys.backend if "backend" in node.value else literal.backend
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
     def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
+        """Return a built-in trainer, or the trainer of a user's module, by its name."""
         dotted = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
             mapping = f"write your own loop as a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
@@ -110,7 +112,7 @@ class TrainerSection:
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
 
     def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
-        """Read what a module says about its trainer, and add the problems of its literal."""
+        """Read the definition of a trainer from its module, and add the problems of its literal."""
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:

@@ -30,6 +30,11 @@ def seconds(value: Any) -> float:
 
 
 def auto(value: Any) -> Any:
+    """Return an integer of at least 1, or None for `auto`.
+
+    Raises:
+        ValueError: The value is neither.
+    """
     if value == "auto" and isinstance(value, str):
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -38,30 +43,55 @@ def auto(value: Any) -> Any:
 
 
 def fraction(value: Any) -> Any:
+    """Return a fraction above 0 and below 1.
+
+    Raises:
+        ValueError: The value is not above 0 and below 1.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
         raise ValueError("must be a fraction above 0 and below 1")
     return float(value)
 
 
 def number(value: Any) -> float:
+    """Return a finite number.
+
+    Raises:
+        ValueError: The value is not a finite number.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError("must be a number")
     return float(value)
 
 
 def above_0(value: Any) -> float:
+    """Return a positive, finite number.
+
+    Raises:
+        ValueError: The value is not a finite number above 0.
+    """
     if _is_no_number(value) or not 0 < value < math.inf:
         raise ValueError("must be a number above 0")
     return float(value)
 
 
 def half(value: Any) -> float:
+    """Return a fraction of at most one half.
+
+    Raises:
+        ValueError: The value is not above 0 and at most 0.5.
+    """
     if _is_no_number(value) or not 0 < value <= 0.5:
         raise ValueError("must be above 0 and at most 0.5")
     return float(value)
 
 
 def probability(value: Any) -> float:
+    """Return a probability.
+
+    Raises:
+        ValueError: The value is not from 0 to 1.
+    """
     if _is_no_number(value) or not 0 <= value <= 1:
         raise ValueError("must be from 0 to 1")
     return float(value)
@@ -83,6 +113,11 @@ def share(value: Any) -> float:
 
 
 def plain_scalar(value: Any) -> Any:
+    """Return a scalar unchanged.
+
+    Raises:
+        ValueError: The value is a mapping or a list.
+    """
     if isinstance(value, (dict, list)):
         raise ValueError("must be one value of the column")
     return value

@@ -16,13 +16,13 @@ from sweeps.space.step_names import NONE
 
 FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
-# The part of a nested dimension's name that names the option. Users leave it out.
+# The part of a nested dimension's name that names the option. Users often leave this part out.
 INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
 _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
 class InvalidValue(Exception):
-    """A value of a `when` or of an initial point is not valid. The message follows the dimension's name."""
+    """An invalid value of a `when` or of an initial point. The message continues a text that ends with the dimension's name."""
 
     def __init__(self, text: str, node: Node | None = None):
         super().__init__(text)
@@ -77,6 +77,7 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
 
 
 def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
+    """Return a comparison that can be true. Raise InvalidValue if no value of the dimension satisfies it."""
     if not possible(dim, [Term(dim.name, tests=(test,))]):
         raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
     return test
@@ -94,7 +95,9 @@ def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]
 
 
 def option_of(dim: Dimension, node: Node) -> Any:
-    """Return the key of an option that is named by its value or its label; a list, a mapping or a chain also by its index.
+    """Return the key of the option that a node names by its value or its label.
+
+    An option that is a list, a mapping or a chain can also be named by its index.
 
     Raises:
         InvalidValue: There is no such option.
@@ -135,7 +138,7 @@ class WhenParser:
     def __init__(self, problems: Problems):
         self.problems = problems
         self.known: dict[str, Dimension] = {}  # parsed dimensions
-        self.begun: set[str] = set()  # paths of dimensions whose parsing has started, also of faulty ones
+        self.begun: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
         self.around: list[str] = []  # paths of the dimensions that contain the current one
         self._later: list[tuple[Mark, str, str]] = []  # place, path and name of unknown dimensions
         self._marks: dict[str, Mark] = {}  # place of each `when`, by dimension
@@ -156,6 +159,8 @@ class WhenParser:
         return tuple(terms)
 
     def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
+        """Parse one key of a `when`. Return None after a problem, and for a dimension that is not parsed yet."""
+
         def wrong(text: str, at: Mark = mark) -> None:
             self.problems.add(at, path, text)
 
@@ -173,7 +178,7 @@ class WhenParser:
             except InvalidValue as e:
                 at = e.node or node
                 wrong(f"when {name}: {e}, got {at.show()}", at.mark)
-        elif name not in self.begun:  # a faulty dimension has its own problem
+        elif name not in self.begun:  # an invalid dimension has its own problem
             self._later.append((mark, path, str(name)))
         return None
 

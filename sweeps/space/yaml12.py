@@ -1,8 +1,8 @@
 """Parse YAML 1.2 into a tree of nodes with lines and columns.
 
-ruamel.yaml scans and parses. This module decides the value of a plain scalar, by the core schema of YAML 1.2.2 (10.3.2), so `1e-4` is a
-number and `no` is a word. The tree is built from events. Nothing in a file can therefore name a Python object, and parsing stops as soon as
-a limit below is exceeded.
+ruamel.yaml scans and parses. This module decides the value of a plain scalar by the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a
+number, and `no` is a word. The tree is built from events, so a file cannot create Python objects. Parsing stops as soon as a limit below
+is exceeded.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def read_text(path: Path, source: str) -> str:
 
 
 def _line_column(before: str) -> tuple[int, int]:
+    """Return the line and the column, from 1, of the character that follows a text."""
     lines = re.split("\r\n|\r|\n", before)
     return len(lines), len(lines[-1]) + 1
 
@@ -90,15 +91,17 @@ def parse(text: str, source: str, override: bool = False) -> Node:
     Args:
         text: The text of a file, or the value of an override.
         source: Name of the file in a problem.
-        override: Whether the text is the value of a `--set`. Its nodes have no lines, and an empty text is null.
+        override: True if the text is the value of a `--set`. Its nodes then have no lines, and an empty text is null.
 
     Raises:
-        InputError: With one problem, the first that was found.
+        InputError: The text breaks a rule. The error has only the first problem.
     """
     return _Builder(source, override).build(text)
 
 
 class _Stop(Exception):
+    """Stops the parsing with one problem."""
+
     def __init__(self, mark: Mark, text: str):
         self.problem = Problem(str(mark), text)
 
@@ -116,7 +119,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds the tree from ruamel's events, without recursion, so that a deep file is a problem and not a crash."""
+    """Builds the tree from ruamel's events. It does not recurse, so deep nesting becomes a problem instead of a crash."""
 
     def __init__(self, source: str, override: bool):
         self.source, self.override = source, override
@@ -126,9 +129,11 @@ class _Builder:
         self.anchors: dict[str, tuple[Node, int, int] | None] = {}  # node, size, height; None until the node ends
 
     def mark(self, at: Any) -> Mark:
+        """Return the place of one of ruamel's marks."""
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
 
     def build(self, text: str) -> Node:
+        """Parse a text, and return the root of its tree."""
         try:
             if bad := _UNPRINTABLE.search(text):
                 raise _Stop(Mark(self.source), f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow")
@@ -156,6 +161,7 @@ class _Builder:
         return self.root
 
     def take(self, event: Any) -> None:
+        """Process one event."""
         if isinstance(event, DocumentStartEvent):
             if self.root is not None:
                 raise _Stop(self.mark(event.start_mark), "a second document begins here; a space file is one document")
@@ -188,6 +194,7 @@ class _Builder:
             self.add(done.node, done.node.mark, done.size, done.height, counted=True)
 
     def scalar(self, event: Any, mark: Mark) -> None:
+        """Add the node of a scalar."""
         text = event.value
         try:
             value = scalar(text) if event.implicit[0] else text
@@ -238,7 +245,7 @@ def _tag(tag: Any) -> str:
 
 
 def _yaml_words(e: MarkedYAMLError) -> str:
-    """Return ruamel's message in one line, with the usual reasons in plain words."""
+    """Return ruamel's message in one line. Common mistakes are described in plain words."""
     problem = " ".join(str(e.problem or e.context or "").split())
     context = " ".join(str(e.context or "").split())
     if "'\\t'" in problem:
