@@ -270,7 +270,7 @@ class TestEveryChain:
             ([step(f"{HERE}:shortened")], "it returned 119 rows for 120"),
             ([step(f"{HERE}:broken")], "RuntimeError: no such luck"),
             ([step(f"{HERE}:brokn")], "has no `brokn`"),
-            ([step(f"{HERE}:CHAINS")], "is neither a function, nor a class with `transform`"),
+            ([step(f"{HERE}:CHAINS")], "is neither a function nor a class with `transform`"),
             ([step("OneHotEncoder", ("c",)), step("OrdinalEncoder", ("c",))], "OrdinalEncoder: no column `c`"),
         ],
     )

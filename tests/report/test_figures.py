@@ -85,7 +85,7 @@ def test_optuna_draws_every_kind_of_dimension(space, count):
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_odd_sweeps_get_what_can_be_drawn(space):
-    nothing = (Figure("Figures", "", "None: fewer than two trials came to a value."),)
+    nothing = (Figure("Figures", "", "There are no figures, because fewer than two trials have a value."),)
     assert draw(space, []).figures == nothing
     assert draw(space, trials(space, 1)).figures == nothing
     assert draw(space, [trial(space, n, State.FAIL, (), "boom") for n in range(12)]).figures == nothing
