@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.common import TrialRecord, Workload, met, report
+from benchmarks.common import Workload, WorkloadRecord, met, report
 from benchmarks.common import median_of as medians
 from benchmarks.running import ROOT, end_on_sigterm, options, record, say
 
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no workload `{unknown[0]}`; there are: {', '.join(NAMES)}")
     end_on_sigterm()
     kept = given.out.with_suffix(".json")
-    found = {name: TrialRecord.of_json(r) for name, r in json.loads(kept.read_text()).items()} if kept.exists() else {}
+    found = {name: WorkloadRecord.of_json(r) for name, r in json.loads(kept.read_text()).items()} if kept.exists() else {}
     every = workloads()
     failed = False
     for workload in every:

@@ -115,7 +115,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class TrialRecord:
+class WorkloadRecord:
     """What a workload came to, with all that its section in the report needs but the workload itself.
 
     Attributes:
@@ -138,7 +138,7 @@ class TrialRecord:
     samples: tuple[Sample, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def joined(self, more: TrialRecord) -> TrialRecord:
+    def joined(self, more: WorkloadRecord) -> WorkloadRecord:
         """With the samples of a later run.
 
         Raises:
@@ -163,7 +163,7 @@ class TrialRecord:
         return asdict(self)
 
     @classmethod
-    def of_json(cls, stored: Mapping[str, Any]) -> TrialRecord:
+    def of_json(cls, stored: Mapping[str, Any]) -> WorkloadRecord:
         samples = tuple(Sample(**sample) for sample in stored["samples"])
         return cls(**{**stored, "samples": samples, "problems": tuple(stored["problems"])})
 
@@ -282,7 +282,7 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
     return lines if goals else []
 
 
-def section(workload: Workload, recorded: TrialRecord, machine: Mapping[str, str] = {}) -> list[str]:
+def section(workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, str] = {}) -> list[str]:
     """A workload's section: what is compared, the table, the goals; its machine where it is another than the report's."""
     median = median_of(recorded.samples)
     repeats = max((len(values_of(recorded.samples, side.name, workload.measures[0].key)) for side in workload.sides), default=0)
@@ -301,7 +301,7 @@ def section(workload: Workload, recorded: TrialRecord, machine: Mapping[str, str
     return lines
 
 
-def report(workloads: Sequence[Workload], found: Mapping[str, TrialRecord]) -> str:
+def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -> str:
     """The whole page, from what is on record.
 
     Args:

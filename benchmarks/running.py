@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import PINNED, Sample, Side, Task, TrialRecord, Workload, goal_lines, median_of, table
+from benchmarks.common import PINNED, Sample, Side, Task, Workload, WorkloadRecord, goal_lines, median_of, table
 
 ROOT = Path(__file__).parent.parent
 MARK = "SWEEPS_BENCHMARK"  # in the environment of every process of a run, by which it is found
@@ -152,7 +152,7 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
 
 def record(
     workload: Workload, repeats: int, command: str, *, sides: Sequence[str] = (), trials: int | None = None, before: int = 0
-) -> TrialRecord:
+) -> WorkloadRecord:
     """Run the sides of a workload in turn, `repeats` times.
 
     Args:
@@ -171,7 +171,7 @@ def record(
     samples: list[Sample] = []
     problems: list[str] = []
     if reason := workload.absent():
-        return TrialRecord(workload.name, command, date, machine(), 0.0, problems=(f"Skipped: {reason}",))
+        return WorkloadRecord(workload.name, command, date, machine(), 0.0, problems=(f"Skipped: {reason}",))
     todo = [side for side in workload.sides if not sides or side.name in sides]
     for repeat in range(repeats):
         first = (before + repeat) % max(1, len(todo))
@@ -187,7 +187,7 @@ def record(
                 continue
             numbers = ", ".join(f"{k} {v:.4g}" for k, v in samples[-1].values.items() if isinstance(v, int | float))
             say(f"{workload.name} {repeat + 1}/{repeats} {side.name} ({n} trials, {time.monotonic() - began_side:.0f} s): {numbers}")
-    return TrialRecord(workload.name, command, date, machine(), time.monotonic() - began, load, tuple(samples), tuple(problems))
+    return WorkloadRecord(workload.name, command, date, machine(), time.monotonic() - began, load, tuple(samples), tuple(problems))
 
 
 def say(text: str) -> None:

@@ -17,8 +17,8 @@ from benchmarks.common import (
     Measure,
     Sample,
     Side,
-    TrialRecord,
     Workload,
+    WorkloadRecord,
     efficiency,
     less,
     median_of,
@@ -155,7 +155,7 @@ def test_a_side_alone_has_no_ratio():
 
 def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met():
     machine = {"cores": "2", "memory": "24 GiB"}
-    done = TrialRecord(
+    done = WorkloadRecord(
         "small", "python -m benchmarks small --repeats 3", "2026-11-20 12:00", machine, 90.0, 0.2, SAMPLES, ("one side failed",)
     )
     text = report([WORKLOAD], {"small": done})
@@ -175,16 +175,16 @@ def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met()
 
 
 def test_a_section_of_another_machine_says_so():
-    one = TrialRecord("small", "", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.0, 0.2, SAMPLES)
+    one = WorkloadRecord("small", "", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.0, 0.2, SAMPLES)
     other = Workload(**{**vars(WORKLOAD), "name": "other", "title": "Other"})
-    two = TrialRecord("other", "", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 1.0, 0.2, SAMPLES)
+    two = WorkloadRecord("other", "", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 1.0, 0.2, SAMPLES)
     text = report([WORKLOAD, other], {"small": one, "other": two})
     assert "| commit | def |" in text and "commit abc." in text
 
 
 def test_records_survive_their_file():
-    done = TrialRecord("small", "command", "2026-11-20 12:00", {"cores": "2"}, 1.5, 0.2, SAMPLES, ("failed",))
-    assert TrialRecord.of_json(json.loads(json.dumps(done.to_json()))) == done
+    done = WorkloadRecord("small", "command", "2026-11-20 12:00", {"cores": "2"}, 1.5, 0.2, SAMPLES, ("failed",))
+    assert WorkloadRecord.of_json(json.loads(json.dumps(done.to_json()))) == done
 
 
 # ---- what there is
@@ -236,14 +236,14 @@ def test_stacks_in_short():
 
 
 def test_a_later_run_of_the_same_machine_adds_its_samples():
-    one = TrialRecord("small", "bench small", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.5, 0.2, SAMPLES, ("failed",))
-    two = TrialRecord("small", "bench small --more", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 2.0, 0.1, SAMPLES, ("failed",))
+    one = WorkloadRecord("small", "bench small", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.5, 0.2, SAMPLES, ("failed",))
+    two = WorkloadRecord("small", "bench small --more", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 2.0, 0.1, SAMPLES, ("failed",))
     both = one.joined(two)
     assert both.samples == SAMPLES + SAMPLES and both.problems == ("failed",) and (both.seconds, both.load) == (3.5, 0.2)
     assert both.machine["commit"] == "abc; def" and both.date == "2026-11-20 12:00 and 2026-11-21 12:00"
     assert both.joined(two).command == both.command == "bench small; bench small --more"
     with pytest.raises(ValueError, match="small: cores was 2, and is 4 now"):
-        one.joined(TrialRecord("small", "", "", {"cores": "4", "commit": "def"}, 1.0))
+        one.joined(WorkloadRecord("small", "", "", {"cores": "4", "commit": "def"}, 1.0))
 
 
 def test_each_repeat_begins_with_another_side(monkeypatch):
