@@ -9,7 +9,7 @@ A trainer `NAME.py` has these parts:
 `predict` takes prepared features. It returns float64: P(second class) of shape (n,) for two classes, probabilities of shape (n, k) for
 more classes, values of shape (n,) for a regression. Only the loop imports Ray, so a bundle predicts without it.
 
-Our loops use nothing that a user's loop cannot use. This module has the errors that our loops share.
+The built-in loops use only functions that a user's loop can use too. This module has the checks that the built-in loops share.
 """
 
 from __future__ import annotations
@@ -40,8 +40,13 @@ def reports_all(config: Mapping[str, Any]) -> bool:
 def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:
     """Raise an error if the loop never reports a metric.
 
+    Args:
+        metric: Name of the metric.
+        reported: Names of all metrics that the loop can report.
+        asked_as: Where the space file names the metric, for the message.
+
     Raises:
-        ValueError: With the nearest name that the loop reports.
+        ValueError: The loop does not report the metric. The message has the nearest name that the loop reports.
     """
     reported = list(reported)
     if metric not in reported:
@@ -56,7 +61,7 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         also: A pandas dtype that is accepted besides numbers and booleans, such as "category".
 
     Raises:
-        ValueError: With every such column, and what to do.
+        ValueError: A column is not numeric. The message lists all such columns, and says what to do.
     """
     text = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
     if text:

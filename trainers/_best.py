@@ -17,6 +17,12 @@ LOGITS = '"name":"binary:logitraw"'
 class Best:
     """The best round so far.
 
+    Args:
+        cur: The trial.
+        whole: True if the rounds of the booster cannot be sliced. The model of the best round is then kept as a whole.
+        check: The rows whose predictions each checkpoint records, or None.
+        columns: Columns of the saved models.
+
     Attributes:
         step: Number of the best round. None before the first round whose value is not NaN.
         value: The objective's value at that round.
@@ -53,12 +59,13 @@ class Best:
         self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
 
     def _write(self, model: xgb.Booster, file: Path) -> None:
+        """Save a model with the names of its columns. In memory, the model has no names."""
         named(model, self.columns)
         model.save_model(file)
         named(model, Columns())
 
     def predictions(self, booster: xgb.Booster, best_step: int, model: xgb.Booster) -> np.ndarray:
-        """Predict the check rows with the model in memory, on a CPU as a bundle does."""
+        """Predict the check rows with the model in memory. This is done on a CPU, because a bundle predicts on a CPU too."""
         assert self.check is not None
         if has_gpu():
             model = model.copy()

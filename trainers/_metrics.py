@@ -21,9 +21,9 @@ def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names
     Args:
         task: "binary", "multiclass" or "regression".
         split: "train" or "valid".
-        y_true: class codes or values, shape (n,).
-        y_pred: the output of `Model.predict`.
-        names: compute only these metrics, such as `valid-logloss`. None computes all metrics of the task.
+        y_true: Class codes or values, shape (n,).
+        y_pred: The output of `Model.predict`.
+        names: Compute only these metrics, such as `valid-logloss`. None computes all metrics of the task.
 
     Returns:
         The values, by names such as `valid-logloss`.

@@ -1,4 +1,4 @@
-"""Choose the metrics of XGBoost that each round reports, and those that only the finished model is measured by."""
+"""Choose the XGBoost metrics that each round reports, and the metrics that are measured only for the finished model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RequestedMetrics:
         names: Metrics of objectives and constraints, such as `valid-logloss`.
         metrics: XGBoost's names of the metrics that each round measures.
         splits: Splits on which each round measures them: "train", "valid" or both.
-        others: XGBoost's names of the metrics that only the finished model is measured by.
-        own: Whether `eval_metric` names further metrics, which are reported on valid.
-        all: Whether each round reports every metric on both splits.
+        others: XGBoost's names of the metrics that are measured only for the finished model.
+        own: True if `eval_metric` names further metrics, which are reported on valid.
+        all: True if each round reports every metric on both splits.
     """
 
     names: tuple[str, ...]
@@ -71,20 +71,20 @@ class RequestedMetrics:
         return self.names[0]
 
     def reported(self, found: Mapping[str, float]) -> dict[str, float]:
-        """Return the reported ones of a round's metrics."""
+        """Return those metrics of a round that the trial reports."""
         return {k: v for k, v in found.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, found: Iterable[str]) -> None:
         """Raise an error for a metric that XGBoost reports under another name.
 
         Raises:
-            ValueError: with the nearest name that XGBoost does report.
+            ValueError: XGBoost does not report a metric under its name. The message has the nearest name that XGBoost reports.
         """
         for name in self.names:
             require_metric(name, found)
 
     def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
-        """Measure a finished model by the metrics that its trial did not report.
+        """Measure those metrics of a finished model that its trial did not report.
 
         Args:
             model: The finished model.
@@ -114,6 +114,7 @@ def _measured(name: str, task: str) -> str | None:
 
 
 def _place(name: str, cur: trial.Current) -> str:
+    """Return where the space file names a metric, for a message."""
     return "objective.metric" if name == cur.metric else "a metric of objective and constraints"
 
 

@@ -3,7 +3,7 @@
 `TRAINER["parameters"]` describes `params`.
 
 Each epoch is one report. It has the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` are in the target's unit.
-After the last epoch of a trial that was not stopped, the other metrics of train and valid are measured for the model of the best epoch
+If the trial is not stopped, the other metrics of train and valid are measured after the last epoch, for the model of the best epoch
 (`Current.report_final`). With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
 A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is the mean.
@@ -31,7 +31,7 @@ from sweeps.trainers._metrics import measure
 if TYPE_CHECKING:
     import pandas as pd
 
-# What this file says about itself: read from the source, without an import. See `sweeps/space/trainer_definition.py` for the keys.
+# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -75,9 +75,9 @@ TRAINER: dict[str, Any] = {
         },
     },
 }
-BLOCK = 64  # rows that a loaded model predicts at once
+BLOCK = 64  # number of rows that a loaded model predicts at once
 WIDTH = 16  # smallest number of units of each layer of a loaded model
-ROWS_AT_ONCE = 65_536  # of `valid`, so that a wide layer over a large table does not fill the memory
+ROWS_AT_ONCE = 65_536  # rows predicted at once in training, so that a wide layer over a large table does not fill the memory
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Params:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is needed to rebuild the network, besides its weights. In a regression, `mean` and `std` are those of the target."""
+    """Everything except the weights that is needed to rebuild the network. In a regression, `mean` and `std` are the target's."""
 
     columns: tuple[str, ...]
     task: str
@@ -419,6 +419,7 @@ def _summed(total_and_count: torch.Tensor, world: int) -> float:
 
 
 def _optimizer(model: nn.Module, params: Params) -> torch.optim.Optimizer:
+    """Return the optimizer that `params` name."""
     if params.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=params.lr, weight_decay=params.weight_decay, momentum=0.9)
     kind = torch.optim.AdamW if params.optimizer == "adamw" else torch.optim.Adam

@@ -4,10 +4,12 @@
 seed follow the trial unless `params` sets them.
 
 Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time.
-`eval_metric` is measured on valid. After the last round of a trial that was not stopped, the other metrics of train and valid are measured
-for the model of the best round (`Current.report_final`): those of `eval_metric`, or by default logloss, error and auc for two classes,
-mlogloss and merror for more, rmse and mae for a regression. For classes, `valid-accuracy` is added. With `params.report: all`, every round
-reports all of these.
+`eval_metric` is measured on valid.
+
+If the trial is not stopped, further metrics of train and valid are measured after the last round, for the model of the best round
+(`Current.report_final`). These are the metrics of `eval_metric`. The default is logloss, error and auc for two classes, mlogloss and merror
+for more classes, and rmse and mae for a regression. For classes, `valid-accuracy` is added. With `params.report: all`, every round reports
+all of these metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from sweeps.trainers._requested import RequestedMetrics, parsed
 if TYPE_CHECKING:
     import pandas as pd
 
-# What this file says about itself: read from the source, without an import. See `sweeps/space/trainer_definition.py` for the keys.
+# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "xgboost",
@@ -447,11 +449,13 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
 
 
 def _stretch(params: dict[str, Any], values: int) -> int:
-    """Return the number of rounds between two calls of `_renew`, which takes 0.6 ms: 1 on a large table, 50 on a small one, 0 for never.
+    """Return the number of rounds between two calls of `_renew`; 0 if it is never called.
 
-    XGBoost's updater samples columns with a random state that no model file contains, and seeds the state when the updater is created. The
+    XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The
     updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as
-    an uninterrupted one. Without sampling this is not needed. On a GPU, or with the user's own `updater`, a resumed trial samples others.
+    an uninterrupted one. Each call takes 0.6 ms, so a small table has 50 rounds between two calls, and a large table has 1.
+
+    Without sampling no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
     """
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if not draws or params.get("booster") == "gblinear" or "updater" in params or str(params.get("device", "cpu")) != "cpu":
@@ -468,6 +472,7 @@ def _renew(booster: xgb.Booster, params: dict[str, Any]) -> None:
 
 
 def _shard(name: str) -> pd.DataFrame:
+    """Return this rank's rows of `train` or `valid`."""
     import ray.train
 
     return ray.train.get_dataset_shard(name).materialize().to_pandas()

@@ -65,6 +65,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
+    """Delete a file or a folder if it exists. A link is deleted, but not followed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

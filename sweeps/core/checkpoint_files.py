@@ -35,7 +35,10 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
 
 
 def checkpoint_sizes(folder: Path) -> dict[str, int]:
-    """Return the size in bytes of each checkpoint in a trial's folder, by name. Other processes may write and delete there meanwhile."""
+    """Return the size in bytes of each checkpoint in a trial's folder, by name.
+
+    Other processes may write or delete files at the same time.
+    """
     found = {}
     for path in sorted(folder.glob("checkpoint_*")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -45,6 +48,7 @@ def checkpoint_sizes(folder: Path) -> dict[str, int]:
 
 
 def _size(file: Path) -> int:
+    """Return the size of a regular file; 0 for anything else, and for a file that was deleted."""
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:

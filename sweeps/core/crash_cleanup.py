@@ -39,10 +39,10 @@ def delete_ray_record(folder: Path) -> None:
 
 
 def end_leftover_ray(folder: Path) -> int:
-    """End what is left of the Ray that a dead driver recorded in `ray.json`, and delete its session folder.
+    """End the remaining Ray processes of a dead driver, and delete their session folder. `ray.json` names both.
 
-    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended only if it belongs to this user, and if
-    it either has the recorded start time or writes a log of the recorded session. The session must pass `leftover_session`.
+    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended only if it belongs to this user. It
+    must also have the recorded start time, or write a log of the recorded session. The session must pass `leftover_session`.
 
     Returns:
         The number of processes that were ended.
@@ -124,6 +124,7 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
 
 
 def _remove(path: Path) -> None:
+    """Delete a file or a folder if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -38,7 +38,7 @@ def check_disk_space(folder: Path, error: str = "") -> None:
 
     Args:
         folder: The sweep's folder.
-        error: Why a trial failed. If the disk was full, a gibibyte must be free now: the checkpoint that did not fit is deleted.
+        error: The error of a failed trial. If the disk was full, 1 GiB must be free now that the checkpoint that did not fit is deleted.
 
     Raises:
         OSError: The disk is full, broken or read-only.

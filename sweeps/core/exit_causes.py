@@ -28,7 +28,7 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
     Args:
         error: The error that Ray raised.
         log: The end of the process's log.
-        killed_for_memory: Whether the kernel has killed a process for lack of memory since the trial started.
+        killed_for_memory: True if the kernel has killed a process for lack of memory since the trial started.
 
     >>> exit_cause(None, log="--- the loop ended its process by os._exit(3)")
     'the process exited with code 3'

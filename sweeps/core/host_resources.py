@@ -41,6 +41,7 @@ def parse_resources(text: str) -> dict[str, float]:
 
 
 def _whole(text: str) -> float | None:
+    """Return a text as a whole number of at least 0, or None."""
     try:
         number = float(text)
     except ValueError:
@@ -120,6 +121,7 @@ def gpus(devices: Path) -> int:
 
 
 def _gpus_of_driver() -> int:
+    """Return the number of GPUs that NVIDIA's driver reports; 0 without a driver."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

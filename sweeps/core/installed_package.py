@@ -1,4 +1,4 @@
-"""The name that sweeps is installed by, and the older package of Weights & Biases that has the same import name."""
+"""Name of the installed package, and a check for the package of Weights & Biases that has the same import name."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import os
 import sys
 import warnings
 
-# On PyPI, `sweeps` is an engine of Weights & Biases. The import name and the command are still `sweeps`.
+# On PyPI, the name `sweeps` belongs to Weights & Biases. The import name and the command of this project are `sweeps` all the same.
 NAME = "sweeps-ray"
 WAY_OUT = f"run `pip uninstall sweeps`, then install {NAME} again"
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an optional extra of this package, such as `pip install 'sweeps-ray[...]'`."""
     return f"pip install '{NAME}[{extra}]'"
 
 
 def warn_of_namesake() -> None:
-    """Warn whoever imports sweeps if the package of Weights & Biases is installed, too: both have a folder `sweeps`."""
+    """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install a folder `sweeps`."""
     if (folder := namesake()) is not None:
         what = f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its files replace those of {NAME}"
-        warnings.warn(f"{what}: {WAY_OUT}", stacklevel=4)  # the line that imports sweeps
+        warnings.warn(f"{what}: {WAY_OUT}", stacklevel=4)  # points to the line that imports sweeps
 
 
 def namesake() -> str | None:
     """Return the metadata folder of Weights & Biases' `sweeps`; None if it is not installed.
 
-    `importlib.metadata` would find it as well, but takes some 30 ms to import. The names of the folders on `sys.path` take under 1 ms.
-    This project was once installed as `sweeps`, too. Only the other package's metadata names Weights & Biases.
+    To list the folders on `sys.path` takes under 1 ms. `importlib.metadata` would find the folder too, but takes 30 ms to import.
+
+    Earlier versions of this project were also installed as `sweeps`. The metadata tells the two packages apart: only the other package's
+    metadata names Weights & Biases.
     """
     for entry in dict.fromkeys(sys.path):
         try:
@@ -41,6 +43,7 @@ def namesake() -> str | None:
 
 
 def _is_theirs(folder: str) -> bool:
+    """Return whether a metadata folder belongs to the package of Weights & Biases."""
     try:
         with open(os.path.join(folder, "METADATA"), encoding="utf-8", errors="replace") as file:
             head = file.read(8192).partition("\n\n")[0].lower()

@@ -21,11 +21,12 @@ def is_library_file(file: Path) -> bool:
 
 @functools.cache
 def _library_folders() -> tuple[Path, ...]:
+    """Return the folders of the standard library and of installed packages."""
     paths = sysconfig.get_paths()
     folders = [
         *(paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")),
         site.getusersitepackages(),
         *site.getsitepackages(),
-        *(path for path in sys.path if Path(path).name in INSTALLED),  # of an environment that this one looks into
+        *(path for path in sys.path if Path(path).name in INSTALLED),  # packages of other environments on `sys.path`
     ]
     return tuple(dict.fromkeys(Path(path).resolve() for path in folders))

@@ -37,13 +37,16 @@ ENVIRONMENT = {
 
 
 def set_environment() -> None:
-    """Set the environment variables that silence Ray, Tune and MLflow. Call this before they are imported. Variables that are set stay."""
+    """Set the environment variables that silence Ray, Tune and MLflow. Call this before they are imported.
+
+    A variable that is already set keeps its value.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 class _Log(io.TextIOBase):
-    """Text file to append to. Text that cannot be written, as on a full disk, is dropped, so that logging never ends a sweep.
+    """Text file to which log messages are appended. Text that cannot be written is dropped, so a full disk never ends a sweep.
 
     Args:
         path: The file.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 CLASSIFICATION = ("binary", "multiclass")
-NUMERIC = ("binary", "regression")  # for two classes: the label 0 or 1 against the probability of class 1
+NUMERIC = ("binary", "regression")  # with two classes, the label 0 or 1 is compared with the probability of class 1
 # XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips elsewhere.
 SMALLEST_PROBABILITY = 1e-16
 
@@ -27,10 +27,10 @@ class Metric:
     """A metric of labels and predictions.
 
     Attributes:
-        tasks: the tasks that have this metric.
+        tasks: The tasks that have this metric.
         goal: "minimize" or "maximize".
-        function: computes it. Classification metrics take class codes (n,) and probabilities (n, k). Metrics of numbers take two
-            arrays of shape (n,).
+        function: Computes the metric. Classification metrics take class codes (n,) and probabilities (n, k). Metrics of numbers take
+            two arrays of shape (n,).
     """
 
     tasks: tuple[str, ...]
@@ -42,10 +42,10 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     """Compute a metric of predictions.
 
     Args:
-        metric: a name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
+        metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
         task: "binary", "multiclass" or "regression". None for data without a label.
-        y_true: labels of shape (n,): class codes 0, 1, ... or numbers.
-        y_pred: the model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k).
+        y_true: Labels of shape (n,): class codes 0, 1, ... or numbers.
+        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k).
             Regression: numbers, shape (n,).
 
     Returns:
@@ -53,8 +53,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         metric, or if the metric does not apply to the task.
 
     Raises:
-        references.RefError: the user's function cannot be imported, or is not a function.
-        ValueError: the user's function did not return a number.
+        references.RefError: The user's function cannot be imported, or is not a function.
+        ValueError: The user's function did not return a number.
     """
     import numpy as np
 
@@ -86,7 +86,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """Import a user's metric.
 
     Raises:
-        references.RefError: it cannot be imported, or is not a function.
+        references.RefError: The metric cannot be imported, or is not a function.
     """
     function = references.resolve(metric)
     if not callable(function):
@@ -95,6 +95,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
 
 
 def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """Call a user's metric. Raise ValueError if it does not return a number."""
     value = load_function(metric)(y_true, y_pred)
     try:
         return float(value)

@@ -35,7 +35,7 @@ class RenamedFields:
     """Base class of pickled classes whose fields had other names in earlier versions of sweeps.
 
     Attributes:
-        OLD_FIELDS: field name in old pickles -> field name today.
+        OLD_FIELDS: Maps each field name in old pickles to the field name today.
     """
 
     OLD_FIELDS: ClassVar[Mapping[str, str]] = {}
@@ -45,6 +45,8 @@ class RenamedFields:
 
 
 class _Unpickler(pickle.Unpickler):
+    """Unpickler that replaces old names of modules and classes by the names of today."""
+
     def find_class(self, module_name: str, global_name: str) -> Any:
         module = MOVED_MODULES.get(module_name, module_name)
         return super().find_class(module, RENAMED_CLASSES.get((module, global_name), global_name))
@@ -54,9 +56,9 @@ def loads(data: bytes) -> Any:
     """Return the object that a pickle holds. Like `pickle.loads`, this runs code that the pickle names.
 
     Args:
-        data: the pickle, written by this version of sweeps or an earlier one.
+        data: The pickle, written by this version of sweeps or an earlier one.
 
     Raises:
-        Exception: as `pickle.loads`, whatever the pickle's code raises.
+        Exception: Any error that the pickle's code raises, as in `pickle.loads`.
     """
     return _Unpickler(io.BytesIO(data)).load()

@@ -29,13 +29,13 @@ def read_origin(folder: Path) -> dict[str, Any]:
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
-    """Read those keys of `origin.json` that have a valid value. Commands that list sweeps use it, so nothing is raised."""
+    """Return the keys of `origin.json` that have a valid value. Raises no error, so that commands can list many sweeps."""
     origin = read_json_object(SweepFolder(folder).origin) or {}
     return {key: value for key, value in origin.items() if key not in _RULES or _RULES[key][0](value)}
 
 
 def origin_error(origin: dict[str, Any]) -> str | None:
-    """Return which key of an `origin.json` breaks which rule; None if the file is valid."""
+    """Return a message about the first key that is missing or breaks its rule; None if the file is valid."""
     for key, (is_valid, rule) in _RULES.items():
         if key in ("base", "cwd", "overrides") and key not in origin:
             return f"`{key}` is missing"

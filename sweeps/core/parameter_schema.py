@@ -66,6 +66,7 @@ def allows(fragment: Fragment, value: Any) -> bool:
 
 
 def _is_of_type(value: Any, name: str) -> bool:
+    """Return whether a value has a JSON Schema type. A float without a fraction is an integer too."""
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):

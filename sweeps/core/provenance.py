@@ -22,7 +22,7 @@ MOST_NAMES = 200
 
 
 def git(folder: Path) -> dict[str, str]:
-    """Return the commit of a folder, and whether there are uncommitted changes; empty outside of a repository."""
+    """Return the `commit` of a folder, and in `dirty` whether there are uncommitted changes. Empty outside of a repository."""
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
@@ -30,6 +30,7 @@ def git(folder: Path) -> dict[str, str]:
 
 
 def _ask(folder: Path, *args: str) -> str | None:
+    """Return the output of a git command in a folder; None if the command fails."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *args], capture_output=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

@@ -162,7 +162,7 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
-    """Return what is wrong with a reference, without importing anything; None if nothing is.
+    """Return what is wrong with a reference; None if it is valid. Nothing is imported.
 
     If a module defines names at run time, any name in it is accepted.
 

@@ -1,7 +1,7 @@
-"""Registry of plug-ins: a kind and a name lead to a `module:attr` string, which is imported when it is needed.
+"""Registry of plug-ins. Each built-in plug-in has a kind, a name and a reference `module:attr`, which is imported on first use.
 
-A user names a class of their own as `module:attr` in the place of a registered name. To add a plug-in of ours, write its file and add a
-row here. This module imports nothing of the plug-ins, so a folder may look a plug-in up whose folder comes later in the order of imports.
+In place of a registered name, a user may write the `module:attr` of a class. To add a built-in plug-in, write its file and add a row here.
+This module does not import the plug-ins itself. A folder can therefore use a plug-in from a folder that comes later in the import order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from sweeps.core import references
 from sweeps.core.suggestions import did_you_mean
 
-# Reference of each plug-in of ours, by kind and name, in the order of messages and reference pages.
+# Reference of each built-in plug-in, by kind and name. Messages and reference pages list the plug-ins in this order.
 BUILT_IN: dict[str, dict[str, str]] = {
     "sampler": {
         "tpe": "sweeps.search.samplers.tpe:Tpe",
@@ -42,18 +42,18 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return the names of the plug-ins of ours of a kind, such as `tracker`."""
+    """Return the names of the built-in plug-ins of a kind, such as `tracker`."""
     return tuple(BUILT_IN[kind])
 
 
 def is_built_in(kind: str, name: str) -> bool:
-    """Return whether a name is that of a plug-in of ours. Other names are references `module:attr`."""
+    """Return whether a name belongs to a built-in plug-in. Every other name must be a reference `module:attr`."""
     return name in BUILT_IN[kind]
 
 
 @functools.cache
 def built_in(kind: str, name: str) -> Any:
-    """Import a plug-in of ours and return it. Its module loads Ray, torch, Optuna and the like inside functions alone.
+    """Import a built-in plug-in and return it. Its module imports large libraries such as Ray and Optuna only inside functions.
 
     Raises:
         KeyError: There is no such plug-in.
@@ -93,7 +93,7 @@ def resolve(kind: str, name: str) -> Any:
 
 
 def problem(kind: str, name: str, roots: Iterable[Path] = ()) -> str | None:
-    """Return what is wrong with a name, as far as it can be told without an import. Return None if nothing is wrong.
+    """Return what is wrong with a name; None if no problem was found. Nothing is imported.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.

@@ -8,7 +8,7 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Idle gangs stay alive while others work. They may hold as many CPUs as the machine has, within these bounds.
+# Bounds on the CPUs that idle gangs may hold in addition to the CPUs of the machine: their number, and the memory in bytes for each CPU.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
@@ -20,7 +20,7 @@ class Shape:
     Attributes:
         workers: Number of worker processes, at least 1.
         per_worker: Name and amount of each resource of one worker, sorted by name: (("CPU", 1.0), ("GPU", 0.5)).
-        backend: Which process group connects the workers: "torch", "xgboost", "lightgbm" or "none".
+        backend: Process group that connects the workers: "torch", "xgboost", "lightgbm" or "none".
     """
 
     workers: int
@@ -50,7 +50,7 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     return Shape(int(scaling.get("num_workers", 1)), kept, backend)
 
 
-# Metrics that every trial has: its cost.
+# Metrics that every trial has: its costs.
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
@@ -90,12 +90,12 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
-    """Return `max_concurrent_trials: auto`: how many trials of the smallest shape fit, and `max_trials` at most."""
+    """Return the value of `max_concurrent_trials: auto`: the number of trials of the smallest shape that fit, at most `max_trials`."""
     return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
 
 
 def parked_cpus(cpus: int, memory: float) -> int:
-    """Return how many CPUs idle gangs may hold in addition to the machine's.
+    """Return how many CPUs idle gangs may hold in addition to the CPUs of the machine.
 
     Args:
         cpus: CPUs of the machine.

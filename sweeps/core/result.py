@@ -44,7 +44,7 @@ class SweepResult:
         trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` if there are any.
         best: The best trial: `trial`, `value`, `test`, `params`, `preprocessor`, `scaling`, and `data` if the space samples it. None if
             no trial has a value.
-        front: With several objectives, in place of `best`: the trials of the Pareto front. Each is like `best`, with `values` by metric.
+        front: With several objectives, the trials of the Pareto front in place of `best`. Each is like `best`, with `values` by metric.
         bundle: Folder of the winner's bundle; None without a winner, or if the trainer has no `load`.
         checkpoint: Folder of the winner's checkpoint, if the trainer has no `load`.
         mlflow: `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server did not get
@@ -53,8 +53,8 @@ class SweepResult:
         seconds: Wall time.
         reason: Why the sweep ended before its last trial; None if it did not.
         notes: Further messages for the user, one line each.
-        freed: If the number of checkpoints is bounded, what this run of the sweep has deleted: the number of `checkpoints`, of `trials`
-            and of `bytes`; and the bytes that are `left`.
+        freed: The checkpoints that this run of the sweep has deleted: the number of `checkpoints`, of `trials` and of `bytes`, and the
+            bytes that are `left`. None if the number of checkpoints is not limited.
     """
 
     sweep: str
@@ -134,7 +134,7 @@ def result_file_error(file: Path) -> str | None:
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
     """Return how a study contradicts the sweep's result, because trials are missing in it; None if it does not.
 
-    Only damage causes this. A result is written after all its trials are in the study, nothing is ever removed from a study, and a
+    Only damage causes this. A result is written after all its trials are in the study. Nothing is ever removed from a study, and a
     resumed sweep deletes its result. A study with more trials than the result belongs to a sweep that is just being resumed.
 
     Args:
@@ -155,7 +155,7 @@ def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def result_error(shown: Mapping[str, Any]) -> str | None:
-    """Return which key of a result breaks which rule; None if the result is valid."""
+    """Return a message about the first key that is missing or breaks its rule; None if the result is valid."""
     for key, (holds, rule) in _RULES.items():
         if key not in shown and key in _NEEDED:
             return f"`{key}` is missing"
@@ -182,6 +182,7 @@ def _is_best(value: Any) -> bool:
 
 
 def _are_repeats(value: Any) -> bool:
+    """Return whether a value is valid for `repeats` of a trial."""
     if value is None:
         return True
     if not isinstance(value, dict) or not is_text(value.get("aggregate")):
@@ -190,12 +191,14 @@ def _are_repeats(value: Any) -> bool:
 
 
 def _is_front(value: Any) -> bool:
+    """Return whether a value is valid for `front`: a list of trials that all have the same objectives and data keys."""
     if not isinstance(value, list) or not all(_is_best(best) and best.get("values") for best in value):
         return False
     return all(best[key].keys() == value[0][key].keys() for best in value for key in ("values", "data") if key in value[0] or key in best)
 
 
 def _values(value: Any) -> tuple[Any, ...]:
+    """Return the values of an object. For anything else, return a text, which fails every check for numbers."""
     return tuple(value.values()) if isinstance(value, dict) else ("",)
 
 

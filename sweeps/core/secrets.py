@@ -66,6 +66,7 @@ def masked(text: str) -> str:
 
 
 def _is_secret(name: str) -> bool:
+    """Return whether a query parameter of this name holds a secret."""
     return _SECRET_NAME.fullmatch(unquote_plus(name)) is not None
 
 

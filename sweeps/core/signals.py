@@ -24,7 +24,7 @@ class Interrupt:
         last: Message to print before a second signal ends the process.
 
     Attributes:
-        asked: Whether a SIGINT, SIGTERM or SIGHUP has arrived while `listening`.
+        asked: True after a SIGINT, SIGTERM or SIGHUP has arrived while `listening`.
     """
 
     def __init__(self, last: str = "") -> None:
@@ -51,10 +51,12 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: Any) -> None:
+        """Record the first signal. End the process and its children at the second signal."""
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return
         if self.asked:
-            # A resume repairs a study that was half written. Most of Ray's processes die with this one, some later.
+            # The process may end here, because a resume repairs a half-written study. Most of Ray's processes end with it, the
+            # others a little later.
             os.write(2, self.last.encode())
             with contextlib.suppress(psutil.Error):
                 for process in psutil.Process().children(recursive=True):

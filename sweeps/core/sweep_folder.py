@@ -46,13 +46,13 @@ FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
 # Folders that Ray Tune and Ray Train write for restores of their own.
 SCRATCH = ("tune", "gangs")
-# What follows the sweep's name in the name of its folder, as a regular expression.
+# The end of a sweep folder's name, after the sweep's name, as a regular expression.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """The paths in a sweep's folder. Nothing is read or made.
+    """The paths in a sweep's folder. The class reads and creates nothing.
 
     Attributes:
         path: The folder itself.
@@ -67,7 +67,7 @@ class SweepFolder:
 
     @property
     def origin(self) -> Path:
-        """Where the space file was, and with which options the sweep started."""
+        """The file that records where the space file was, and with which options the sweep started."""
         return self.path / ORIGIN
 
     @property
@@ -82,17 +82,17 @@ class SweepFolder:
 
     @property
     def ray(self) -> Path:
-        """The processes of the sweep's Ray."""
+        """The file that lists the processes of the sweep's Ray."""
         return self.path / RAY
 
     @property
     def stages(self) -> Path:
-        """The trials that wait for workers or have become silent."""
+        """The file that lists the trials that wait for workers or have become silent."""
         return self.path / STAGES
 
     @property
     def result(self) -> Path:
-        """What `--json` prints at the end of the sweep."""
+        """The sweep's result, as `--json` prints it."""
         return self.path / RESULT
 
     @property
@@ -112,17 +112,17 @@ class SweepFolder:
 
     @property
     def exports(self) -> Path:
-        """What `sweeps export` writes if no other folder is named."""
+        """The folder into which `sweeps export` writes by default."""
         return self.path / "exports"
 
     @property
     def events(self) -> Path:
-        """What the tracker `jsonl` writes."""
+        """The file that the tracker `jsonl` writes."""
         return self.path / "events.jsonl"
 
     @property
     def tensorboard(self) -> Path:
-        """What the tracker `tensorboard` writes: a folder for each trial."""
+        """The folder that the tracker `tensorboard` writes, with a folder for each trial."""
         return self.path / "tensorboard"
 
     @property
@@ -139,7 +139,7 @@ class SweepFolder:
         return self.trial(trial) / "logs"
 
     def report(self, suffix: str) -> Path:
-        """Return the report: `md` or `html`."""
+        """Return the report file with a suffix, `md` or `html`."""
         return self.path / f"report.{suffix}"
 
 

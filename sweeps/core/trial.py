@@ -1,7 +1,7 @@
 """The types that describe a trial, and `current()`, which gives a training loop information about its trial.
 
 This module is public as `sweeps.trial`. A loop does not need it, because it is an ordinary Ray Train loop. A loop calls `current()` to
-learn the label, the task or the seed, or to reuse what an earlier trial of the same worker has built.
+learn the label, the task or the seed. Through it, a loop can also reuse an object that an earlier trial of the same worker has built.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def complete_trial_id(typed: str) -> str:
 
 
 class Action(enum.Enum):
-    """What a scheduler does with a trial at a rung.
+    """Decision of a scheduler about a trial at a rung.
 
     EXPLOIT means that the trial continues from another trial's checkpoint, as in Population Based Training.
     """
@@ -145,8 +145,8 @@ class Result:
         seconds: Wall time on a gang, over all attempts.
         values: Values of all objectives, in their order; None for an unknown one.
         metrics: The trial's costs, and the metrics of objectives and constraints at `best_step`.
-        feasible: Whether the trial satisfies every constraint.
-        given: Whether the trial was not run, because the space file gives its values.
+        feasible: True if the trial satisfies every constraint.
+        given: True if the trial was not run, because the space file gives its values.
         final: Metrics of the finished model, which belong to no step (`Current.report_final`). Only complete trials have them.
     """
 
@@ -183,7 +183,7 @@ class Current:
             predictions for them to `note_checkpoint`. A bundle is written only if it predicts the same for the raw rows.
         asked: The metrics of all objectives and constraints, without costs.
         milestones: Steps whose report must carry a checkpoint. Only PBT has them.
-        keep_last: Whether the model of the last step counts. This is so when a trial is trained again on all rows, without `valid`.
+        keep_last: True if the model of the last step counts, because a trial is trained again on all rows, without `valid`.
         final: The metrics that `report_final` has recorded.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
@@ -256,7 +256,7 @@ class Current:
 
         Args:
             step: The step that is reported next; the first is 1.
-            last: Whether the loop ends after this step.
+            last: True if the loop ends after this step.
         """
         now = time.monotonic()
         if not (last or step == self.max_t or step in self.milestones or now - self._last_checkpoint >= self.checkpoint_interval):
