@@ -23,7 +23,12 @@ def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
 
 
 def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
-    """Return the number of trials of each cell."""
+    """Return the number of trials of each cell.
+
+    Args:
+        cells: The cells of a space.
+        trials: Number of trials of all cells together.
+    """
     whole, rest = divmod(trials, len(cells))
     counts = [whole] * len(cells)
     for i in next(itertools.islice(visiting_order(cells), whole % 2, None))[:rest]:
@@ -32,7 +37,7 @@ def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
 
 
 def has_conditional_grid(template: Template) -> bool:
-    """Return whether a grid is nested in an option of a choice. Its cells are visited only when the sampler takes that option."""
+    """Return whether a grid is nested in an option of a choice. Its cells are visited only when the sampler takes this option."""
     if isinstance(template, Dimension):
         if template.kind == "choice" and any(_has_grid(option.value) for option in template.options):
             return True
@@ -41,6 +46,7 @@ def has_conditional_grid(template: Template) -> bool:
 
 
 def _has_grid(template: Template) -> bool:
+    """Return whether a template contains a grid."""
     if isinstance(template, Dimension):
         return template.is_grid or any(_has_grid(option.value) for option in template.options)
     return any(map(_has_grid, children(template)))
@@ -60,6 +66,7 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
     own = {dim.name for dim in dimensions(template)}
 
     def pin(at: Template) -> Template:
+        """Fix the cell in a part of the template."""
         if isinstance(at, Dimension):
             there = holds(at.when, cell, undecided)
             if there is False:
@@ -119,7 +126,12 @@ class ShapeCount:
 
 
 def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
-    """Return the number of trials of every shape, in the order of the space file, given the number of trials of each cell."""
+    """Return the number of trials of each shape, in the order of the space file.
+
+    Args:
+        space: The search space.
+        counts: Number of trials of each cell.
+    """
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)
     for template, count in cell_templates(space, "scaling", counts):

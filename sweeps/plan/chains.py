@@ -23,7 +23,7 @@ class FitCount:
 
     Attributes:
         least, most: Bounds of the number of chains. They are equal if the sampler chooses nothing in them.
-        continuous: Name of a continuous dimension inside a chain, because of which each trial may have its own chain; None without one.
+        continuous: Name of a continuous dimension inside a chain, or None. With such a dimension, each trial may have its own chain.
     """
 
     least: int

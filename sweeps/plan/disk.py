@@ -67,7 +67,7 @@ class DiskUse:
 
     @property
     def short(self) -> bool:
-        """Whether the checkpoints may not fit on the disk."""
+        """True if the checkpoints may not fit on the disk."""
         return self.total is not None and self.free is not None and self.total > self.free
 
 
@@ -127,6 +127,7 @@ def _absences(params: Template) -> Iterator[tuple[str, ...]]:
 
 
 def _outputs(data: DataSpec, table: DataSize) -> int | None:
+    """Return the number of outputs of the model, as in `DataSize.outputs`."""
     return 1 if data.task in ("binary", "regression") else table.outputs
 
 
@@ -164,6 +165,7 @@ def largest_values(params: Template) -> dict[str, float]:
 
 
 def _numbers(template: Template) -> list[float]:
+    """Return the numbers that a parameter may be. For a domain of numbers, return only the largest."""
     if isinstance(template, Dimension):
         if template.options:
             return [number for option in template.options for number in _numbers(option.value)]
@@ -195,6 +197,7 @@ def evaluate_formula(formula: str, names: Mapping[str, float | None]) -> int | N
     """
 
     def value(node: ast.expr) -> float:
+        """Evaluate one node. Raise ValueError for an unknown value or any other syntax."""
         match node:
             case ast.Constant(value=int() | float()):
                 return float(node.value)  # type: ignore[arg-type]

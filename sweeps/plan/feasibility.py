@@ -9,7 +9,7 @@ from sweeps.core.host_resources import detect
 from sweeps.core.resources import Shape, at_once, fits
 from sweeps.space import Space
 
-# More than any space file asks for; stands for resources that are not checked.
+# Amount of a resource that is not checked. No space file asks for as much.
 PLENTY = 2.0**60
 # If more shapes do not fit, the error names only the smallest.
 MAX_LINES = 3
@@ -39,7 +39,7 @@ def find_infeasible_shapes_here(space: Space) -> list[Problem]:
 
 
 def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
-    """Return which resources a shape needs and does not find; None if it fits."""
+    """Return the resources that a shape needs but the cluster does not have, as text; None if the shape fits."""
     lacking = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits({name: amount}, cluster)]
     if lacking:
         return ", ".join(lacking)
@@ -52,4 +52,5 @@ def _short(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[s
 
 
 def _both(needed: float, name: str, there: float) -> str:
+    """Return the needed and the existing amount of a resource, as text."""
     return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"

@@ -24,8 +24,8 @@ class GangCount:
 
     Attributes:
         started: The number; None if unknown.
-        bound: Whether this number is an upper bound.
-        all_stay: Whether idle gangs of all shapes fit, so that no gang is closed to start one of another shape.
+        bound: True if this number is an upper bound.
+        all_stay: True if idle gangs of all shapes fit on the machine. The pool then closes no gang to start one of another shape.
     """
 
     started: int | None
@@ -46,7 +46,7 @@ def count_gangs(
     Args:
         space: The search space.
         shapes: Number of trials of each shape.
-        lengths: Number of steps of the first trials; later trials reuse them from the start. They decide in which order trials end.
+        lengths: Number of steps of the first trials, which decides in which order trials end. Later trials reuse the list.
         cluster: All resources of the cluster.
         limit: Number of concurrent trials.
         room: See `sweeps.execution.allocation.decide`.
@@ -74,7 +74,7 @@ def simulate(
 
     Args:
         order: Shapes of the trials, in their order of start.
-        lengths: Duration of each trial; later trials reuse them from the start.
+        lengths: Duration of the first trials. Later trials reuse the list from its start.
         cluster: All resources of the cluster.
         limit: Number of concurrent trials.
         room: See `sweeps.execution.allocation.decide`.

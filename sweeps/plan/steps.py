@@ -12,7 +12,7 @@ from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.view import StudyView, TrialView
 
-# Simulate at most this many trials. Of later trials, the share that passes a rung is taken to be the scheduler's target.
+# Simulate at most this many trials. For later trials, the share that passes a rung is assumed to be the scheduler's target.
 SIMULATED = 256
 
 
@@ -21,12 +21,12 @@ class StepCount:
     """Number of steps of all trials together, if no loop ends before the scheduler ends the trial.
 
     Attributes:
-        least: See `count_steps`.
-        typical: Median over simulated sweeps, in which the trials have a random rank that is the same at every rung.
+        least: Lower bound; see `count_steps`.
+        typical: Median over simulated sweeps. Each trial has a random rank, which is the same at every rung.
         most: The number if every trial continues to `max_t`.
         rungs: Steps at which trials are compared.
         max_t: Step at which a trial ends.
-        every: Whether trials are compared at every step from `rungs[0]` on. `rungs` then has one element.
+        every: True if trials are compared at every step from `rungs[0]` on. `rungs` then has one element.
     """
 
     least: int
@@ -40,9 +40,9 @@ class StepCount:
 def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, again: int = 0) -> StepCount | None:
     """Return how many steps a scheduler spends; None if trials end only with their loops.
 
-    Lower bound: each trial is worse than all before it, so the scheduler stops as many as it can (see `Scheduler.min_steps`). A NaN
-    never continues, so a sweep with nothing but NaN takes fewer steps. Upper bound: each trial is better than all before it, so none is
-    stopped.
+    The lower bound assumes that each trial is worse than all earlier trials, so the scheduler stops as many as it can (see
+    `Scheduler.min_steps`). A trial with NaN never continues, so a sweep with only NaN takes fewer steps than this bound. The upper bound
+    assumes that each trial is better than all earlier trials, so none is stopped.
 
     Args:
         scheduler: The scheduler.
@@ -102,6 +102,7 @@ def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[
     events: list[tuple[int, int, int]] = []  # (time, trial, index in its `ends`), a heap
 
     def start(now: int) -> None:
+        """Start the next trial."""
         nonlocal started
         bracket = scheduler.bracket(0, started)
         assert scheduler.max_t is not None

@@ -19,7 +19,7 @@ from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 
-# Resources that Ray counts in bytes. Nobody names them in `--resources`, so they are checked only if they are given.
+# Resources that Ray counts in bytes. Users rarely name them in `--resources`, so they are checked only if they are given.
 BYTES = ("memory", "object_store_memory")
 
 
@@ -32,11 +32,11 @@ class Plan:
         resources: Resources of the machine, by name.
         counts: Number of trials of each cell of `space.cells`, without repeats. All other numbers include repeats.
         repeats: The least and the largest number of repeats of all trials.
-        even: Whether the counts are exact. A grid inside an option of a choice makes them approximate.
+        even: True if the counts are exact. A grid inside an option of a choice makes them approximate.
         shapes: Number of trials of every shape.
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
         at_once: Number of concurrent trials, as `run` would choose it.
-        room: Number of trials that fit on the machine at once. `limits.max_concurrent_trials` may be larger; the others wait.
+        room: Number of trials that fit on the machine at once. If `limits.max_concurrent_trials` is larger, the other trials wait.
         gangs: Number of gangs to start.
         variants: Number of data variants; None if `data.rows` is continuous.
         fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.

@@ -59,6 +59,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
 
 
 def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
+    """Wrap paragraphs into lines of at most `width` columns."""
     return [line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)]
 
 
@@ -90,6 +91,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _dimensions(plan: Plan, width: int) -> list[Any]:
+    """List the dimensions: name, domain and values."""
     dims = plan.space.dimensions
     if not dims:
         return ["none: trials differ only in their seeds"]
@@ -105,6 +107,7 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
 
 
 def _values(dim: Dimension) -> str:
+    """Return the values of a dimension as text."""
     if dim.options:
         return ", ".join(_as_yaml(option.key) for option in dim.options)
     text = f"mean {dim.mean:g}, sd {dim.sd:g}" if dim.lower is None else f"{dim.lower:g} to {dim.highest:g}"
@@ -117,11 +120,13 @@ def _as_yaml(key: Any) -> str:
 
 
 def _search(plan: Plan) -> str:
+    """Describe the sampler, and why sweeps chose it."""
     reason = plan.space.algorithm_reason
     return plan.space.search.algorithm + (f", chosen by sweeps: {reason}" if reason else "")
 
 
 def _trials(plan: Plan) -> str:
+    """Describe the number of trials and of repeats."""
     text = f"{plan.trials}"
     if cells := plan.cells:
         least, most = min(plan.counts), max(plan.counts)
@@ -145,6 +150,7 @@ def _trials(plan: Plan) -> str:
 
 
 def _cells(plan: Plan, width: int) -> list[Any]:
+    """List the grid cells with their numbers of trials. Empty if there are none or too many."""
     cells = plan.cells
     if not cells or len(cells) > MAX_LINES:
         return []
@@ -164,6 +170,7 @@ def _short(names: Sequence[str]) -> list[str]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
+    """List the shapes with their numbers of trials, and the number of gangs that fit at once."""
     digits = len(str(max(plan.fit_at_once)))
     rows = []
     for e, fitting in zip(plan.shapes, plan.fit_at_once, strict=True):
@@ -174,6 +181,7 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
 
 
 def _at_once(plan: Plan) -> str:
+    """Describe the number of concurrent trials."""
     limit, number = plan.space.limits.max_concurrent_trials, f"{plan.at_once} trial{'s' * (plan.at_once > 1)}"
     if plan.at_once == plan.trials:
         return "all trials"
@@ -184,6 +192,7 @@ def _at_once(plan: Plan) -> str:
 
 
 def _gangs(plan: Plan) -> str:
+    """Describe the number of gangs that start."""
     gangs = plan.gangs
     if gangs.started is None:
         return "unknown: idle gangs of all shapes do not fit at once, so some are closed and started again"
@@ -202,6 +211,7 @@ def _data(plan: Plan) -> list[str]:
 
 
 def _fits(plan: Plan) -> str:
+    """Describe the number of preprocessors to fit."""
     fits = plan.fits
     if fits.most == 0:
         return "none: no preprocessing"
@@ -216,6 +226,7 @@ def _each(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[str]:
+    """Describe the number of steps, and the steps at which the scheduler compares trials."""
     steps, name = plan.steps, plan.space.scheduler.name
     if steps is None:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
@@ -239,6 +250,7 @@ def _round(number: int) -> int:
 
 
 def _disk(plan: Plan) -> list[str]:
+    """Describe the disk space of the checkpoints, and warn if too little is free."""
     disk = plan.disk
     trials = plan.trials + plan.repeats[1]
     latest = max(plan.space.checkpoints.per_trial - 1, 1)

@@ -22,7 +22,7 @@ from sweeps.study.record import Record, TrialRecord, read
 log = logging.getLogger(__name__)
 
 TOP = 10
-# Wider tables do not fit on a page. MLflow has the whole configurations.
+# The largest number of dimensions in a table, so that it fits on a page. MLflow has the complete configurations.
 MAX_COLUMNS = 8
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 960px; margin: 2em auto; padding: 0 1em }
@@ -100,7 +100,7 @@ def format_results(record: Record, space: Space, result: SweepResult, drawn: Dra
 
 
 def format_appendix(space: Space, result: SweepResult) -> str:
-    """Return how to use the bundle, and the space file. MLflow does not get the heading `Space file` and what follows."""
+    """Return the end of the report: how to use the bundle, and the space file. MLflow gets only the text above `Space file`."""
     return f"{_use(result)}\n\n{_space(space)}"
 
 
@@ -131,6 +131,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
 
 
 def _best(record: Record, result: SweepResult) -> str:
+    """Return the configuration of the best trial."""
     best = result.best
     if best is None:
         return ""
@@ -148,6 +149,7 @@ def _best(record: Record, result: SweepResult) -> str:
 
 
 def _spent(result: SweepResult) -> str:
+    """Return the number of trials by state, and the duration."""
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     trials, ended = sum(result.trials.values()), f" Ended early: {result.reason}." if result.reason else ""
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
@@ -155,10 +157,12 @@ def _spent(result: SweepResult) -> str:
 
 
 def _notes(notes: Sequence[str]) -> str:
+    """Return the notes as a list."""
     return "\n".join(f"- {cell(note)}" for note in notes)
 
 
 def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None) -> str:
+    """Return a table of the best trials."""
     if not ranked:
         return ""
     columns = [name for name in names if any(name in t.labels for t in ranked)]
@@ -177,6 +181,7 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
 
 
 def _mattered(drawn: Drawn) -> str:
+    """Return the importances of the dimensions."""
     if not drawn.importances:
         return ""
     importances = ", ".join(f"{cell(name)} {value:.2f}" for name, value in drawn.importances)
@@ -184,6 +189,7 @@ def _mattered(drawn: Drawn) -> str:
 
 
 def _failures(trials: Iterable[TrialRecord]) -> str:
+    """Return the errors of the first failed trials."""
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
@@ -191,6 +197,7 @@ def _failures(trials: Iterable[TrialRecord]) -> str:
 
 
 def _use(result: SweepResult) -> str:
+    """Return how to use the bundle or the checkpoint."""
     if result.bundle is None:
         where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
         return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
@@ -200,6 +207,7 @@ def _use(result: SweepResult) -> str:
 
 
 def _space(space: Space) -> str:
+    """Return the space file with its overrides."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", space.text)), default=0))
     changed = "".join(f"\n\nChanged: `{override}`" for override in space.overrides)
     return f"## Space file\n\n{fence}yaml\n{space.text.strip()}\n{fence}{changed}"
@@ -252,7 +260,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def to_html(results: str, drawn: Drawn, appendix: str) -> str:
     """Return the report as one HTML file."""
-    from markdown_it import MarkdownIt  # Rich needs it too
+    from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
 
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
     title = html.escape(results.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
@@ -262,6 +270,7 @@ def to_html(results: str, drawn: Drawn, appendix: str) -> str:
 
 
 def _figure(figure: Figure) -> str:
+    """Return a figure with its title and caption as HTML."""
     note = html.escape(figure.note)
     head = f"<h2>{html.escape(figure.title)}</h2>\n" if figure.title else ""
     return head + (f"<figure>{figure.image}<figcaption>{note}</figcaption></figure>" if figure.image else f'<p class="note">{note}</p>')

@@ -47,7 +47,7 @@ class Drawn:
     Attributes:
         figures: The figures, in the order of the report.
         importances: Importance of each dimension, the largest first. They add up to 1. Empty if they are unknown.
-        basis: Which values the importances were computed from.
+        basis: Description of the values from which the importances were computed.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -100,6 +100,7 @@ class Drawing:
 
 
 def _read(file: IO[bytes]) -> str:
+    """Return the whole text of a file."""
     file.seek(0)
     return file.read().decode()
 
@@ -127,10 +128,10 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
-    """Return values of many trials that can be compared, because they are from the same step.
+    """Return values of the trials that can be compared, because they are values at the same step.
 
-    A trial that was stopped early has a worse best value for this reason alone. So the values are those at the highest rung that enough
-    trials reached, or at the lowest rung. Without rungs they are the trials' best values.
+    The best values cannot be compared, because a trial that was stopped early had fewer steps. The values are therefore taken at the
+    highest rung that enough trials reached, or at the lowest rung. Without rungs, the values are the best values of the trials.
 
     Args:
         trials: The trials of the sweep.
@@ -149,7 +150,7 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
 
 
 def thin(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """Return at most `most` finite points of a curve, with its first and its last point."""
+    """Return at most `most` finite points of a curve. The first and the last finite point are always kept."""
     kept = [(step, value) for step, value in points if math.isfinite(value)]
     if len(kept) <= most:
         return kept

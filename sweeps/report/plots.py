@@ -31,7 +31,12 @@ MAX_VECTOR_TRIALS, MAX_SVG = 150, 120_000
 
 
 def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
-    """Return the distribution of an axis for Optuna. Labels of a normal domain are values, although quantiles were sampled."""
+    """Return the Optuna distribution of a dimension, for an axis.
+
+    Args:
+        dimension: The dimension.
+        values: The values in the labels of trials. For a normal distribution, these are values and not the sampled quantiles.
+    """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if dimension.options:
@@ -47,7 +52,15 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
 def study_of(
     dimensions: Sequence[Dimension], goal: str, trials: Sequence[TrialRecord], values: dict[int, float], curves: bool = False
 ) -> optuna.Study:
-    """Return a study in memory of the trials in `values`. All are COMPLETE, because Optuna's plots leave out other states."""
+    """Return a study in memory, for Optuna's plots. All its trials are COMPLETE, because the plots leave out other states.
+
+    Args:
+        dimensions: The dimensions of the space.
+        goal: "minimize" or "maximize".
+        trials: The trials of the sweep. Trials without a value in `values` are left out.
+        values: The value of each trial, by its number.
+        curves: True to include the values at each step.
+    """
     import optuna
 
     study = optuna.create_study(direction="minimize" if goal == "minimize" else "maximize")
@@ -122,6 +135,7 @@ def draw(
 
 
 def _importances(study: optuna.Study) -> tuple[tuple[str, float], ...]:
+    """Return the importances of the dimensions, the largest first. Empty if there are too few trials, or if nothing varies."""
     import optuna
 
     values = [t.value for t in study.get_trials(deepcopy=False) if t.value is not None]
@@ -179,6 +193,7 @@ def _pareto(objectives: Sequence[Objective], trials: Sequence[TrialRecord]) -> F
 
 
 def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
+    """Draw a slice plot of some dimensions. Rotate long labels of options so that they do not overlap."""
     from optuna.visualization import matplotlib as plots
 
     axes = plots.plot_slice(study, params=params, target_name=target_name)
@@ -193,6 +208,7 @@ def _slices(study: optuna.Study, params: list[str], target_name: str) -> Any:
 
 
 def _parallel(study: optuna.Study, params: list[str], target_name: str) -> Any:
+    """Draw parallel coordinates of some dimensions."""
     from optuna.visualization import matplotlib as plots
 
     axes: Any = plots.plot_parallel_coordinate(study, params=params, target_name=target_name)
@@ -208,7 +224,7 @@ def _image(figure: Any, pixels: bool) -> str:
         svg = text.getvalue()
         if len(svg) <= MAX_SVG:
             return svg[svg.index("<svg") :]
-    from PIL import Image  # matplotlib needs it too
+    from PIL import Image  # no extra dependency, because matplotlib needs it too
 
     raw, small = io.BytesIO(), io.BytesIO()
     figure.savefig(raw, format="png", bbox_inches="tight", dpi=100)
