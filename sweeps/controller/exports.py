@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """What an export wrote.
+    """Result of one export.
 
     Attributes:
-        path: Folder of the bundle, or of the checkpoint if the trainer has no `load`.
+        path: Folder of the bundle. If the trainer has no `load`, folder of the checkpoint.
         notes: Notes for the user.
     """
 
@@ -50,28 +50,30 @@ def export(
     again: bool = False,
     trust: bool = False,
 ) -> list[Written]:
-    """Write the bundles of one or several trials of a sweep.
+    """Export one or several trials of a sweep as bundles.
 
     Args:
         sweep: The sweep's folder.
-        trial: Id of the trial; by default the best.
-        top: Export this many of the best trials.
-        pareto: Export all trials of the Pareto front, for several objectives.
-        refit: Train the trial again on train and valid together, for as many steps as its model had, where the sweep ran.
-        latest: Export the latest checkpoint of each trial, not the best one.
-        output: Folder to write; by default SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each trial
-            gets a folder in it.
+        trial: Id of the trial to export. The default is the best trial.
+        top: Number of the best trials to export.
+        pareto: Export all trials of the Pareto front. This needs several objectives.
+        refit: Train the trial again on the train and valid rows together, for as many steps as its model had. The training runs on the
+            cluster of the sweep.
+        latest: Export the latest checkpoint of each trial instead of the best checkpoint.
+        output: Folder to write. The default is SWEEP/exports/ID, with the suffix `-refit` or `-latest`. With `top` or `pareto`, each
+            trial gets a subfolder.
         again: Reuse a valid earlier export of the same model in SWEEP/exports.
-        trust: Read pickles in the sweep's folder that this user's key has not signed. This runs the code that they hold.
+        trust: Read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside it.
 
     Returns:
-        The exports; the best comes first.
+        The exports, the best trial first.
 
     Raises:
-        InputError: There is no such sweep or trial, the trial has no checkpoint, or the folder cannot be written.
+        InputError: The arguments contradict each other, the sweep or the trial does not exist, the trial has no checkpoint, or the folder
+            exists or cannot be written.
         SweepLocked: The sweep runs.
-        BundleError: The bundle's predictions differ from the predictions during training.
-        SweepFailed: The loop failed during the refit.
+        BundleError: The predictions of the bundle differ from the predictions during training.
+        SweepFailed: The training loop failed during the refit.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.core.folder_lock import FolderLock
@@ -123,7 +125,7 @@ def export(
 
 
 def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int | None, float | None]:
-    """Return the step of the model that an export of a trial takes, and the value of that model."""
+    """Return the step and the value of the model that an export of a trial would contain."""
     from sweeps.bundle import export as trial_export
 
     result = study_store.results()[number]
@@ -133,11 +135,11 @@ def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int |
 
 
 def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
-    """Return whether a folder holds a valid bundle of the same model.
+    """Return True if a folder holds an undamaged bundle of a given model.
 
     Args:
         target: The folder.
-        refit: Whether the model was refitted.
+        refit: True if the model is refitted.
         step: Step of the model.
         value: Value of the model.
     """
@@ -163,7 +165,7 @@ def _export(
     latest: bool,
     trust: bool,
 ) -> Written:
-    """Export one trial. If anything fails, nothing is left in the target folder."""
+    """Export one trial to a target folder. If the export fails, the target folder is not created."""
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
 
@@ -188,13 +190,20 @@ def _export(
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if target.parent == SweepFolder(folder).exports and not target.exists():
-            with contextlib.suppress(OSError):  # others are there
+            with contextlib.suppress(OSError):  # other exports are in the folder
                 target.parent.rmdir()
     return Written(target, done.notes)
 
 
 def digest_of(bundle: Path) -> str | None:
-    """Return the SHA-256 of a bundle's manifest, which holds the hashes of all other files. Return None for a folder without a manifest."""
+    """Return the SHA-256 of a bundle's manifest. The manifest holds the hashes of all other files.
+
+    Args:
+        bundle: Folder of the bundle.
+
+    Returns:
+        The hash as hexadecimal text; None if the folder has no manifest.
+    """
     from sweeps.bundle import integrity
 
     file = bundle / integrity.MANIFEST
@@ -202,20 +211,20 @@ def digest_of(bundle: Path) -> str | None:
 
 
 def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
-    """Register a bundle of a sweep in MLflow, where the sweep was tracked.
+    """Register a bundle as a model version in the MLflow server that tracked the sweep.
 
     Args:
         sweep: The sweep's folder.
         bundle: A bundle that `export` wrote.
         name: Name of the registered model.
         alias: Alias to move to the new version; see `sweeps.tracking.mlflow.registry.register`.
-        force: Move the alias in any case.
+        force: Move the alias without a comparison with its current version.
 
     Returns:
-        Lines that say what was done.
+        Messages for the user, one for each action.
 
     Raises:
-        InputError: The folder holds no bundle, or MLflow does not know the sweep.
+        InputError: The folder holds no bundle, or the sweep has no run in MLflow.
         SweepsError: MLflow does not answer.
     """
     from sweeps.bundle import Manifest, integrity
@@ -228,6 +237,6 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     if told is None or not told.get("parent_run"):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
     uri, parent = told["tracking_uri"], told["parent_run"]
-    said = os.environ.get("MLFLOW_TRACKING_URI", "")  # with the password, which no file keeps
+    said = os.environ.get("MLFLOW_TRACKING_URI", "")  # may include the password, which no file keeps
     uri = said if without_password(said) == uri else uri
     return registry.register(bundle, integrity.sha256(bundle / integrity.MANIFEST), made, uri, parent, name, alias, force)

@@ -1,4 +1,4 @@
-"""Rebuild the damaged study of a sweep from the parts that can still be read. The damaged files are kept."""
+"""Rebuild the damaged study of a sweep from its readable parts. The damaged files are kept under other names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sweeps.search.journal_rebuild import Salvaged
 from sweeps.space.saved_space import saved_space
 from sweeps.study.storage import place_of
 
-# Suffix of a damaged file that is kept. A number follows.
+# Suffix for the name of a damaged file. A number follows.
 DAMAGED = ".damaged-"
 
 
@@ -35,10 +35,10 @@ class Repaired:
 
     Attributes:
         folder: The sweep's folder.
-        lines: Number of lines of the journal after and before the repair.
-        salvaged: What happened to the trials; None if there was nothing to repair.
-        kept: The damaged files, under their new names.
-        why: What was wrong, one line for each problem.
+        lines: (number of kept lines, number of lines before the repair) of the journal.
+        salvaged: The rebuilt journal and what happened to each trial; None if the journal needed no repair.
+        kept: New paths of the damaged files and folders.
+        why: Problems that were found, one line each; () if nothing was damaged.
     """
 
     folder: Path
@@ -60,11 +60,14 @@ class Repaired:
 def repair(sweep: str | os.PathLike[str]) -> Repaired:
     """Rebuild the study of a sweep from the readable lines of its journal and from its result.
 
-    The damaged files are kept under other names. A result that contradicts the study is also renamed, so that a resume can continue. If
-    nothing is damaged, nothing changes.
+    The damaged files are kept under other names. A result that is damaged or contradicts the study is renamed too, so that the sweep can be
+    resumed. If nothing is damaged, no file is changed.
 
     Args:
         sweep: The sweep's folder. The sweep must not be running.
+
+    Returns:
+        The problems that were found, and what was done.
 
     Raises:
         InputError: There is no such sweep, its study is in a database, the folder belongs to another user, or its space file cannot be
@@ -111,7 +114,7 @@ def repair(sweep: str | os.PathLike[str]) -> Repaired:
 
 
 def _contradicts(folder: Path) -> str | None:
-    """Return how the study contradicts the result; None if it does not."""
+    """Return how the study contradicts the sweep's result, or why it cannot be read; None if there is no problem."""
     from sweeps.core.errors import DamagedStudy
     from sweeps.study import record
 
@@ -136,7 +139,10 @@ def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) 
 
 
 def _saved(folder: Path, trial: str) -> Checkpoint | None:
-    """Return the checkpoint with the best model of a trial, as far as the folder shows it: the exported one, else the latest."""
+    """Return the checkpoint with the best model of a trial, as far as the folder shows it.
+
+    This is the checkpoint from which the sweep's bundle was made, or else the latest checkpoint. None if the trial has no checkpoint.
+    """
     at = _trial(folder, trial)
     if at is None:
         return None
@@ -152,14 +158,14 @@ def _saved(folder: Path, trial: str) -> Checkpoint | None:
     return next((c for c in found if c.best_step == exported), found[-1] if found else None)
 
 
-# ---- files
+# Files
 
 
 def _refuse_others(folder: Path) -> None:
-    """Check that the folder and the files that a repair writes belong to this user, and are not links.
+    """Check that this user owns the sweep's folder and the files that a repair writes, and that none of these is a symbolic link.
 
     Raises:
-        InputError: One of them does not, or is a link.
+        InputError: A path belongs to another user or is a symbolic link, or the journal is not a regular file.
     """
     for path in (folder, SweepFolder(folder).journal, SweepFolder(folder).result, SweepFolder(folder).trials):
         try:
@@ -175,20 +181,20 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _trial(folder: Path, trial: str) -> Path | None:
-    """Return the folder of a trial; None if there is none, or if it is a link."""
+    """Return the folder of a trial; None if the folder does not exist or is a symbolic link."""
     path = SweepFolder(folder).trial(trial)
     return path if path.is_dir() and not path.is_symlink() else None
 
 
 def _free(folder: Path) -> int:
-    """Return the first number that no kept file has."""
+    """Return a number above those of all damaged files that were kept before."""
     names = [path.name for place in (folder, SweepFolder(folder).trials) if place.is_dir() for path in place.glob(f"*{DAMAGED}*")]
     taken = [int(tail) for name in names if (tail := name.rpartition(DAMAGED)[2]).isdecimal()]
     return max(taken, default=0) + 1
 
 
 def _keep(file: Path, data: bytes, number: int) -> Path:
-    """Write the content of a damaged file to a new file, and return that file."""
+    """Write the content of a damaged file to a new file, and return the path of the new file."""
     kept = file.with_name(f"{file.name}{DAMAGED}{number}")
     with open(kept, "xb") as f:
         f.write(data)

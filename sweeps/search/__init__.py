@@ -1,10 +1,11 @@
-"""The search: which trial starts next, with which parameters, and what happens to it at a rung.
+"""Choose the next trial and its parameters, and decide what happens to a trial at a rung.
 
-search_loop     the queue, the sampler and the scheduler of one sweep, with the verbs `ask` and `tell`
-trial_queue     the order of repeats, initial points and grid cells; `cells` picks the next grid cell
+search_loop     combines queue, sampler and scheduler of one sweep; has the verbs `ask` and `tell`
+trial_queue     orders repeats, initial points and grid cells; `cells` chooses the next grid cell
+optuna_asker    creates the Optuna trials
 samplers/       one file for each algorithm; `base` has the port
 schedulers/     one file for each scheduler; `base` has the port
-exploit         a trial continues from another trial's checkpoint, as in Population Based Training
-plugins         build the sampler and the scheduler of a space, the user's own too
-journal_rebuild rebuild a damaged study
+exploit         lets a trial continue from another trial's checkpoint, as in Population Based Training
+plugins         builds the sampler and the scheduler of a space, including user-defined ones
+journal_rebuild rebuilds a damaged study
 """

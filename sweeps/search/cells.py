@@ -1,4 +1,4 @@
-"""Choose the next grid cell. Pure functions."""
+"""Choose the next grid cell. A cell is one combination of grid values. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -15,26 +15,34 @@ Cell = Mapping[str, Any]
 
 
 def key_of(cell: Cell) -> str:
-    """Return a cell as text, which can be the key of a mapping."""
+    """Return a cell as text, so that it can be the key of a mapping."""
     return json.dumps(cell, sort_keys=True, default=str)
 
 
 def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
-    """Return the index of the cell of a trial, by its parameters; with nested grids, of the most specific cell."""
+    """Return the index of the cell that a trial belongs to.
+
+    Args:
+        values: Keys of the trial, by dimension.
+        cells: All cells.
+
+    Returns:
+        The index; with nested grids, the index of the matching cell with the most dimensions. None if no cell matches.
+    """
     matching = [i for i, cell in enumerate(cells) if all(k in values and values[k] == v for k, v in cell.items())]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
 def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None) -> int:
-    """Return the index of the cell of the next trial. No cell is ever more than one trial ahead of another.
+    """Return the index of the cell for the next trial: the first cell, in the order of the round, with the fewest trials.
 
-    Within a round, cells with equal scaling follow each other, and every second round runs backwards. So gangs change their shape about
-    once a round, not once a trial.
+    One round visits every cell once. Within a round, cells with equal scaling are adjacent, and every second round runs backwards. Gangs
+    therefore change their shape about once a round, instead of once a trial.
 
     Args:
         cells: All cells, at least one.
         counts: Number of trials that started in each cell.
-        fixed: Values that are already known. Cells that agree with them come first.
+        fixed: Values that are already known. Only cells that agree with these values are considered, if there are any.
     """
     fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
     able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
@@ -48,16 +56,19 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 
 def scaling_key(cell: Cell) -> str:
-    """Return the part of a cell that decides the shape of its trials, as text."""
+    """Return the scaling values of a cell as text. They decide the shape of the gangs for its trials."""
     return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """Return the shapes of the first trials, as far as the grid decides them.
+    """Return the shapes of the first trials, as far as the grid alone decides them.
 
     Args:
         space: The search space.
         count: Number of trials.
+
+    Returns:
+        One shape for each trial; [] if the sampler chooses a part of the scaling.
     """
     counts, shapes = [0] * len(space.cells), []
     grids = {d.name for d in space.dimensions if d.is_grid}
@@ -70,7 +81,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
             break  # the sampler chooses a part of the scaling
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
-            """Return the option of the cell. Other dimensions do not change the shape."""
+            """Return the cell's key of a grid dimension, and any valid key of another dimension, which does not affect the shape."""
             if dimension.name in cell:
                 return cell[dimension.name]
             return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower

@@ -1,7 +1,9 @@
-"""Rebuild a damaged journal from the lines that can be read and from the sweep's result. Pure.
+"""Rebuild a damaged journal from its readable lines and from the sweep's result. Pure functions, no I/O.
 
-A line that can be read is kept as it is, where it is. Records are put in where later ones need them: Optuna numbers trials by the order of
-the records that create them. A trial of which too much is lost is created and not begun, so that a resume samples it anew.
+A readable line is kept in its place if `journal_rules` allows the record there. Only progress records may get new numbers. Missing records
+are inserted where later records need them. For example, Optuna numbers trials by the order of the CREATE_TRIAL records, so a lost
+CREATE_TRIAL record must be replaced. If too much of a trial is lost, the trial is created but not started. A resumed sweep then samples the
+trial again.
 """
 
 from __future__ import annotations
@@ -45,26 +47,27 @@ from sweeps.study.journal_rules import (
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import ORIGIN, TOLD
 
-# The worker that Optuna's records name, of those that are put in.
+# `worker_id` of the inserted records.
 WORKER = "sweeps repair"
-# Combinations of options that are tried to find the configuration of a trial from the result.
+# Largest number of option combinations to try when the configuration of a trial is derived from the result.
 MOST_TRIED = 5_000
-# Trials that a damaged number may make room for.
+# Largest number of trials in a rebuilt journal. Larger trial numbers in a record are considered damaged.
 MOST_TRIALS = 100_000
-# How a trial stands that nothing was told of.
+# Progress of a trial without a progress record.
 _NO_NEWS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "attempts": 1, "seconds": 0.0, "at": 0.0}
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the sweep's folder says beside the journal and the result.
+    """Facts from the sweep's folder other than the journal and the result.
 
     Attributes:
-        space: of the sweep.
-        when: the time that records bear which are put in, in seconds since the epoch.
-        data: the fingerprint of the data; None if it is not known.
-        saved: of the trials that the result tells of, by id, the checkpoint that holds the best model; those that left one.
-        trials: the numbers of the trials that have a folder.
+        space: The search space.
+        when: Time for inserted records, in seconds since the epoch.
+        data: Fingerprint of the data; None if it is unknown.
+        saved: Checkpoint with the best model of each trial that the result describes, by trial id. Trials without a checkpoint are left
+            out.
+        trials: Numbers of the trials that have a folder.
     """
 
     space: Space
@@ -76,18 +79,18 @@ class Known:
 
 @dataclass(frozen=True)
 class Salvaged:
-    """A journal, and what became of the trials.
+    """A rebuilt journal, and what happened to each trial.
 
     Attributes:
-        lines: of the journal.
-        changed: these are others than before.
-        dropped: (number, what is wrong) of each line that is not among them.
-        ended: the ids of the trials whose end is on record, without `rebuilt`.
-        rebuilt: those whose end was lost and is what the result says.
-        go_on: those that were begun and whose end is not on record; they go on from a checkpoint, or run again.
-        lost: those of which too much was lost; in their place others are sampled.
-        shortened: of `ended`, those that lack a part of their reports.
-        contradiction: why the result cannot stand beside the study any more; None if it can.
+        lines: Lines of the rebuilt journal.
+        changed: True if the lines differ from the damaged journal.
+        dropped: (line number, problem) of each line that was not kept.
+        ended: Ids of the trials with a recorded end, without the trials in `rebuilt`.
+        rebuilt: Ids of the trials whose end was lost and was restored from the result.
+        go_on: Ids of the started trials without a recorded end. A resumed sweep continues them from a checkpoint or runs them again.
+        lost: Ids of the trials of which too much was lost. A resumed sweep samples other trials in their place.
+        shortened: Ids of the trials in `ended` that lost some of their reports.
+        contradiction: How the rebuilt study contradicts the result; None if it does not.
     """
 
     lines: tuple[bytes, ...]
@@ -102,7 +105,14 @@ class Salvaged:
 
 
 def first_fault(lines: Iterable[bytes]) -> tuple[int, str] | None:
-    """The number of the first damaged line, from 1 on, and what is wrong with it; None if none is."""
+    """Return the first damaged line of a journal.
+
+    Args:
+        lines: Lines of the journal.
+
+    Returns:
+        (line number, problem), where the first line has number 1; None if no line is damaged.
+    """
     rules = Rules()
     for number, line in enumerate(lines, 1):
         if (why := rules.fault(parsed(line))) is not None:
@@ -111,12 +121,15 @@ def first_fault(lines: Iterable[bytes]) -> tuple[int, str] | None:
 
 
 def salvage(lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known) -> Salvaged:
-    """Rebuild a journal; see the module.
+    """Rebuild a journal as described at the top of this module.
 
     Args:
-        lines: of the journal, each with its line feed. Undamaged ones come out as they are.
-        result: see `sweeps.core.result.result_error`; None if the sweep has none.
-        known: what else is known of the sweep.
+        lines: Lines of the journal, each with its line feed.
+        result: A valid result of the sweep (see `sweeps.core.result.result_error`); None if the sweep has no result.
+        known: Other facts about the sweep.
+
+    Returns:
+        The rebuilt journal. The lines are unchanged if no line is damaged and the study does not contradict the result.
     """
     if first_fault(lines) is None:
         untouched = _summary(lines, lines, result, {}, (), ())
@@ -127,11 +140,11 @@ def salvage(lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Kno
 
 @dataclass
 class _Line:
-    """A line that can be read."""
+    """A readable or an inserted line of the journal."""
 
-    at: float  # its place, from 0 on
+    at: float  # index of the line, starting with 0; a fraction for an inserted record
     record: dict[str, Any]
-    raw: bytes | None = None  # None for a record that is put in
+    raw: bytes | None = None  # None for an inserted record
 
     @property
     def text(self) -> bytes:
@@ -140,7 +153,17 @@ class _Line:
 
 @dataclass
 class _Parts:
-    """The lines about one trial, and what is made of them."""
+    """The lines about one trial: first the readable lines, later also the inserted ones.
+
+    Attributes:
+        create: The CREATE_TRIAL record.
+        params: Records of parameters, by name.
+        begun: Record of the `begun` attribute.
+        told: Progress records, by number.
+        end: Record of the end.
+        others: All other records.
+        shortened: True if some reports of the ended trial are lost.
+    """
 
     create: _Line | None = None
     params: dict[str, _Line] = field(default_factory=dict)
@@ -152,7 +175,7 @@ class _Parts:
 
     @property
     def lines(self) -> list[_Line]:
-        """All but the one that creates it."""
+        """All lines except `create`, in their order."""
         own = [*self.params.values(), self.begun, *self.told.values(), *self.others, self.end]
         return sorted((line for line in own if line is not None), key=lambda line: line.at)
 
@@ -162,17 +185,19 @@ class _Parts:
 
 
 class _Salvage:
+    """Rebuild one journal. The arguments are those of `salvage`."""
+
     def __init__(self, lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known):
         self.raw, self.result, self.known, self.space = lines, result, known, known.space
         self.judge = Objectives.of(known.space)
         self.dimensions = {d.name: d for d in known.space.dimensions}
         self.distributions = {d.name: distribution_of(d) for d in known.space.dimensions}
         self.scheduler = scheduler_of(known.space.scheduler)
-        self.study: list[_Line] = []  # about the study
+        self.study: list[_Line] = []  # lines about the study
         self.creates: list[_Line] = []
         self.parts: dict[int, _Parts] = {}
         self.rebuilt: list[str] = []
-        self.seen: set[int] = set()  # trials that there were, as far as can be told
+        self.seen: set[int] = set()  # numbers of the trials that existed, as far as is known
 
     def salvaged(self) -> Salvaged:
         self._sort()
@@ -184,7 +209,8 @@ class _Salvage:
                 self._rebuild(number, told)
         rules, out, kept = Rules(), list[bytes](), set[float]()
         for line in self._in_order():
-            if line.record["op_code"] == Op.CREATE_TRIAL and rules.trials and out[-1] == line.text:  # as if it were there twice
+            # `Rules` rejects two equal CREATE_TRIAL records in a row, so another record is inserted between them.
+            if line.record["op_code"] == Op.CREATE_TRIAL and rules.trials and out[-1] == line.text:
                 out.append(_Line(0, self._header()[-1]).text)
                 rules.fault(self._header()[-1])
             if rules.fault(line.record) is None:
@@ -193,16 +219,16 @@ class _Salvage:
         dropped = {i: raw for i, raw in enumerate(self.raw) if i not in kept}
         return _summary(self.raw, out, self.result, dropped, self.rebuilt, self._lost_and_shortened(rules))
 
-    # ---- what there is
+    # Collect the readable lines
 
     @property
     def _most(self) -> int:
-        """More trials than this there cannot have been: a damaged number is not to be believed."""
+        """Upper bound of the number of trials. A record with a larger trial number is damaged."""
         limits, points = self.space.limits, len(self.space.search.initial_points)
         return max(min(limits.max_trials * self.space.repeats.count + points, MOST_TRIALS), len(self.creates))
 
     def _sort(self) -> None:
-        """Sort the lines that can be read by what they are about."""
+        """Collect the readable lines: lines about the study, CREATE_TRIAL records, and the lines about each trial."""
         found = []
         for i, raw in enumerate(self.raw):
             line = _Line(i, parsed(raw), raw)
@@ -220,7 +246,7 @@ class _Salvage:
                 self._take(self.parts.setdefault(number, _Parts()), number, line)
 
     def _take(self, parts: _Parts, number: int, line: _Line) -> None:
-        """Take a line about a trial if it can be one, and is the first of its kind."""
+        """Add a line to the parts of its trial if the record is valid and the first of its kind."""
         op, said = line.record["op_code"], line.record
         if op == Op.SET_TRIAL_PARAM and self._is_param(said):
             parts.params.setdefault(said["param_name"], line)
@@ -239,7 +265,7 @@ class _Salvage:
             parts.others.append(line)
 
     def _is_param(self, said: dict[str, Any]) -> bool:
-        """Whether this is a parameter of the space."""
+        """Return True if a record sets a parameter of the space to a value within its distribution."""
         name = said.get("param_name")
         if not isinstance(name, str) or name not in self.distributions or not is_number(said.get("param_value_internal")):
             return False
@@ -247,18 +273,19 @@ class _Salvage:
             found = json_to_distribution(said["distribution"])
             check_distribution_compatibility(self.distributions[name], found)
             return bool(found._contains(said["param_value_internal"]))
-        except Exception:  # whatever Optuna says of a text that is none of its distributions
+        except Exception:  # Optuna raises various exceptions for a text that is not a distribution
             return False
 
     def _number(self) -> None:
-        """Find out which trial each record creates, and make place for those whose record is lost.
+        """Find the trial that each CREATE_TRIAL record creates, and add trials whose record is lost.
 
-        What stands behind it, up to the next one, says so: the trial of which nothing came before.
+        A CREATE_TRIAL record has no number. The lines between this record and the next CREATE_TRIAL record show the number: it is the
+        first trial that no earlier line is about. A record without such lines gets a free number between its neighbours.
         """
         about = sorted((line.at, n) for n, parts in self.parts.items() for line in parts.lines)
         sure = {n for n, parts in self.parts.items() if parts.begun is not None or len(parts.lines) > 1}
         starts = [line.at for line in self.creates]
-        first: dict[int, list[int]] = {}  # by create, the trials that first come behind it
+        first: dict[int, list[int]] = {}  # by index in `creates`: the trials whose first line follows that record
         known: set[int] = set()
         for at, n in about:
             if n in sure and n not in known:
@@ -276,17 +303,17 @@ class _Salvage:
                 self.parts.setdefault(free, _Parts()).create = left
             self.parts.setdefault(number, _Parts()).create = line
             last, waiting = number, []
-        # What was created last and not begun is not missed: a resume creates it again
+        # Trials at the end that were created but not started are left out: a resumed sweep creates them again.
         begun = {n for n, parts in self.parts.items() if parts.create is not None or parts.begun is not None}
         best = {int(told["trial"]) for told in best_trials(self.result or {"best": None})}
         end = 1 + max({n for n in begun | best if n < self._most}, default=-1)
         self.seen = sure | self.known.trials | {n for n in begun if n < end - 1}
         self.parts = {n: self.parts.get(n, _Parts()) for n in range(end)}
 
-    # ---- a trial
+    # Complete the trials
 
     def _complete(self, number: int, parts: _Parts) -> None:
-        """Put in what a trial lacks, or take away all that is known of it if that cannot be."""
+        """Insert the missing records of a trial. If this is impossible, remove all records of the trial."""
         if parts.given and self._is_given(number, parts):
             parts.params, parts.begun, parts.told, parts.end, parts.others = {}, None, {}, None, []
             return
@@ -294,26 +321,26 @@ class _Salvage:
             parts.create = None
         if (keys := self._keys(number, parts)) is None:
             waits = parts.create is not None and parts.create.record.get("state", RUNNING) == WAITING
-            self.parts[number] = _Parts(create=parts.create if waits else None)  # in line, with what it is to be
+            self.parts[number] = _Parts(create=parts.create if waits else None)  # keep an enqueued trial, whose record has its parameters
             return
         self._put_configuration(number, parts, keys)
         self._mend_told(number, parts)
 
     def _is_given(self, number: int, parts: _Parts) -> bool:
-        """Whether the record that creates an initial point with a known result can stand."""
+        """Return True if the record that creates an initial point with a known result is valid."""
         assert parts.create is not None
         rules = self._rules(number)
         return rules.fault(parts.create.record) is None
 
     def _rules(self, number: int) -> Rules:
-        """Rules that have taken the study's records and those of so many trials."""
+        """Return rules that have read the records of the study and the CREATE_TRIAL records of `number` trials."""
         rules = Rules()
         for said in (*self._header(), *(_created(i, self.known.when) for i in range(number))):
             assert rules.fault(said) is None
         return rules
 
     def _keys(self, number: int, parts: _Parts) -> dict[str, Any] | None:
-        """What each dimension of a trial is; None if that is not known."""
+        """Return the key of each active dimension of a trial; None if a key is unknown."""
         keys = {name: _external(line.record) for name, line in parts.params.items()}
         if parts.begun is None:
             asked: dict[str, Any] = {}
@@ -338,13 +365,13 @@ class _Salvage:
         return keys if made is not None and _alike(to_json_value(made.params), told["params"]) else None
 
     def _assembled(self, number: int, keys: Mapping[str, Any]) -> Trial | None:
-        """The trial with these keys; None if they are not a trial's."""
+        """Return the trial with these keys; None if the keys are not exactly those of the active dimensions."""
         found: list[Trial] = []
         _holds(lambda _: found.append(trial_building.assembled(self.space, number, lambda dimension: keys[dimension.name])), None)
         return found[0] if found and found[0].labels.keys() == keys.keys() else None
 
     def _put_configuration(self, number: int, parts: _Parts, keys: Mapping[str, Any]) -> None:
-        """Put in the parameters of a trial and its beginning, as far as they are not there."""
+        """Insert the missing parameter records of a trial, its missing change to RUNNING and its missing `begun` attribute."""
         at = min([line.at for line in parts.lines], default=len(self.raw))
         params = {name: parts.params[name] for name in keys if name in parts.params}
         for name, key in keys.items():
@@ -363,7 +390,7 @@ class _Salvage:
             parts.begun = _Line(at + 0.2, _record(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={"begun": self._begun(number, keys)}))
 
     def _begun(self, number: int, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """What is written of a trial when it begins; see `study.next`."""
+        """Return the `begun` attribute of a trial with these keys, as `StudyStore.record_start` writes it."""
         made = self._assembled(number, keys)
         assert made is not None
         bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.scheduler.bracket_count > 1 else {}
@@ -371,7 +398,12 @@ class _Salvage:
         return begun
 
     def _mend_told(self, number: int, parts: _Parts) -> None:
-        """Number anew what was told of a trial if some of it was lost; reopen the trial if it would be worth something else."""
+        """Repair the progress records of a trial if some of them are lost.
+
+        If the trial was COMPLETE and the remaining reports give other values, or if its end is lost, the trial is reopened: only the
+        progress records before the first gap are kept. Otherwise the remaining progress records are renumbered, and a missing last one is
+        added.
+        """
         told = [parts.told[n] for n in sorted(parts.told)]
         whole = next((i for i, n in enumerate(sorted(parts.told)) if i != n), len(told))
         closed = bool(told) and not _attribute(told[-1])["reports"]
@@ -394,22 +426,29 @@ class _Salvage:
             parts.told[len(told)] = _Line(parts.end.at - 0.5, _told(number, len(told), news | {"reports": []}))
 
     def _is_worth(self, number: int, parts: _Parts, told: Sequence[_Line]) -> bool:
-        """Whether a trial is worth by what is left of its reports what its end says."""
+        """Return True if the remaining reports of a trial give the values in its recorded end."""
         assert parts.end is not None and parts.begun is not None
         values = parts.end.record.get("values")
         return bool(told) and self._values(number, parts, [_attribute(line) for line in told]) == values
 
     def _values(self, number: int, parts: _Parts, told: Sequence[dict[str, Any]]) -> list[float | None]:
-        """What a complete trial is worth that told this."""
+        """Return the objective values of a complete trial with these progress records."""
         assert parts.begun is not None
         attributes = {"begun": _attribute(parts.begun)} | {f"{TOLD}{i}": value for i, value in enumerate(told)}
         t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
         return list(record.result_of(t, self.judge).values)
 
-    # ---- from the result
+    # Restore ends from the result
 
     def _rebuild(self, number: int, told: Mapping[str, Any]) -> None:
-        """Give a trial that the result tells of the end that it says, if the journal has none."""
+        """Restore the end of a trial from the result, if the journal has no end of the trial.
+
+        The end is restored only if the reports give exactly the values in the result.
+
+        Args:
+            number: Number of the trial.
+            told: Description of the trial in the result.
+        """
         parts = self.parts[number]
         if parts.end is not None or parts.given:
             return
@@ -434,7 +473,7 @@ class _Salvage:
         self.rebuilt.append(format_trial_id(number))
 
     def _result_values(self, number: int, told: Mapping[str, Any]) -> list[float | None]:
-        """The values of a trial by the result: of repeats its own."""
+        """Return the objective values of a trial in the result. For a repeated trial, these are its own values, not the aggregate."""
         if told.get("repeats"):
             return [told["repeats"]["values"].get(format_trial_id(number))]
         if told.get("values"):
@@ -444,7 +483,17 @@ class _Salvage:
     def _news(
         self, number: int, told: Mapping[str, Any], values: Sequence[float | None], chunks: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """What is to be told of a trial so that it is worth what the result says: its best report, if that was lost, and its last news."""
+        """Return the progress records to append so that a trial has the values in the result.
+
+        Args:
+            number: Number of the trial.
+            told: Description of the trial in the result.
+            values: Objective values of the trial in the result.
+            chunks: Remaining progress records of the trial.
+
+        Returns:
+            A last progress record without reports. If the best report was lost, a progress record with this report comes first.
+        """
         steps = {step for chunk in chunks for step, *_ in chunk["reports"]}
         metrics = {name: value for name, value in told.get("metrics", {}).items() if is_number(value)}
         lead, kept = self.judge.metric, self.known.saved.get(format_trial_id(number))
@@ -465,7 +514,7 @@ class _Salvage:
         return [last | {"reports": [report]}, last]
 
     def _violations(self, number: int, told: Mapping[str, Any], at: float) -> list[_Line]:
-        """By how much a trial of the result breaks each constraint, as `study.finish` writes it."""
+        """Return the constraint records of a trial in the result, as `StudyStore.finish` writes them."""
         found = []
         for constraint in self.space.constraints:
             value = told.get("metrics", {}).get(constraint.metric)
@@ -474,10 +523,10 @@ class _Salvage:
             found.append(_Line(at, _record(Op.SET_TRIAL_SYSTEM_ATTR, **said)))
         return found
 
-    # ---- the journal
+    # Order the lines
 
     def _in_order(self) -> Iterable[_Line]:
-        """All lines of the new journal, each where it was; with those put in that the others need."""
+        """Return all lines of the new journal in order. Kept lines stay in their places; missing lines are inserted."""
         header, created = self._header(), self._created_at()
         placed: list[tuple[float, int, int, _Line]] = []
         first = min(created.values(), default=float(len(self.raw)))
@@ -486,7 +535,7 @@ class _Salvage:
             if self._is_ours(line) and rules.fault(line.record) is None:
                 sound.append(line)
         ahead = {_said_of_study(line) for line in sound if line.at < first}
-        if "" not in ahead:  # without the record that begins the study, the others cannot stand
+        if "" not in ahead:  # the CREATE_STUDY record is lost; the other records about the study are invalid without it
             ahead, sound = set(), [line for line in self.study if self._is_ours(line) and _said_of_study(line) != ""]
         placed += [(line.at, 1, 0, line) for line in sound]
         begins = max((line.at for line in sound if ahead and line.at < first), default=-2.0) + 0.25
@@ -495,7 +544,7 @@ class _Salvage:
         rules = self._rules(0)
         configurations = 0
         for number, parts in self.parts.items():
-            rules.fault(header[-1])  # between two trials that are alike, as two repeats of one are
+            rules.fault(header[-1])  # separates equal CREATE_TRIAL records, such as those of two repeats
             if parts.create is not None and rules.fault(parts.create.record) is None:
                 line = parts.create
             else:
@@ -507,7 +556,11 @@ class _Salvage:
         return [line for *_, line in sorted(placed, key=lambda p: (p[0], p[1], p[2], p[3].at))]
 
     def _created_at(self) -> dict[int, float]:
-        """Where each trial is created: where it was, and before all that is about it or created after it."""
+        """Return the position at which each trial is created, by number.
+
+        This is the position of its CREATE_TRIAL record, or of its first line if the record is lost. It is never behind the position of a
+        trial with a higher number.
+        """
         found: dict[int, float] = {}
         after = float(len(self.raw)) + 1
         for number in sorted(self.parts, reverse=True):
@@ -517,7 +570,7 @@ class _Salvage:
         return found
 
     def _header(self) -> list[dict[str, Any]]:
-        """The records with which a driver begins a study; see `study.StudyStore`."""
+        """Return the records with which a driver starts a study; see `StudyStore`."""
         goals = [1 if o.goal == "minimize" else 2 for o in self.judge.objectives]
         attributes: dict[str, Any] = {"judged": json.loads(json.dumps(self.judge.to_json()))}
         attributes |= {"repeats": dataclasses.asdict(self.space.repeats), "stops": bool(self.scheduler.rungs)}
@@ -526,7 +579,7 @@ class _Salvage:
         return [_record(Op.CREATE_STUDY, study_name=self.space.name, directions=goals), *said]
 
     def _is_ours(self, line: _Line) -> bool:
-        """Whether a record about the study says what this sweep's does, as far as the space knows."""
+        """Return True if a record about the study agrees with the search space of this sweep."""
         name, header = _said_of_study(line), {_said_of_study(_Line(0, said)): said for said in self._header()}
         if name is None:
             return False
@@ -535,12 +588,13 @@ class _Salvage:
         return name not in ("judged", "repeats") or line.record["user_attr"] == header[name]["user_attr"]
 
     def _created(self, number: int, configurations: int, parts: _Parts) -> dict[str, Any]:
-        """A record that creates a trial in place of one that was lost.
+        """Return a CREATE_TRIAL record in place of a lost one.
 
         Args:
-            number: the trial's.
-            configurations: how many were created before it: one that was not begun may be an initial point.
-            parts: what is known of the trial.
+            number: Number of the trial.
+            configurations: Number of configurations that were created before. It shows whether a trial that was not started is an
+                initial point.
+            parts: Lines about the trial.
         """
         said = _created(number, self._began(parts))
         points = [point.keys for point in self.space.search.initial_points if point.values is None]
@@ -552,7 +606,7 @@ class _Salvage:
         return said
 
     def _began(self, parts: _Parts) -> float:
-        """When a trial began: at its first report, if nothing else says so."""
+        """Return the start time of a trial: the time of its first report, or `Known.when` without a report."""
         for _, line in sorted(parts.told.items()):
             for _, at, *_ in _attribute(line)["reports"]:
                 return float(at) if is_time(at) else self.known.when
@@ -564,9 +618,18 @@ class _Salvage:
 
 
 def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What each dimension of a trial is that a result tells of; None if that cannot be told.
+    """Find the keys of a trial from its description in the result.
 
-    Options are tried out; a number is what the trial was given. A configuration counts if it comes to what the result tells.
+    Numeric values are looked up in the description. Options are found by trial and error: all combinations are tried, up to
+    `MOST_TRIED`. A configuration is accepted only if its parameters, preprocessor, scaling and data equal those of the description.
+
+    Args:
+        space: The search space.
+        number: Number of the trial.
+        told: Description of the trial in the result.
+
+    Returns:
+        The key of each active dimension; None if no configuration is found.
     """
     tried = 0
 
@@ -600,14 +663,14 @@ def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict
 
 
 def _is_told(made: Trial, told: Mapping[str, Any]) -> bool:
-    """Whether a trial is the one that a result tells of."""
+    """Return True if a trial has the configuration that a result describes."""
     scaling = {"num_workers": made.shape.workers, "resources_per_worker": dict(made.shape.per_worker)}
     same = made.chain == told["preprocessor"] and _alike(to_json_value(scaling), {name: told["scaling"].get(name) for name in scaling})
     return same and _alike(to_json_value(made.params), told["params"]) and _alike(to_json_value(made.data), told.get("data", {}))
 
 
 def _look_up(told: Mapping[str, Any], name: str) -> Any:
-    """The number that a trial was given for a dimension."""
+    """Return the value of a numeric dimension in the description of a trial; None if it is not there."""
     section, _, rest = name.partition(".")
     if section == "preprocessor":
         inside = told["preprocessor"].partition(" (")[2].removesuffix(")")
@@ -626,7 +689,7 @@ def _look_up(told: Mapping[str, Any], name: str) -> Any:
 
 
 def _key(dimension: Dimension, distribution: BaseDistribution, value: Any) -> Any:
-    """What a search samples for a value of a dimension, see `Dimension.value`; None if it does not."""
+    """Return the key of a dimension's value (see `Dimension.value`); None if the sampler cannot produce the value."""
     if dimension.options:
         return value
     if not is_number(value):
@@ -636,7 +699,7 @@ def _key(dimension: Dimension, distribution: BaseDistribution, value: Any) -> An
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether two configurations are the same, but for the last bits of a number."""
+    """Return True if two configurations are equal up to the rounding of numbers."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -651,24 +714,24 @@ def _external(said: dict[str, Any]) -> Any:
 
 
 def _created(number: int, at: float) -> dict[str, Any]:
-    """A record that creates a trial of this number; no two are alike."""
+    """Return a CREATE_TRIAL record. The time includes the number of the trial, so no two such records are equal."""
     return _record(Op.CREATE_TRIAL, study_id=0, datetime_start=_iso(at + 1e-6 * number))
 
 
 def _is_repeat(one: _Line, other: _Line) -> bool:
-    """Whether two trials began with the same configuration."""
+    """Return True if the `begun` records of two trials have the same configuration."""
     return all(_attribute(one).get(name) == _attribute(other).get(name) for name in ("params", "labels", "data"))
 
 
 def _is_beyond(said: dict[str, Any], step: int) -> bool:
-    """Whether a record tells of a trial what it came to beyond a step."""
+    """Return True if a record holds an intermediate value beyond a step, or the constraints of an ended trial."""
     if said["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(said.get("step"), int) or said["step"] > step
     return said["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(said.get("system_attr"))
 
 
 def _attribute(line: _Line) -> Any:
-    """The value of the attribute that a record sets."""
+    """Return the value of the attribute that a record sets."""
     return next(iter(line.record["user_attr"].values()))
 
 
@@ -685,7 +748,7 @@ def _iso(at: float) -> str:
 
 
 def _given_number(said: dict[str, Any], most: int) -> int | None:
-    """The trial that a record creates whole, as an initial point with a known result; None for any other."""
+    """Return the number of an initial point with a known result, from its CREATE_TRIAL record; None for any other record."""
     user = said.get("user_attrs")
     begun = user.get("begun") if isinstance(user, dict) else None
     name = begun.get("id") if isinstance(begun, dict) else None
@@ -693,7 +756,7 @@ def _given_number(said: dict[str, Any], most: int) -> int | None:
 
 
 def _said_of_study(line: _Line) -> str | None:
-    """The attribute of the study that a record sets; "" for the one that begins it, None for one that is none of them."""
+    """Return the name of the study attribute that a record sets; "" for a CREATE_STUDY record; None if there is no attribute."""
     if line.record["op_code"] == Op.CREATE_STUDY:
         return ""
     found = line.record.get("user_attr" if line.record["op_code"] == Op.SET_STUDY_USER_ATTR else "system_attr")
@@ -701,7 +764,7 @@ def _said_of_study(line: _Line) -> str | None:
 
 
 def _holds(check: Callable[[Any], Any], value: Any) -> bool:
-    """Whether a check raises nothing."""
+    """Return True if a check raises none of the exceptions in `UNREADABLE`."""
     try:
         check(value)
     except UNREADABLE:
@@ -717,7 +780,7 @@ def _summary(
     rebuilt: Sequence[str],
     more: Sequence[Sequence[str]],
 ) -> Salvaged:
-    """What became of the trials, from the journal as it is now."""
+    """Compare the journal before and after the rebuild, and return what happened to each trial."""
     ended, given, open_ = list[str](), list[str](), list[str]()
     rules = Rules()
     for line in after:
@@ -741,7 +804,7 @@ def _summary(
 
 
 def _why(raw: bytes) -> str:
-    """What is wrong with a line that was not kept, as far as the line alone tells."""
+    """Return the problem with a line that was not kept, as far as the line alone shows it."""
     said = parsed(raw)
     if not isinstance(said, dict):
         return "is no record"

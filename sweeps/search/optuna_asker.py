@@ -1,4 +1,4 @@
-"""Create Optuna trials, and continue the creation of trials that a crash interrupted."""
+"""Create Optuna trials, and finish the creation of trials that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeps.study.record import ORIGIN
 
 
 class _KeepingStorage:
-    """A storage that does not overwrite the recorded parameters of a trial that is sampled again."""
+    """Storage that ignores writes to parameters that are already recorded. It is used while a trial is sampled again."""
 
     def __init__(self, storage: Any, recorded: set[str]):
         self._storage, self._recorded = storage, recorded
@@ -41,22 +41,35 @@ class OptunaAsker:
         self._recorded: dict[str, Any] = {}  # parameters of the trial that is sampled again
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
-        """Register a trial that was created but never started. Return whether the trial is one of these."""
+        """Register a trial that was created but never started.
+
+        Args:
+            t: Any trial of the study. Call this method for all trials in the order of their numbers.
+
+        Returns:
+            True if the trial was never started.
+        """
         interrupted = t.state is TrialState.WAITING or (t.state is TrialState.RUNNING and "begun" not in t.user_attrs)
         if interrupted:
             self._interrupted.append(t)
         return interrupted
 
     def ask(self, item: QueueItem) -> optuna.Trial:
-        """Return the Optuna trial of a queue item. An interrupted one is sampled again, from the same study to the same values."""
+        """Return the Optuna trial for a queue item.
+
+        If the creation of the trial was interrupted, the trial is sampled again. The study is the same, so the values are the same.
+
+        Args:
+            item: The queue item.
+        """
         interrupted, self._recorded = self._interrupted.popleft() if item.interrupted else None, {}
         if interrupted is not None and interrupted.state is TrialState.RUNNING:
             return self._sample_again(interrupted)
-        if interrupted is None and item.fixed is not None:  # The sampler chooses the other parameters.
+        if interrupted is None and item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
             self._study.enqueue_trial(dict(item.fixed), None if item.repeat_of is None else {ORIGIN: item.repeat_of})
         if interrupted is not None or item.fixed is not None:
             return self._study.ask()
-        # `Study.ask` would first search all trials for one that is enqueued.
+        # `Study.ask` is slower: it first searches all trials for an enqueued one.
         self._study._thread_local.cached_all_trials = None
         return optuna.Trial(self._study, self._study._storage.create_new_trial(self._study._study_id))
 
@@ -72,8 +85,12 @@ class OptunaAsker:
     def key(self, asked: optuna.Trial, dimension: Dimension) -> Any:
         """Return the key of a dimension for the trial that `ask` returned last.
 
-        Every dimension is sampled, recorded ones too, so that a random sequence continues where it was. The recorded value wins,
-        because other trials may have ended since it was sampled.
+        Even a recorded dimension is sampled again, so that the random sequence of the sampler stays the same. The recorded key is returned
+        all the same: other trials may have ended since, so the new sample may differ.
+
+        Args:
+            asked: The Optuna trial.
+            dimension: The dimension.
         """
         key = suggest(asked, dimension)
         if dimension.name in self._recorded:

@@ -1,4 +1,4 @@
-"""Build the scheduler and the sampler of a space, and check those of the user's before a sweep starts."""
+"""Build the scheduler and the sampler of a space, built-in or user-defined, and check them before a sweep starts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from sweeps.space.section_models import SchedulerSpec, Search
 
 
 def scheduler_of(spec: SchedulerSpec) -> Scheduler:
-    """Build the scheduler of a space. A scheduler of the user's is imported.
+    """Build the scheduler of a space. A user-defined scheduler is imported first.
+
+    Args:
+        spec: The `scheduler` section of the space.
 
     Raises:
-        InputError: The user's class cannot be imported, is no scheduler, or does not take the options.
+        InputError: The user-defined class cannot be imported, is not a scheduler, or does not accept the options.
     """
     if registry.is_built_in("scheduler", spec.name):
         scheduler: Scheduler = registry.built_in("scheduler", spec.name)(**spec.options)
@@ -37,15 +40,23 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
 
 
 def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
-    """Return the scheduler as far as it is known without importing code of the user's."""
+    """Return the scheduler without importing user code. `NoScheduler` takes the place of a user-defined scheduler.
+
+    Args:
+        spec: The `scheduler` section of the space.
+    """
     return scheduler_of(spec) if registry.is_built_in("scheduler", spec.name) else NoScheduler(spec.max_t)
 
 
 def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSampler:
-    """Build the sampler of a space. A sampler of the user's is imported.
+    """Build the sampler of a space. A user-defined sampler is imported first.
+
+    Args:
+        search: The `search` section of the space.
+        context: Facts about the sweep for the sampler.
 
     Raises:
-        InputError: The algorithm needs a package that is not installed, or the user's class cannot be imported or built.
+        InputError: The algorithm needs a package that is not installed, or the user-defined class cannot be imported or built.
     """
     if registry.is_built_in("sampler", search.algorithm):
         if problems := missing_package(search.algorithm):
@@ -61,7 +72,7 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
 
 
 def missing_package(algorithm: str) -> list[Problem]:
-    """Return the problem of an algorithm whose package is not installed; [] if it can run."""
+    """Return a problem if an algorithm needs a package that is not installed; otherwise []."""
     package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
     if package is None or importlib.util.find_spec(package) is not None:
         return []
@@ -69,7 +80,7 @@ def missing_package(algorithm: str) -> list[Problem]:
 
 
 def check_plugins(space: Space) -> list[Problem]:
-    """Return what is wrong with the sampler and the scheduler of a space. Imports those of the user's."""
+    """Return all problems of the sampler and the scheduler of a space. User-defined classes are imported."""
     named = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
     if not all(registry.is_built_in(kind, name) for kind, name in named):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
@@ -93,7 +104,7 @@ def check_plugins(space: Space) -> list[Problem]:
 
 
 def _import(place: str, kind: str, name: str) -> Any:
-    """Import a class of the user's. Whatever its module raises becomes a problem in one line."""
+    """Import a user-defined class. Any exception becomes an InputError with a one-line problem."""
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
@@ -103,7 +114,7 @@ def _import(place: str, kind: str, name: str) -> Any:
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a class of the user's with its options. Whatever it raises becomes a problem in one line."""
+    """Call a user-defined class with its options. Any exception becomes an InputError with a one-line problem."""
     try:
         return factory(**options)
     except Exception as e:

@@ -1,6 +1,7 @@
-"""Choose trials and decide about them: the queue, the sampler and the scheduler of one sweep, with Optuna's verbs `ask` and `tell`.
+"""Search of one sweep: queue, sampler and scheduler behind Optuna's verbs `ask` and `tell`.
 
-The study store records everything. All decisions are functions of the study, so a resumed loop decides as before.
+The study store records every decision and every report. Each decision is a function of the study, so a resumed search makes the same
+decisions.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class SearchLoop:
     Attributes:
         store, scheduler, sampler: The arguments.
         space: The search space.
-        queue: The trials to start.
+        queue: Queue of trials to start.
         view: The study as the scheduler sees it.
-        budget: What the sweep has spent.
-        interrupted: Numbers of the trials that an earlier driver left running, to be continued.
+        budget: Spent budget and best results of the sweep.
+        interrupted: Numbers of the trials that an earlier driver left running. This driver must continue them.
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
@@ -62,24 +63,32 @@ class SearchLoop:
 
     @classmethod
     def open(cls, folder: Path, space: Space) -> SearchLoop:
-        """Open the study of a sweep's folder and replay it.
+        """Open the study of a sweep's folder, and rebuild the state of the search from it.
+
+        Args:
+            folder: The sweep's folder.
+            space: The search space.
 
         Raises:
             InputError: The algorithm needs a package that is not installed, or the database cannot be reached.
-            DamagedStudy: The study is damaged.
+            DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
         """
         scheduler, sampler = scheduler_of(space.scheduler), CellSampler(space)
         return cls(StudyStore(folder, space, all_rungs(scheduler)), scheduler, sampler)
 
     @property
     def to_run(self) -> int:
-        """Largest number of trials that are still to run: interrupted and paused trials, and those in the queue, with their repeats."""
+        """Upper bound of the number of trials still to run: interrupted trials, paused trials and queued trials, with repeats."""
         return (len(self.interrupted) + len(self.view.paused)) * self.space.repeats.count + self.queue.remaining
 
     # Start
 
     def ask(self) -> Trial | None:
-        """Start the next trial of the queue, or return None if there is none now (see `TrialQueue.may_grow`)."""
+        """Start the next trial of the queue, and record its start.
+
+        Returns:
+            The trial, or None if the queue is empty now. Running trials may still add repeats to the queue; see `TrialQueue.may_grow`.
+        """
         item = self.queue.next(lambda number: self.store.trials()[number].params)
         if item is None:
             return None
@@ -96,7 +105,11 @@ class SearchLoop:
         return trial
 
     def next_paused(self) -> int | None:
-        """Return the number of the paused trial that continues now, and record that it does; None if none continues now."""
+        """Choose a paused trial to continue, and record its continuation.
+
+        Returns:
+            The number of the trial, or None if no paused trial continues now.
+        """
         if not self.view.paused or (number := self.scheduler.next_paused(self.view)) is None:
             return None
         rung = self.view.paused[number]
@@ -116,10 +129,12 @@ class SearchLoop:
         attempts: int,
         seconds: float,
     ) -> tuple[Report, ...]:
-        """Record what a trial reported. Repeated reports change nothing.
+        """Record the progress of a trial. Reports that are already recorded are ignored.
+
+        The arguments are those of `StudyStore.record_reports`.
 
         Returns:
-            The reports that the study did not have.
+            The reports that were not recorded yet.
         """
         new = self.store.record_reports(number, reports, checkpoint, best, attempts, seconds)
         if number in self.view.trials:
@@ -131,7 +146,15 @@ class SearchLoop:
     def decide(self, number: int, rung: int) -> Decision:
         """Decide what happens to a trial at a rung, and record the decision.
 
-        A trial that reaches a rung again, because it was lost beyond the rung, continues as before. Repeats always continue.
+        A trial may reach a rung a second time if it was lost after the rung and restarted from an earlier checkpoint. Then it continues
+        without a new decision. Repeats always continue.
+
+        Args:
+            number: Number of the trial.
+            rung: Step at which the trial waits for a decision.
+
+        Returns:
+            The decision.
         """
         live = self.store.live_trial(number)
         if live.trial.origin is not None:
@@ -150,7 +173,10 @@ class SearchLoop:
         return decision
 
     def _decide_perturbation(self, number: int, rung: int) -> Decision:
-        """Let a trial continue unchanged, or exploit another trial and explore. The live trial then has the new parameters."""
+        """Decide whether a trial is perturbed at a perturbation step, and record the decision.
+
+        After an EXPLOIT decision, the live trial has the donor's checkpoint and the new parameters.
+        """
         self._update_checkpoints()
         decision = self.scheduler.decide(self.view, number, rung)
         if decision.action is Action.EXPLOIT and decision.donor is not None:
@@ -176,14 +202,20 @@ class SearchLoop:
     def tell(
         self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> Result:
-        """Record how a trial ended. RUNNING records the latest progress and leaves the trial resumable."""
+        """Record the end of a trial, and update queue, view and budget.
+
+        The arguments are those of `StudyStore.finish`. RUNNING records the latest progress, and the trial can be resumed.
+
+        Returns:
+            The result of the trial, with the state that was recorded.
+        """
         result = self.store.finish(number, state, error, reason, final)
         if result.state is not State.RUNNING:
             self._record_end(number, self.store.live_trial(number).trial.origin, result)
         return result
 
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
-        """Update queue, view and budget after the end of a trial, which may also be the end of its configuration."""
+        """Update queue, view and budget after the end of a trial. If its configuration has ended too, add that to the budget."""
         if number in self.view.trials:
             self.view.trials[number].running = False
             self.view.trials[number].paused_at = None
@@ -195,7 +227,7 @@ class SearchLoop:
     # Resume
 
     def _replay(self) -> None:
-        """Rebuild the state of the loop from the study."""
+        """Rebuild the state of the search from the study."""
         ended: list[tuple[datetime.datetime, int, FrozenTrial]] = []
         for t in self.store.trials():
             if self._asker.add_interrupted(t):
@@ -227,14 +259,17 @@ class SearchLoop:
         )
 
     def _population(self, trial: Trial) -> str:
-        """Return a text that is equal for trials that may exchange checkpoints: only `params` and the scaling may differ."""
+        """Return a text that identifies the population of a trial. Trials of one population may exchange checkpoints.
+
+        They have the same preprocessor, the same data and the same grid values. Only `params` outside the grid and the scaling may differ.
+        """
         if not self.scheduler.perturbs:
             return ""
         grids = [d.name for d in self.space.dimensions if d.is_grid and not d.name.startswith("scaling.")]
         return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
 
     def trial_at_start(self, number: int) -> Trial:
-        """Return a trial with the parameters that it started with, which perturbations may have changed."""
+        """Return a live trial with its initial parameters, from before any perturbation."""
         live = self.store.live_trial(number)
         if not live.lineage:
             return live.trial

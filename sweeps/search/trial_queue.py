@@ -1,9 +1,9 @@
-"""Decide which trial starts next.
+"""Queue of the trials that have not started.
 
 Order: starts that a crash interrupted, then pending repeats, then initial points, then grid cells in round-robin.
 
-The queue is pure: it does no I/O and reads no clock. Its state follows from the starts and ends that the driver records, so a resumed
-driver that replays the study rebuilds the same queue.
+The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. A resumed driver
+replays them from the study and rebuilds the same queue.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class QueueItem:
     Attributes:
         cell: Values of the grid dimensions.
         configurations_before: Number of configurations that started before this trial.
-        in_cell_before: The same, counted in this cell alone.
+        in_cell_before: Number of configurations that started in this cell before this trial.
         repeat_of: Number of the trial to repeat, or None for a new configuration.
-        fixed: Keys that the sampler must not choose (from the repeated trial or an initial point), or None.
-        interrupted: Whether the study already has the trial, because a crash interrupted its start.
+        fixed: Keys that are taken from the repeated trial or from an initial point, so that the sampler does not choose them; or None.
+        interrupted: True if the study already has the trial because a crash interrupted its start.
     """
 
     cell: Keys
@@ -49,12 +49,12 @@ class TrialQueue:
 
     Args:
         space: The search space, with its limits, initial points and repeats.
-        scheduler_stops: Whether the scheduler may stop trials early. Only complete first trials are repeated, so the number of
-            repeats is then unknown until the first trials have ended.
+        scheduler_stops: True if the scheduler may stop trials early. Then the number of repeats is unknown until the first trials have
+            ended, because only complete first trials are repeated.
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.
-        results: Results of the ended trials as (trial number, result) pairs, by the first trial's number.
+        results: (trial number, result) pairs of the ended trials, by the number of the configuration's first trial.
     """
 
     def __init__(self, space: Space, scheduler_stops: bool):
@@ -64,8 +64,8 @@ class TrialQueue:
         self._scheduler_stops = scheduler_stops
         self._initial_points = [point.keys for point in space.search.initial_points if point.values is None]
         self._started_in_cell = [0] * len(space.cells)
-        self._repeats_started: Counter[int] = Counter()  # by the first trial's number
-        self._pending_repeats: list[int] = []  # first trials, once for each repeat to start
+        self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
+        self._pending_repeats: list[int] = []  # numbers of first trials; one entry for each repeat to start
         self._first_trials_running = 0
         self._first_trials_complete = 0
         self._first_trials_incomplete = 0  # pruned or failed: these are not repeated
@@ -75,10 +75,12 @@ class TrialQueue:
     # What happened
 
     def record_interrupted_start(self, repeat_of: int | None) -> None:
-        """Make an interrupted start the next one, because its number is already taken in the study.
+        """Put a trial whose start was interrupted at the front of the queue, because the study already has its number.
 
-        There may be several, after a repair of the journal; record them in the order of their numbers. A new configuration
-        keeps its place in its cell.
+        After a repair of the journal, several starts may be interrupted. Record them in the order of their trial numbers.
+
+        Args:
+            repeat_of: Number of the trial to repeat, or None for a new configuration. A new configuration keeps its place in its cell.
         """
         if repeat_of is not None:
             self._interrupted.append(repeat_of)
@@ -89,7 +91,13 @@ class TrialQueue:
         self.configurations_started += 1
 
     def record_start(self, keys: Keys, repeat_of: int | None, interrupted: bool = False) -> None:
-        """Record that a trial has started."""
+        """Record that a trial has started.
+
+        Args:
+            keys: Keys of the trial, by dimension.
+            repeat_of: Number of the repeated trial, or None for a new configuration.
+            interrupted: True if the trial is the first interrupted start in the queue.
+        """
         if interrupted:
             self._interrupted.popleft()
         if repeat_of is not None:
@@ -103,7 +111,12 @@ class TrialQueue:
             self._started_in_cell[self._cell_of(keys)] += 1
 
     def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
-        """Record that a trial has ended.
+        """Record that a trial has ended. If it is a complete first trial, its repeats are added to the queue.
+
+        Args:
+            number: Number of the trial.
+            repeat_of: Number of the repeated trial, or None for the first trial of a configuration.
+            result: Result of the trial.
 
         Returns:
             The results of all ended trials of the same configuration, ordered by trial number.
@@ -128,7 +141,7 @@ class TrialQueue:
         """Return the next trial to start, or None if there is none now (see `may_grow`).
 
         Args:
-            keys_of: Returns the keys of a recorded trial, by its number.
+            keys_of: Returns the keys of a recorded trial, given its number.
         """
         limit = self._space.limits.max_trials
         interrupted = self._interrupted[0] if self._interrupted else None
@@ -141,7 +154,7 @@ class TrialQueue:
 
     @property
     def remaining(self) -> int:
-        """Largest number of trials to start, as known now. Running first trials may add repeats (see `may_grow`)."""
+        """Upper bound of the number of queued trials, with the repeats of new configurations. Running trials may add more repeats."""
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
         configurations = max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)
@@ -149,7 +162,7 @@ class TrialQueue:
 
     @property
     def known_total(self) -> int:
-        """Number of trials in the whole sweep, as known now (see `repeats.known_total`)."""
+        """Expected number of trials in the whole sweep; see `repeats.known_total`."""
         return repeats.known_total(
             self._space.limits.max_trials,
             self._first_trials_complete,
@@ -160,7 +173,7 @@ class TrialQueue:
 
     @property
     def may_grow(self) -> bool:
-        """Whether a running first trial may still add repeats to the queue."""
+        """True if a running first trial may still add repeats to the queue."""
         return self._space.repeats.count > 1 and self._first_trials_running > 0
 
     def _new_configuration(self) -> QueueItem:
@@ -173,6 +186,6 @@ class TrialQueue:
 
     def _cell_of(self, keys: Keys) -> int:
         cell = cells.cell_of(keys, self._space.cells)
-        if cell is None:  # The grid dimension belongs to a conditional option that this trial did not take.
+        if cell is None:  # The grid dimension is inside an option that this trial does not have.
             cell = cells.next_cell(self._space.cells, self._started_in_cell, keys)
         return cell

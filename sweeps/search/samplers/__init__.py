@@ -1,1 +1,1 @@
-"""Samplers: one file for each algorithm. `base` has the port; `history` is what models learn from."""
+"""Samplers, one file for each algorithm. `base` has the ports; `history` has the trials that models learn from."""

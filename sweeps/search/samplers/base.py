@@ -1,6 +1,8 @@
-"""The ports of a sampler. A model suggests values from what earlier trials reported; an Optuna sampler is reseeded for each trial.
+"""Ports of a sampler. There are two kinds of samplers.
 
-A class with options, such as `Tpe`, builds one of the two. These classes are light: numpy, SciPy and Optuna are imported by `build`.
+A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` wraps an Optuna sampler and reseeds it for each trial. An
+`Algorithm`, such as `Tpe`, is a class with options that builds one of the two. Algorithm classes are cheap to import, because only `build`
+imports numpy, SciPy and Optuna.
 """
 
 from __future__ import annotations
@@ -19,26 +21,30 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """Suggests values. This is also the port of a sampler of your own."""
+    """Port of a sampler that suggests values from the history. To write a sampler, implement this method."""
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
-        """Return values by dimension. Dimensions that are missing are sampled at random.
+        """Suggest values for the next trial.
 
         Args:
-            history: The trials so far. `history.trials()` has them, `history.space` the dimensions that every trial has.
+            history: History of the sweep. `history.trials()` returns the trials, and `history.space` has the dimensions of every trial.
             cell: Values of the grid dimensions, which are fixed.
-            rng: Random numbers of this trial. Use no others, so that a resumed sweep suggests the same.
+            rng: Random number generator for this trial. Use no other, so that a resumed sweep suggests the same values.
+
+        Returns:
+            Values by dimension. Dimensions that are not in the result are sampled at random.
         """
 
 
 @dataclass
 class ReseededSampler:
-    """A sampler of Optuna.
+    """Optuna sampler that is reseeded for each trial.
 
     Attributes:
-        sampler: The sampler.
-        space: Dimensions that it samples together. The others are sampled independently.
-        reseed: Prepares the sampler for a trial, from the trial's own seed and the number of earlier trials in its cell.
+        sampler: The Optuna sampler.
+        space: Dimensions that are sampled together. The other dimensions are sampled independently.
+        reseed: Prepares the sampler for a trial. Its arguments are the trial's own seed and the number of earlier configurations in the
+            trial's cell.
     """
 
     sampler: BaseSampler
@@ -48,11 +54,11 @@ class ReseededSampler:
 
 @dataclass(frozen=True)
 class SamplerContext:
-    """What a sampler may know of the sweep.
+    """Facts about the sweep that are available when a sampler is built.
 
     Attributes:
         seed: Seed of the sweep.
-        always: Distributions of the dimensions that every trial has, grid dimensions too.
+        always: Distributions of the dimensions that every trial has, including grid dimensions.
         grids: Names of the grid dimensions.
         max_t: Step at which a trial ends, or None.
     """
@@ -64,16 +70,16 @@ class SamplerContext:
 
     @property
     def free(self) -> dict[str, BaseDistribution]:
-        """Distributions of the dimensions that every trial has, without the grid dimensions and those with a single value."""
+        """Distributions of the dimensions that every trial has, except grid dimensions and dimensions with a single value."""
         return {name: d for name, d in self.always.items() if name not in self.grids and not d.single()}
 
 
 class Algorithm(ABC):
-    """A sampling algorithm of ours: a dataclass whose fields are its options.
+    """Built-in sampling algorithm: a dataclass whose fields are its options.
 
     Attributes:
-        several_objectives: Whether it can optimize several objectives.
-        package: Package that it needs and that is not always installed, which is also the name of our extra; or None.
+        several_objectives: True if the algorithm can optimize several objectives.
+        package: Optional package that the algorithm needs, or None. The extra that installs the package has the same name.
     """
 
     several_objectives: ClassVar[bool] = False
@@ -81,11 +87,19 @@ class Algorithm(ABC):
 
     @abstractmethod
     def build(self, context: SamplerContext) -> Model | ReseededSampler:
-        """Build the sampler of a sweep."""
+        """Build the sampler of a sweep.
+
+        Args:
+            context: Facts about the sweep.
+        """
 
 
 def independent_sampler(context: SamplerContext) -> ReseededSampler:
-    """Return a sampler that samples each dimension at random."""
+    """Return a sampler that samples each dimension independently and at random.
+
+    Args:
+        context: Facts about the sweep.
+    """
     from optuna.samplers import RandomSampler
 
     sampler = RandomSampler(seed=context.seed)

@@ -1,6 +1,7 @@
-"""Sample a trial: the grid cell is fixed, and the space's algorithm suggests the rest.
+"""Sample a trial: the grid cell is fixed, and the algorithm of the space suggests the other values.
 
-Each suggestion is a function of the study, the seed and the trial's number. After a crash the same suggestion comes again.
+Each suggestion is a function of the study, the seed and the number of earlier configurations. A trial that is sampled again after a crash
+gets the same suggestion.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from sweeps.study.trial_building import seed_of
 
 
 class CellSampler(BaseSampler):
-    """Fix the values of the grid cell, and let an algorithm choose the rest.
+    """Optuna sampler that fixes the values of the grid cell, and lets an algorithm suggest the other values.
 
     Args:
         space: The search space.
 
     Raises:
-        InputError: The algorithm needs a package that is not installed, or it is the user's and cannot be built.
+        InputError: The algorithm needs a package that is not installed, or it is user-defined and cannot be built.
     """
 
     def __init__(self, space: Space):
@@ -48,18 +49,18 @@ class CellSampler(BaseSampler):
         self._repeats = space.repeats
 
     def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
-        """Prepare for a trial.
+        """Prepare the sampler for the next trial.
 
         Args:
             cell: Values of the grid dimensions.
-            number: Number of configurations that started before.
-            index: The same, counted in this cell alone.
+            number: Number of configurations that started before this trial.
+            index: Number of configurations that started in this cell before this trial.
         """
         self.cell, self._number = dict(cell), number
         self.optuna_sampler.reseed(seed_of(self.seed, number, "sampler"), index)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the dimensions that the algorithm suggests together; none for a repeat, whose values are all fixed."""
+        """Return the dimensions that the algorithm suggests together; {} for a repeat, because all its values are fixed."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:

@@ -1,4 +1,4 @@
-"""CMA-ES, an evolution strategy for numbers (Hansen and Ostermeier, 2001), by Optuna and the package `cmaes`."""
+"""CMA-ES, an evolution strategy for numbers (Hansen and Ostermeier, 2001), as implemented by Optuna and the package `cmaes`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Cmaes(Algorithm):
-    """Adapt a normal distribution to the best trials. It samples numbers; a `choice` is sampled at random."""
+    """Adapt a normal distribution to the best trials. Only numbers are sampled from this distribution; a `choice` is sampled at random."""
 
     package: ClassVar[str | None] = "cmaes"
 
@@ -40,4 +40,4 @@ class Cmaes(Algorithm):
             random.reseed(seed, index)
             sampler._cma_rng.rng.seed(seed)
 
-        return ReseededSampler(sampler, numbers if len(numbers) > 1 else {}, reseed)  # It cannot sample a single dimension.
+        return ReseededSampler(sampler, numbers if len(numbers) > 1 else {}, reseed)  # CMA-ES needs at least two dimensions.

@@ -1,6 +1,7 @@
-"""Show a sampler each configuration as one trial, with the aggregated values of its repeats.
+"""Show each configuration to a sampler as one trial, with the aggregated values of its repeats.
 
-A configuration runs until its last repeat has ended. So a sampler learns the values by which configurations are scored.
+A sampler therefore learns from the same values that configurations are ranked by. A configuration counts as running until its last repeat
+has ended.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from sweeps.study.repeats import AGGREGATES
 
 
 def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
-    """Return a configuration as one trial: its first trial, with the values of all. It runs until all repeats have ended.
+    """Merge the trials of a configuration into one trial.
 
-    Failed repeats do not count, as in `sweeps.study.repeats.merged`. The violation of a constraint is the worst of the repeats.
+    The merged trial is a copy of the first trial with the aggregated values of all complete trials, as in `sweeps.study.repeats.merged`.
+    The violation of a constraint is the worst violation of these trials. The merged trial is RUNNING until all repeats have ended.
 
     Args:
         own: Trials of the configuration, the first trial first.
-        repeats: Number of trials, and how their values are aggregated.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
+
+    Returns:
+        The merged trial. It is the first trial itself if that trial is not complete, is an initial point with a known result, or if
+        repeats are off.
     """
     first = own[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
@@ -43,11 +49,11 @@ def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
 
 
 class ByConfiguration:
-    """A study whose trials are the configurations of another study, for samplers of Optuna.
+    """Wrapper of an Optuna study that has one trial for each configuration. Optuna's samplers read the study through this wrapper.
 
     Args:
-        study: The other study.
-        repeats: Repeats of each configuration.
+        study: The wrapped study.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
     """
 
     def __init__(self, study: Any, repeats: Repeats):
@@ -57,7 +63,7 @@ class ByConfiguration:
         return getattr(self._study, name)
 
     def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
-        """Return one trial for each configuration."""
+        """Return one merged trial for each configuration; see `together`."""
         return self._get_trials(deepcopy, states)
 
     def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:

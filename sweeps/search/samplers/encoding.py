@@ -1,6 +1,7 @@
-"""Encode the dimensions of a space for a model: numbers as places on [0, 1], categories by their index.
+"""Encode the dimensions of a space as arrays for a model.
 
-A logarithmic dimension is encoded by its logarithm. A value with a step stands for the whole width of the step.
+A number is encoded as a place on [0, 1], and a category as its index. The place of a logarithmic dimension is linear in the logarithm. In a
+dimension with a step, each value is in the middle of an interval that is one step wide.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ class Axes:
     """Encoding of dimensions.
 
     Args:
-        space: Distributions by name, none of them with a single value.
+        space: Distributions by name. A distribution with a single value is not allowed.
 
     Attributes:
-        names: Names of the dimensions. An array of values has a column for each, in Optuna's internal representation.
+        space: The argument.
+        names: Names of the dimensions. Arrays have one column for each dimension. Values are in Optuna's internal representation.
+        choices: Number of options of each categorical dimension, by column.
+        numbers: Columns of the numeric dimensions.
+        step: Step of each numeric dimension; 0 for a dimension without a step.
+        log: True for each logarithmic numeric dimension.
+        bounds: (numbers, 2) bounds of the numeric dimensions.
+        low: Lower end of each numeric dimension, half a step below the bound and on the logarithmic scale if there is one.
+        width: Width of each numeric dimension on the same scale.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution]):
@@ -36,14 +45,14 @@ class Axes:
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
-        """Return the (n, numbers) places on [0, 1] of (n, numbers) values."""
+        """Convert (n, numbers) values of the numeric dimensions to (n, numbers) places on [0, 1]."""
         values = values.astype(float)
         values[:, self.log] = np.log(values[:, self.log])
         places: np.ndarray = (values - self.low) / self.width
         return places
 
     def values(self, unit: np.ndarray) -> np.ndarray:
-        """Return the (n, numbers) values of places on [0, 1], rounded to whole steps where there are steps."""
+        """Convert (n, numbers) places on [0, 1] to (n, numbers) values, rounded to the steps and clipped to the bounds."""
         found = self.low + unit * self.width
         found[:, self.log] = np.exp(found[:, self.log])
         stepped = self.step > 0
@@ -53,32 +62,32 @@ class Axes:
         return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Return the (n, dimensions) places of (n, dimensions) values."""
+        """Convert (n, dimensions) values to (n, dimensions) places. Categories keep their index."""
         found = values.astype(float)
         found[:, self.numbers] = self.unit(found[:, self.numbers])
         return found
 
     def on_steps(self, places: np.ndarray) -> np.ndarray:
-        """Return (n, dimensions) places, moved to the nearest step where there are steps."""
+        """Move (n, dimensions) places to the nearest steps. Dimensions without a step do not change."""
         found = places.copy()
         found[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
         return found
 
     def anywhere(self, rng: np.random.RandomState, size: int) -> np.ndarray:
-        """Draw (size, dimensions) places uniformly."""
+        """Draw (size, dimensions) places uniformly from the space."""
         found = rng.rand(size, len(self.names))
         for i, count in self.choices.items():
             found[:, i] = np.floor(found[:, i] * count)
         return self.on_steps(found)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
-        """Return the (1, dimensions) place in the middle of the numbers. The option of a choice is drawn."""
+        """Return one (1, dimensions) place: the middle of each numeric dimension, and a random option of each categorical dimension."""
         found = self.anywhere(rng, 1)
         found[:, self.numbers] = 0.5
         return self.on_steps(found)
 
     def external(self, place: np.ndarray) -> dict[str, Any]:
-        """Return the values by dimension, as a trial has them, of a (dimensions,) place."""
+        """Convert one (dimensions,) place to values by dimension, in Optuna's external representation."""
         values = place.astype(float)
         values[self.numbers] = self.values(values[None, self.numbers])[0]
         return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values.tolist(), strict=True)}

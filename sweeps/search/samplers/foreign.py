@@ -1,4 +1,4 @@
-"""Samplers of the user's, named as `module:attr`: any Optuna sampler, or a class with a method `suggest`."""
+"""User-defined samplers, named as `module:attr`: any Optuna sampler, or a class with a method `suggest`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ log = logging.getLogger(__name__)
 
 
 def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext) -> Model | ReseededSampler:
-    """Build a sampler of the user's.
+    """Build a user-defined sampler.
 
-    An Optuna sampler is built again for each trial, from the trial's seed. So a suggestion is a function of the study, the seed and the
-    trial's number, unless the sampler keeps state elsewhere.
+    An Optuna sampler is built again for each trial with the seed of the trial. Each suggestion is then a function of the study and the
+    seed, unless the sampler keeps state elsewhere.
 
     Args:
-        name: Reference of the class.
+        name: Reference of the class, `module:attr`.
         factory: The class, or a function that returns a sampler.
-        options: Keyword arguments of the class.
-        context: What the sampler may know of the sweep.
+        options: Keyword arguments for `factory`.
+        context: Facts about the sweep.
 
     Raises:
-        TypeError: The class does not take these options, or builds no sampler.
+        TypeError: `factory` does not accept the options, or does not return a sampler.
     """
     from optuna.samplers import BaseSampler
 

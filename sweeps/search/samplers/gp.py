@@ -1,4 +1,4 @@
-"""A Gaussian process over configuration and step together, as in MOBSTER (Klein et al., 2020)."""
+"""Gaussian process over configuration and step, as in MOBSTER (Klein et al., 2020)."""
 
 from __future__ import annotations
 

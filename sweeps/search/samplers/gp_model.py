@@ -1,9 +1,10 @@
-"""A Gaussian process over configuration and fidelity together, as in MOBSTER (Klein et al., 2020: Model-based Asynchronous Hyperparameter
-and Neural Architecture Search), with the expected improvement at full fidelity.
+"""Gaussian process over configuration and fidelity, as in MOBSTER, with the expected improvement at full fidelity as acquisition function.
 
-Values of a trial change with its steps. The change between two rungs is taken out as the median over the trials that came to both; what
-is left is brought to one scale, on which no bad value lies far off. The fidelity is one more dimension of the kernel, by its logarithm, so
-that a rung tells as much of the next as the data say.
+MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural Architecture Search.
+
+The value of a trial changes from rung to rung. The model therefore shifts the values of a lower rung by the median change to the next
+higher rung, over the trials that reached both. The shifted values are standardised, and bad outliers are clipped. The logarithm of the step
+is one more input dimension of the kernel. Its length scale is fitted, so the data decide how much one rung says about another.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ from scipy.special import ndtr
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import FULL, History, Point, internal, point_of
 
-# Values that the model is made of at most: of each rung, from the highest down, its best and a sample of its others.
+# Largest number of observations in the model. If a rung has more than its share, its best trials and a random sample of the others are
+# used.
 MOST = 160
-# The kernel is fitted anew when there are so many times the values it was fitted to.
+# The kernel is fitted again when the number of values has grown by this factor since the last fit.
 GROWTH = 1.05
-# Suggestions that are compared: some anywhere, some around each time the best so many.
+# Candidates: ANYWHERE uniform points at first, and in each round AROUND neighbours of the BEST points so far.
 ANYWHERE, AROUND, BEST = 384, 192, 16
-# Of a step, that of the deviation by which a neighbour lies off: two of five are on another one.
+# Smallest standard deviation of a neighbour, as a fraction of the dimension's step. Two of five neighbours then land on another step.
 REACH = 0.6
+# System attribute of a trial: (number of values, parameters of the kernel) if the kernel was fitted for the trial.
 FITTED = "gp:fitted"
 
 
 class Process:
-    """A Gaussian process with a Matern-5/2 kernel, a length scale a column.
+    """Gaussian process with a Matern-5/2 kernel and one length scale for each input column.
 
     Args:
         x: (n, d) inputs.
-        y: (n,) values, about standard normal.
-        categorical: (d,) whether a column's values are only equal or not.
+        y: (n,) values with mean 0 and standard deviation 1.
+        categorical: (d,) booleans. For a categorical column, the distance of two values is 0 if they are equal, and otherwise 1.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray):
@@ -51,17 +54,20 @@ class Process:
 
     @cached_property
     def _squared(self) -> np.ndarray:
-        """Return the (n, n, d) squared differences by column."""
+        """The (n, n, d) squared differences between the inputs, for each column."""
         delta = self.x[:, None, :] - self.x[None, :, :]
         squared: np.ndarray = np.where(self.categorical, delta != 0, delta * delta)
         return squared
 
     def fit(self, start: np.ndarray, noise: float | None = None) -> np.ndarray:
-        """The (d + 2,) logarithms of length scales, scale and noise that are most probable.
+        """Fit the parameters of the kernel by maximum a posteriori estimation.
 
         Args:
-            start: where to look from.
-            noise: the variance of noise if it is known.
+            start: (d + 2,) initial parameters for the optimizer.
+            noise: Variance of the noise if it is known; None to fit it.
+
+        Returns:
+            (d + 2,) logarithms of the d length scales, the scale and the noise variance. `start`, clipped to the bounds, if the fit fails.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (-9.0, 0.0)]
         if noise is not None:
@@ -71,7 +77,7 @@ class Process:
         return found.x if np.isfinite(found.fun) else start
 
     def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """The negative logarithm of the posterior density of the kernel's parameters, and its gradient."""
+        """Return the negative log posterior of the kernel's parameters, and its gradient."""
         d, n = self.x.shape[1], len(self.y)
         weights, scale, noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
         r = np.sqrt(5 * (self._squared @ weights))
@@ -90,14 +96,18 @@ class Process:
         gradient[d] = 0.5 * np.sum(outer * kernel)
         gradient[d + 1] = 0.5 * noise * np.trace(outer)
         loss = 0.5 * self.y @ alpha + np.log(np.diag(low)).sum()
-        # priors: length scales about the size of the space, more for more dimensions; a scale about 1; little noise
+        # Priors: length scales about as long as the space is wide, and longer for more dimensions; a scale near 1; little noise.
         means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, -4.0]])
         widths = np.concatenate([np.full(d, 1.0), [1.0, 2.0]])
         z = (theta - means) / widths
         return loss + 0.5 * z @ z, gradient + z / widths
 
     def condition(self, theta: np.ndarray) -> None:
-        """Set the parameters of the kernel."""
+        """Set the parameters of the kernel, and condition the process on its observations.
+
+        Args:
+            theta: (d + 2,) parameters as `fit` returns them.
+        """
         d = self.x.shape[1]
         self._weights, self._scale, self._noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
         self._solve(self._kernel(self.x, self.x))
@@ -117,21 +127,25 @@ class Process:
         self._alpha = cho_solve((self._low, True), self.y)
 
     def imagine(self, x: np.ndarray) -> None:
-        """Add inputs with their expected values, so that they are not suggested again."""
+        """Add inputs with their predicted means as values, so that the same points are not suggested again.
+
+        Args:
+            x: (m, d) inputs.
+        """
         if len(x):
             y = self.predict(x)[0]
             self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
             self._solve(self._kernel(self.x, self.x))
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the (m,) means and standard deviations at (m, d) inputs."""
+        """Return the (m,) posterior means and the (m,) standard deviations at (m, d) inputs."""
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
         return kernel @ self._alpha, np.sqrt(variance)
 
     def improvement(self, x: np.ndarray, best: float) -> np.ndarray:
-        """Return the (m,) expected improvements below `best`."""
+        """Return the (m,) expected improvements at (m, d) inputs. Values below `best` are improvements."""
         mean, deviation = self.predict(x)
         z = (best - mean) / deviation
         gain: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
@@ -139,14 +153,16 @@ class Process:
 
 
 class GpModel:
-    """Suggests where the expected improvement at full fidelity is greatest; for the first trial the middle of the space, as Google's Vizier
-    does (Song et al., 2024: The Vizier Gaussian Process Bandit Algorithm): whoever writes ranges puts them around what may work.
+    """Suggest the point with the largest expected improvement at full fidelity.
+
+    The first suggestion is the middle of the space, as in Google's Vizier (Song et al., 2024: The Vizier Gaussian Process Bandit
+    Algorithm). Users tend to choose ranges around values that work.
 
     Args:
-        n_startup_trials: below so many trials with a value all is random.
-        deterministic_objective: whether the same configuration has the same value again.
-        space: the dimensions that every trial has; others are sampled independently.
-        max_t: the step at which a trial ends; the highest on record where it is not known.
+        n_startup_trials: Number of trials with a value before the model is used. Until then, points are random.
+        deterministic_objective: True if equal configurations have equal values.
+        space: Distributions of the dimensions that every trial has. The other dimensions are sampled independently.
+        max_t: Step at which a trial ends; None for the highest recorded step.
     """
 
     def __init__(
@@ -161,13 +177,16 @@ class GpModel:
         self.axes = Axes(self.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._discrete = bool((self.axes.step > 0).all())
-        # So far at least a neighbour may lie off, or of what has wide steps it would always be the same
+        # Smallest standard deviation of a neighbour in each dimension. Without it, a dimension with wide steps would never change.
         self._reach = np.zeros(len(self.names))
         self._reach[self.axes.numbers] = np.where(self.axes.log, 0.0, REACH * self.axes.step / self.axes.width)
-        self._fitted: tuple[int, list[float]] | None = None  # to how many values, and the kernel's parameters
+        self._fitted: tuple[int, list[float]] | None = None  # number of values at the last fit, and the fitted parameters
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
-        """Return values by dimension; see `Model.suggest`. If the kernel is fitted again, its parameters are recorded with the trial."""
+        """Return values by dimension; see `Model.suggest`.
+
+        If the kernel is fitted again, its parameters are recorded as a system attribute of the trial.
+        """
         study, number = history.study, history.number
         if not set(self.names) - set(cell):
             return {}
@@ -187,7 +206,7 @@ class GpModel:
         pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
         if pending:
             process.imagine(self._at_full(self._places(pending)))
-        # as in `Tpe`, none twice: where all dimensions are discrete, a value that is uncertain would be asked for over and over
+        # As in `Tpe`, no point is suggested twice if all dimensions are discrete. Otherwise an uncertain point would be repeated.
         taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
         seen = self._in_cell(x[:, :-1], cell)
         mean = process.predict(self._at_full(seen))[0]
@@ -203,7 +222,7 @@ class GpModel:
         return self._values(candidates[np.argmax(gain)], cell)
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
-        """Return the parameters of the kernel: the recorded ones, or fitted again if there are enough new values."""
+        """Return the parameters of the kernel. They are fitted again if there are enough new values, and otherwise read from the study."""
         count = sum(history.count(level) for level in history.levels)
         if self._fitted is None:
             told = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
@@ -219,20 +238,23 @@ class GpModel:
         return np.array(self._fitted[1])
 
     def _places(self, trials: list[FrozenTrial]) -> np.ndarray:
-        """Return the (n, dimensions) places of trials that have all dimensions."""
+        """Return the (n, dimensions) places of n trials. Each trial must have all dimensions."""
         observed = internal(trials, self.names)
         return self.axes.places(np.column_stack([observed[name] for name in self.axes.names]))
 
     def _values(self, place: np.ndarray, cell: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a place, without those of the cell."""
+        """Return the values of a place by dimension, without the grid dimensions."""
         return {name: value for name, value in self.axes.external(place).items() if name not in cell}
 
     def _at_full(self, x: np.ndarray) -> np.ndarray:
-        """Return the inputs at full fidelity."""
+        """Return (n, dimensions) places as (n, dimensions + 1) inputs at full fidelity."""
         return np.column_stack([x, np.ones(len(x))])
 
     def _fresh(self, places: np.ndarray, cell: Mapping[str, Any], taken: set[Point]) -> np.ndarray:
-        """Move places to the cell, and leave out points that are taken. The returned points are taken from then on."""
+        """Move places to the cell, and drop points that are already taken if all dimensions are discrete.
+
+        The returned points are added to `taken`.
+        """
         places = self._in_cell(places, cell)
         if not self._discrete:
             return places
@@ -247,7 +269,7 @@ class GpModel:
         return places[kept]
 
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
-        """Return the places with the values of the cell."""
+        """Return a copy of the places in which the grid dimensions have the values of the cell."""
         x = x.copy()
         for i, (name, distribution) in enumerate(self.names.items()):
             if name in cell:
@@ -255,7 +277,7 @@ class GpModel:
         return x
 
     def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Return neighbours of the centres, which differ in some dimensions."""
+        """Draw AROUND neighbours of the centres. Each neighbour differs from its centre in a random part of the dimensions."""
         x = centres[rng.randint(len(centres), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
@@ -265,13 +287,21 @@ class GpModel:
 
 
 def observations(history: History, rng: np.random.RandomState) -> list[tuple[float, FrozenTrial, float]]:
-    """Level, trial and value (smaller is better) of at most `MOST` observations, those of the rungs below as they would be at the highest.
+    """Choose at most `MOST` observations for the model.
 
-    The value of what failed or violates a constraint is that of the worst.
+    The values of lower rungs are shifted by the median change between rungs, so that they are comparable with the highest level.
+
+    Args:
+        history: The trials so far.
+        rng: Random numbers of the trial that is sampled.
+
+    Returns:
+        (level, trial, value) of each observation. Smaller values are better. A trial that failed or violates a constraint has the value
+        infinity.
     """
     by_level: dict[float, list[tuple[float, float, int]]] = {}
     for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
-        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:  # each step is one where all are compared
+        if min(by_level, default=FULL) in (FULL, level) or level <= min(by_level) / 2:  # some schedulers have a rung at every step
             cells = history.levels[level].values()
             by_level[level] = sorted((violation, values[0], number) for cell in cells for violation, values, number in cell)
     shift, shifts = 0.0, {}
@@ -296,15 +326,21 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """(n,) values with mean 0 and deviation 1.
+    """Scale values to mean 0 and standard deviation 1, and clip bad outliers.
 
-    None is worse (higher) than a boxplot's whisker reaches (Tukey, 1977: Exploratory Data Analysis): beside what diverged all others would
-    look alike. What is not finite is at the whisker's end.
+    Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Otherwise one
+    diverged trial would make all other trials look alike. Values that are not finite are clipped in the same way.
+
+    Args:
+        values: (n,) values; smaller is better.
+
+    Returns:
+        (n,) scaled values; zeros if fewer than two distinct values are finite.
     """
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.min() == finite.max():
         return np.zeros(len(values))
-    low, high = finite.min() / 2, finite.max() / 2  # halves, as the difference of two numbers may be too large for one
+    low, high = finite.min() / 2, finite.max() / 2  # halves, because the difference of two floats may overflow
     unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))

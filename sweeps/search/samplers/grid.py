@@ -1,4 +1,4 @@
-"""Grid search: every dimension is a grid, so nothing is left to sample."""
+"""Grid search. Every dimension is a grid, so no values are sampled."""
 
 from __future__ import annotations
 

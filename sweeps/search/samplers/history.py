@@ -1,6 +1,7 @@
-"""The trials of a study as models read them. An update costs as much as the new trials, not as all trials.
+"""Trials of a study, sorted and grouped for models.
 
-The history follows from the study, and does not depend on the order in which the trials were added.
+The cost of an update depends on the number of new and running trials, not on the number of all trials. The history depends only on the
+study, and not on the order in which the trials were added.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, 
 class History:
     """Trials of a study, by level and cell.
 
-    A level is a step at which trials were compared, or `FULL`. A trial has a value at every level that it reached. Failed trials and
-    those that violate a constraint rank last. A configuration with repeats counts as one trial (see `together`).
+    A level is a step at which trials were compared, or `FULL` for complete trials. A trial has a value at every level that it reached.
+    Failed trials and trials that violate a constraint rank last. A configuration with repeats counts as one trial; see `together`.
 
     Args:
-        grids: Names of the grid dimensions, which identify a trial's cell.
-        repeats: Repeats of each configuration.
+        grids: Names of the grid dimensions. Their values identify the cell of a trial.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
         space: Distributions of the dimensions that every trial has.
 
     Attributes:
         space: The argument.
-        number: Number of the trial that is sampled.
+        number: Number of the trial that is being sampled.
         running: Trials that have not ended, by number.
-        levels: Trials that reached each level, by cell, the best first (by number if there are several objectives).
-        ended: Numbers of the ended trials, by the highest level that they reached and by cell.
-        known: Trials that have reached a level, by number.
-        tried: Configurations of the known trials, see `point_of`.
+        levels: Ranks of the trials at each level, by level and cell, the best first. Several objectives are compared one after the other.
+        ended: Numbers of the ended trials that reached a level, by their highest level and by cell.
+        known: Trials that have reached at least one level, by number.
+        tried: Configurations of the known trials; see `point_of`.
         last_step: Highest recorded step.
     """
 
@@ -62,8 +63,8 @@ class History:
         self.number = 0
         self._study: Study | None = None
         self._grids, self._repeats = sorted(grids), repeats
-        self._repeated: dict[int, list[int]] = defaultdict(list)  # the numbers of the repeats, by the first trial's
-        self._read = 0  # trials looked at
+        self._repeated: dict[int, list[int]] = defaultdict(list)  # numbers of the repeats, by the number of the first trial
+        self._read = 0  # number of trials read so far
         self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
         self._shapes: set[frozenset[str]] = set()
         self._group = _SearchSpaceGroup()
@@ -72,7 +73,7 @@ class History:
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
         self.tried: set[Point] = set()
-        self.last_step = 1  # the highest that is on record
+        self.last_step = 1
 
     @property
     def study(self) -> Study:
@@ -82,12 +83,16 @@ class History:
         return self._study
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials that started before the one that is sampled, each configuration once, as Optuna's frozen trials."""
+        """Return the earlier trials that are running or have reached a level, in the order of their numbers.
+
+        Returns:
+            Optuna's frozen trials. Each configuration counts as one trial; see `together`.
+        """
         trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
         return [trials[number] for number in sorted(trials) if number != self.number]
 
     def refresh(self, study: Study) -> None:
-        """Add what the study has learnt since the last call."""
+        """Read the new trials and the new values of running trials from a study."""
         self._study = study
         trials = study.get_trials(deepcopy=False)
         signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
@@ -134,7 +139,7 @@ class History:
         del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
 
     def cell(self, params: Mapping[str, Any]) -> str:
-        """Return the cell of a trial's parameters, as text."""
+        """Return the cell of a trial as text, given the trial's parameters."""
         return json.dumps([params.get(name) for name in self._grids], default=str) if self._grids else ""
 
     def count(self, level: Level) -> int:
@@ -142,27 +147,43 @@ class History:
         return sum(map(len, self.levels[level].values())) if level in self.levels else 0
 
     def highest(self, enough: int) -> Level | None:
-        """Return the highest level that at least this many trials reached; None if there is none."""
+        """Return the highest level that at least `enough` trials reached; None if there is none."""
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return the dimensions in groups that always occur together. Conditional dimensions form groups of their own."""
+        """Return groups of dimensions. The dimensions of a group always occur in the same trials.
+
+        For example, all dimensions inside one option form a group, because only trials with this option have them.
+        """
         groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
         return sorted(groups, key=lambda space: tuple(space))
 
 
 def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> dict[str, list[float]]:
-    """Return the parameters of the trials that have all dimensions of a space, in Optuna's internal representation."""
+    """Return the parameters of trials in Optuna's internal representation.
+
+    Args:
+        trials: The trials. A trial that lacks a dimension of `space` is left out.
+        space: Distributions by name.
+
+    Returns:
+        One list of values for each dimension, in the order of the trials.
+    """
     having = [t.params for t in trials if space.keys() <= t.params.keys()]
     return {name: [distribution.to_internal_repr(params[name]) for params in having] for name, distribution in space.items()}
 
 
 def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
-    """Return a configuration in a form that can be compared."""
+    """Return a configuration as a hashable point. Two configurations are equal if their points are equal.
+
+    Args:
+        params: Parameters of a trial.
+        space: Distributions by name. Dimensions with a single value are left out.
+    """
     there = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
     return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in there)
 
 
 def _finite(value: float) -> float:
-    """Return infinity for NaN, which ranks last."""
+    """Replace NaN with infinity, so that it ranks last."""
     return math.inf if math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""NSGA-II, a genetic algorithm for several objectives (Deb et al., 2002), by Optuna."""
+"""NSGA-II, a genetic algorithm for several objectives (Deb et al., 2002), as implemented by Optuna."""
 
 from __future__ import annotations
 

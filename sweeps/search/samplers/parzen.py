@@ -1,6 +1,9 @@
-"""Parzen mixtures over the dimensions of a space: a kernel for each observation and a broad one over everything, each a product of
-truncated normals and categoricals (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization; multivariate as in BOHB, Falkner
-et al., 2018). With `neighbours` for the widths they are Optuna's multivariate TPE's, whose classes are private and twice as slow.
+"""Parzen mixtures over the dimensions of a space.
+
+A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
+distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
+multivariate as in BOHB (Falkner et al., 2018). With the widths of `neighbours`, it equals the mixture of Optuna's multivariate TPE.
+Optuna's classes are private and twice as slow.
 """
 
 from __future__ import annotations
@@ -12,18 +15,19 @@ from scipy.special import ndtr, ndtri
 
 from sweeps.search.samplers.encoding import Axes
 
-Widths = Callable[[np.ndarray], np.ndarray]  # of kernels: of (n, d) places (n, d), 1 the whole range
+Widths = Callable[[np.ndarray], np.ndarray]  # (n, d) places -> (n, d) widths of kernels; 1 is the whole range
 
 
 class Mixture:
-    """A density over a space, given some of its dimensions.
+    """Density over a space, conditioned on some of its dimensions.
 
     Args:
-        axes: the dimensions.
+        axes: Encoding of the dimensions.
         values: (n, dimensions) observations.
-        weights: (n,) of their kernels; the broad one has 1.
-        widths: of the kernels.
-        cell: categories that are given, by column: a kernel counts by the probability it gives to them.
+        weights: (n,) weights of their kernels. The broad kernel has weight 1.
+        widths: Computes the widths of the kernels from the places of the observations.
+        cell: Index of the given category, by column. The weight of each kernel is multiplied by the probability that the kernel gives to
+            these categories.
     """
 
     def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):
@@ -48,7 +52,7 @@ class Mixture:
         self._weights = weights / weights.sum()
 
     def sample(self, rng: np.random.RandomState, size: int) -> np.ndarray:
-        """(size, dimensions) draws."""
+        """Draw (size, dimensions) values from the mixture."""
         which = rng.choice(len(self._weights), p=self._weights, size=size)
         drawn = np.empty((size, len(self.axes.names)))
         below, above = self._from[which], self._to[which]
@@ -60,7 +64,7 @@ class Mixture:
         return drawn
 
     def log_pdf(self, values: np.ndarray) -> np.ndarray:
-        """(n,) logarithms of the density, up to a constant of the axes, at (n, dimensions) values."""
+        """Return the (n,) log densities at (n, dimensions) values, up to a constant that depends only on the axes."""
         axes = self.axes
         numbers = values[:, axes.numbers]
         density = np.log(self._weights) - self._mass.sum(axis=1)  # (kernels,)
@@ -82,14 +86,23 @@ class Mixture:
 
 
 def neighbours(places: np.ndarray) -> np.ndarray:
-    """Widths by the distance to the farther neighbour, at least 1/(n + 2) of the range, or a hundredth: Optuna's."""
+    """Compute the width of each kernel in each dimension: the distance to the farther of the two neighbours, as in Optuna.
+
+    The width is at least the larger of 1/(n + 2) and 1/100 of the range.
+
+    Args:
+        places: (n, d) places on [0, 1].
+
+    Returns:
+        (n, d) widths.
+    """
     n = len(places)
     order = np.argsort(places, axis=0, kind="stable")
     inner = np.take_along_axis(places, order, axis=0)
     edges = np.vstack([np.zeros_like(inner[:1]), inner, np.ones_like(inner[:1])])
     gaps = np.diff(edges, axis=0)
     wide = np.maximum(gaps[:-1], gaps[1:])
-    if n > 1:  # the ends of the range are nobody's neighbours
+    if n > 1:  # the ends of the range do not count as neighbours
         wide[0], wide[-1] = gaps[1], gaps[-2]
     found = np.empty_like(wide)
     np.put_along_axis(found, order, wide, axis=0)
@@ -97,10 +110,16 @@ def neighbours(places: np.ndarray) -> np.ndarray:
 
 
 def third_nearest(places: np.ndarray) -> np.ndarray:
-    """Widths by the distance to the third nearest of all places, over all dimensions, at least a hundredth of the range.
+    """Compute the width of each kernel: the root-mean-square distance to the third nearest place, at least 1/100 of the range.
 
-    A kernel is narrow where there are others about, so that the search comes closer the more good trials lie together; and as wide in every
-    dimension, as the farther of two neighbours in one may be near in all others.
+    Kernels are narrow where many places are close together, so the search narrows around clusters of good trials. A kernel has the same
+    width in every dimension, because two places may be far apart in one dimension and close in all others.
+
+    Args:
+        places: (n, d) places on [0, 1].
+
+    Returns:
+        (n, d) widths; 0.5 for a single place.
     """
     n = len(places)
     if n == 1:

@@ -13,7 +13,7 @@ from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerConte
 
 @dataclass(frozen=True)
 class Qmc(Algorithm):
-    """Take the next point of a sequence. Each cell gets the same points."""
+    """Take the next point of a low-discrepancy sequence. Each cell gets the same points."""
 
     several_objectives: ClassVar[bool] = True
 
@@ -25,7 +25,7 @@ class Qmc(Algorithm):
         from optuna.samplers import QMCSampler
 
         class IndexedQmc(QMCSampler):
-            """Takes the point that belongs to the trial. Optuna takes the next one, and counts in the study."""
+            """QMC sampler that takes the point at `index`. In contrast, Optuna counts the points in the study and takes the next one."""
 
             index = 0
 

@@ -1,12 +1,14 @@
 """TPE (Bergstra et al., 2011; by rungs as in BOHB, Falkner et al., 2018), with one model for each rung and cell.
 
-Values at different steps cannot be compared. So the model takes the highest rung that enough trials reached. A model that mixes rungs
-loses to random configurations.
+Values at different steps cannot be compared. So the model uses only the highest rung that enough trials reached. A model that mixes
+rungs is worse than random search.
 
-Within a grid, `enqueue_trial` with the cell's values does not condition the other dimensions, even with a multivariate TPE: the mean late
-regret is 0.5, and 0.26 with conditioning. Here the weight of a kernel is the probability that it gives to the cell's values, which are
-fixed. A trial is good by comparison with its own cell. Ranked over all cells, the good trials would soon lie in one cell, and the other
-cells would be searched where that cell is good.
+In a grid, the values of the cell are fixed, and the model is conditioned on them: the weight of a kernel is the probability that the kernel
+gives to these values. Optuna's `enqueue_trial` with the cell's values does not condition the other dimensions, even with a multivariate
+TPE. The mean late regret is then 0.5, and 0.26 with conditioning.
+
+A trial is good if it is among the best of its own cell. If trials were ranked over all cells, the good trials would soon be in one cell.
+All other cells would then be searched near the good values of that cell.
 """
 
 from __future__ import annotations
@@ -24,22 +26,22 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbours, third_nearest
 
-# Largest number of kernels of an estimator. There are few good trials; the others are sampled again for each suggestion.
+# Largest number of kernels of a density. There are few good trials. Of the other trials, a new random sample is drawn for each suggestion.
 KERNELS = 128
-# In each cell, this factor times the root of the number of trials are good, up to a largest number.
+# Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up, but at most MOST_GOOD.
 GOOD, MOST_GOOD = 0.8, 25
-# Fraction of random suggestions, as in BOHB: a model that has settled on the wrong option of a choice never tries another.
+# Fraction of random suggestions, as in BOHB. Without them, a model that prefers the wrong option of a choice never tries another option.
 RANDOM = 0.03
 
 
 class TpeModel:
-    """Suggest values that good trials have more often than the others. See `Tpe` for the arguments."""
+    """Suggest values that are more frequent among good trials than among the other trials. See `Tpe` for the arguments."""
 
     def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16):
         self.enough, self.candidates, self.kernels = max(1, n_startup_trials), n_ei_candidates, KERNELS
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
-        """Return values by dimension; {} while too few trials are known. See `Model.suggest`."""
+        """Return values by dimension; {} if no level has enough trials, and for random suggestions. See `Model.suggest`."""
         study, number = history.study, history.number
         level = history.highest(self.enough)
         if level is None or rng.rand() < RANDOM:
@@ -47,7 +49,7 @@ class TpeModel:
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         found: dict[str, Any] = {}
         groups = history.spaces()
-        # where all dimensions are discrete the best candidate would soon be the same over and over
+        # If all dimensions are discrete, the best candidate would soon be the same every time. So running trials count as tried.
         pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
         for group in groups:
             space = {name: distribution for name, distribution in group.items() if not distribution.single()}
@@ -70,9 +72,22 @@ class TpeModel:
     def _split(
         self, study: Study, history: History, level: float, number: int, own: str, rng: np.random.RandomState
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
-        """Return the good trials, the best of each cell first, and the others. Both are samples that prefer the own cell.
+        """Split the trials into good trials and other trials.
 
-        The others are the rest of the level, the trials that were stopped below it, and the running trials that have not reached it.
+        The good trials are the best trials of each cell at the level. The other trials are the remaining trials of the level, the trials
+        that ended below the level, and the running trials that have not reached the level. If a list would be too long, it is a random
+        sample that prefers the cell `own`.
+
+        Args:
+            study: The study.
+            history: The trials so far.
+            level: The level at which trials are compared.
+            number: Number of the trial that is being sampled.
+            own: Cell of this trial.
+            rng: Random number generator for this trial.
+
+        Returns:
+            (good trials, other trials). Good trials are ordered by their rank in their cell, other trials by number.
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
@@ -97,7 +112,7 @@ class TpeModel:
 def _density(
     axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any], weights: Callable[[int], np.ndarray], widths: Widths
 ) -> Mixture:
-    """Return the density of the trials that have all dimensions of a space, given the cell."""
+    """Return the density of the trials that have all dimensions of `axes`, conditioned on the values of the cell."""
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
     given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
@@ -105,25 +120,28 @@ def _density(
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Return n weights with mean 1, for the best trial first, that fall as in CMA-ES (Hansen and Ostermeier, 2001)."""
+    """Return n weights with mean 1, the best trial first. They decrease as in CMA-ES (Hansen and Ostermeier, 2001)."""
     found = math.log(n + 1) - np.log(np.arange(1, n + 1))
     return found / found.mean() if n else found
 
 
 def by_age(n: int) -> np.ndarray:
-    """Return n weights, for the oldest trial first: from 1/n up to 1 for the last 25, as in Optuna."""
+    """Return n weights, the oldest trial first, as in Optuna. The last 25 weights are 1; the earlier ones increase from 1/n to 1."""
     found = np.ones(n)
     found[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
     return found
 
 
 def good_of(there: int) -> int:
-    """Return how many of this many trials are good."""
+    """Return the number of good trials among `there` trials of a cell."""
     return min(math.ceil(GOOD * math.sqrt(there)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return all numbers if they are not too many; else a sample, of which at least half are own ones if there are enough."""
+    """Return at most `most` trial numbers. If there are more, draw a sample.
+
+    At least half of the sample is from `own`, if `own` has so many trials.
+    """
     if len(own) + len(others) <= most:
         return own + others
     share = max(most // 2, most - len(others))
@@ -133,7 +151,10 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
 
 
 def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of the n best trials and of the others. Several objectives rank by Pareto front, then by hypervolume."""
+    """Return the numbers of the n best trials and the numbers of the other trials.
+
+    With several objectives, feasible trials are ranked by Pareto front first and by hypervolume second, as in Optuna.
+    """
     if len(study.directions) > 1:
         feasible = [history.known[number] for violation, _, number in ranked if not violation]
         if len(feasible) > n:

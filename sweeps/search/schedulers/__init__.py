@@ -1,4 +1,4 @@
-"""Schedulers: what happens to a trial at a rung. One file each; `base` has the port that a scheduler of your own implements."""
+"""Schedulers, which decide what happens to a trial at a rung. `base` has the port for user-defined schedulers."""
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Decision, Scheduler

@@ -37,7 +37,10 @@ class Asha(Scheduler):
         return tuple(rungs)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the value is among the best 1/reduction_factor of all values at this rung, itself included. NaN stops the trial."""
+        """Continue if the trial's value is among the best 1/reduction_factor of all values at this rung. Otherwise stop.
+
+        The values include the trial's own value. A trial whose value is NaN or missing is stopped.
+        """
         own = view.trials[trial]
         value = own.values.get(rung, math.nan)
         if math.isnan(value):
@@ -50,7 +53,7 @@ class Asha(Scheduler):
         return CONTINUE if better < passing else STOP
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return 1 if there are rungs: the first trial at a rung always passes, and each later trial may be worse than all before."""
+        """Return 1 if there are rungs. The first trial at a rung always continues, but all later trials may be stopped."""
         return min(trials, 1) if self.rungs() else trials
 
     def late_trial_steps(self, repeats: int) -> float | None:

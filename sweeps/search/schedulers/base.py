@@ -1,4 +1,4 @@
-"""The port of a scheduler: at which rungs trials wait for a decision, and what the decision is."""
+"""Port of a scheduler. A scheduler names the rungs at which trials wait, and makes the decision at each rung."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Explore = Callable[["Dimension", Any], Any]
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens to a trial at a rung.
+    """Decision of a scheduler about a trial at a rung.
 
     Attributes:
-        action: Continue, stop, pause or exploit.
-        donor: Number of the trial whose checkpoint to continue from, if the action is EXPLOIT.
+        action: CONTINUE, STOP, PAUSE or EXPLOIT.
+        donor: For EXPLOIT, the number of the trial whose checkpoint this trial continues from; otherwise None.
     """
 
     action: Action
@@ -35,16 +35,16 @@ PAUSE = Decision(Action.PAUSE)
 
 
 class Scheduler(ABC):
-    """Port of a scheduler. A scheduler of your own is a dataclass that inherits from it; its fields are its options.
+    """Port of a scheduler. To write a scheduler, define a dataclass that inherits from this class. Its fields are its options.
 
-    A scheduler is a pure function of the study. It keeps nothing between calls, so a resumed sweep decides as before.
+    A scheduler is a pure function of the study. It keeps no state between calls, so a resumed sweep makes the same decisions.
 
     Attributes:
-        resource: What rungs count. Trials are compared at equal amounts of it.
-        stops: Whether `decide` may return STOP.
-        pauses: Whether `decide` may return PAUSE.
-        perturbs: Whether `decide` may return EXPLOIT. Trials then begin together and take turns.
-        needs_checkpoint: Whether a trial must report a checkpoint at every rung.
+        resource: Unit of the rungs, such as "step". Trials are compared at equal amounts of this resource.
+        stops: True if `decide` may return STOP.
+        pauses: True if `decide` may return PAUSE.
+        perturbs: True if `decide` may return EXPLOIT. Then all trials start at the beginning and take turns on the workers.
+        needs_checkpoint: True if a trial must report a checkpoint at every rung.
         max_t: Amount of the resource at which a trial ends, or None. Every scheduler must have this field or attribute.
     """
 
@@ -57,20 +57,34 @@ class Scheduler(ABC):
 
     @abstractmethod
     def rungs(self, bracket: int = 0) -> Sequence[int]:
-        """Return the steps at which a trial of a bracket waits for a decision; a `range` if there are very many."""
+        """Return the steps at which a trial of a bracket waits for a decision, sorted.
+
+        Args:
+            bracket: The bracket; 0 if there is only one.
+
+        Returns:
+            The steps. Return a `range` instead of a tuple if there are very many.
+        """
 
     @abstractmethod
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Decide what happens to a trial.
+        """Decide what happens to a trial at a rung.
 
         Args:
-            view: The study. The trial's report at the rung is part of it, unless the trial skipped this step.
+            view: The study. It has the trial's report at the rung, unless the trial skipped this step.
             trial: Number of the trial.
-            rung: Step that the trial has reached; one of `rungs(bracket)`.
+            rung: Step that the trial has reached; one of the trial's `rungs(bracket)`.
+
+        Returns:
+            The decision.
         """
 
     def next_paused(self, view: StudyView) -> int | None:
-        """Return the number of the paused trial that continues now, or None. It is asked before a new trial starts."""
+        """Return the number of the paused trial that continues now, or None. The driver calls this method before it starts a new trial.
+
+        Args:
+            view: The study.
+        """
         return None
 
     @property
@@ -79,42 +93,68 @@ class Scheduler(ABC):
         return 1
 
     def bracket(self, seed: int, trial: int) -> int:
-        """Return the bracket of a trial, from the sweep's seed and the trial's number."""
+        """Return the bracket of a trial.
+
+        Args:
+            seed: Seed of the sweep.
+            trial: Number of the trial.
+        """
         return 0
 
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
         """Return the function that perturbs the donor's parameters after an EXPLOIT decision.
 
-        The function takes a dimension and the donor's key of that dimension (None if it is inactive), and returns the new key.
+        Args:
+            view: The study.
+            trial: Number of the trial that is perturbed.
+            rung: Perturbation step of the trial.
+
+        Returns:
+            A function of a dimension and the donor's key of this dimension, or None if the dimension is not active for the donor. The
+            function returns the new key.
         """
         return lambda dimension, key: key
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (option, what is wrong with its value) for rules that the types of the options cannot state."""
+        """Yield (option, problem) for every invalid value that the types of the options cannot detect."""
         yield from ()
 
-    # What `sweeps plan` asks
+    # Estimates for `sweeps plan`
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the least number of trials that run to their end."""
+        """Return the smallest possible number of trials that run to their end.
+
+        Args:
+            trials: Number of trials.
+            seed: Seed of the sweep.
+        """
         return 0 if self.stops and self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the least number of steps that all trials take together, if `max_t` is set."""
+        """Return the smallest possible number of steps of all trials together. `max_t` must be set.
+
+        Args:
+            trials: Number of trials.
+            seed: Seed of the sweep.
+        """
         assert self.max_t is not None
         complete = self.min_complete(trials, seed)
         return complete * self.max_t + (trials - complete) * (self.rungs()[0] if self.rungs() else self.max_t)
 
     def late_trial_steps(self, repeats: int) -> float | None:
-        """Return the mean number of steps of a trial that starts late, with this many repeats of each complete trial.
+        """Return the expected number of steps of a trial that starts late in the sweep.
 
-        None means that late trials take as long as early ones.
+        Args:
+            repeats: Number of repeats of each complete trial. Their steps are included.
+
+        Returns:
+            The number of steps, or None if late trials take as many steps as early trials.
         """
         return None
 
 
 def all_rungs(scheduler: Scheduler) -> Sequence[int]:
-    """Return the rungs of all brackets, sorted."""
+    """Return the rungs of all brackets of a scheduler, sorted and without duplicates."""
     if scheduler.bracket_count == 1:
         return scheduler.rungs()
     return sorted({rung for bracket in range(scheduler.bracket_count) for rung in scheduler.rungs(bracket)})

@@ -1,4 +1,4 @@
-"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets, each of which starts a rung later."""
+"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets. The first rung is later in each next bracket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps.space.section_models import AtLeast1
 class Hyperband(Asha):
     """Draw a bracket for each trial, and apply ASHA within the bracket.
 
-    The probabilities are those at which all brackets would spend the same number of steps.
+    The probabilities are chosen so that all brackets spend about the same number of steps.
     """
 
     brackets: Annotated[AtLeast1, Field(description="number of brackets, at most one for each rung")] = 3
@@ -40,7 +40,7 @@ class Hyperband(Asha):
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the number of brackets that have a trial, because the first trial of each bracket passes all rungs."""
+        """Return the number of brackets that have a trial. The first trial of each bracket passes all rungs."""
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:

@@ -34,7 +34,11 @@ class Median(Scheduler):
         return range(self.grace_period, self.max_t or sys.maxsize)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the best value is no worse than the median. A mean of NaN is the worst; a trial with a NaN value is stopped."""
+        """Continue if the trial's best value is not worse than the median of the other trials' means. Otherwise stop.
+
+        A mean of NaN counts as the worst value. A trial is stopped if it has no value at this step, or only NaN values so far. A trial
+        continues if fewer than `min_trials` other trials have reached the step.
+        """
         own = view.trials[trial]
         others = [t for t in view.at_rung(rung) if t is not own]
         if len(others) < self.min_trials:
@@ -48,5 +52,5 @@ class Median(Scheduler):
         return STOP if (best > median if view.minimize else best < median) else CONTINUE
 
     def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return `min_trials`: these trials have nothing to be compared with."""
+        """Return `min_trials`. The first trials always continue, because there are too few other trials for a comparison."""
         return min(trials, self.min_trials) if self.rungs() else trials

@@ -1,4 +1,4 @@
-"""No scheduler: every trial runs to its end."""
+"""Default scheduler, which lets every trial run to its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Population Based Training (Jaderberg et al., 2017): the worst trials continue from the checkpoints of the best, with other parameters.
 
-It is asynchronous, as in Ray Tune: a member that reaches a perturbation step is compared with the members that have reached it already.
-Each grid cell has a population of its own, because a checkpoint is of no use with another preprocessor.
+The scheduler is asynchronous, as in Ray Tune. A trial that reaches a perturbation step is compared only with the trials that have already
+reached this step. Each grid cell has its own population, because a checkpoint cannot be used with another preprocessor.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pbt(Scheduler):
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
 
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
-        """Return the function that perturbs parameters. It continues the random sequence that chose the donor."""
+        """Return the function that perturbs the donor's parameters. The function continues the random sequence that chose the donor."""
         _, rng = self._choose(view, trial, rung)
         return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)
 
@@ -58,6 +58,6 @@ class Pbt(Scheduler):
         return perturbation.choose_donor(trial, members, view.minimize, self.quantile_fraction, rng), rng
 
     def _can_donate(self, trial: TrialView, rung: int) -> bool:
-        """Return whether a running trial has a checkpoint of this rung or a later step, with steps left to train."""
+        """Return True if a trial runs, has a checkpoint at or after this rung, and has steps left after the checkpoint."""
         step = trial.checkpoint_step
         return trial.running and step is not None and step >= rung and (self.max_t is None or step < self.max_t)

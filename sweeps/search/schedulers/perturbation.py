@@ -1,6 +1,6 @@
-"""The decisions of Population Based Training: which member to exploit, and how to perturb its parameters. Pure functions.
+"""Decisions of Population Based Training: which member to exploit, and how to perturb its parameters. Pure functions, no I/O.
 
-All random numbers follow from the sweep's seed, the member's number and the perturbation step.
+A member is a trial of the population. All random numbers depend only on the sweep's seed, the member's number and the perturbation step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from sweeps.space import Dimension
 from sweeps.space.domains import EDGES, multiple, quantile
 
-# Factors by which a number is perturbed.
+# Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
 
 
@@ -25,7 +25,7 @@ class Member:
     Attributes:
         number: Number of the trial.
         value: Value that the trial reported at the step.
-        can_donate: Whether the trial still runs, and its latest checkpoint is of this step or a later one.
+        can_donate: True if the trial still runs, and its latest checkpoint is from this step or a later step.
     """
 
     number: int
@@ -34,7 +34,13 @@ class Member:
 
 
 def rng_of(seed: int, number: int, step: int) -> random.Random:
-    """Return the random generator of a member at a perturbation step."""
+    """Return the random number generator for a member at a perturbation step.
+
+    Args:
+        seed: Seed of the sweep.
+        number: Number of the member.
+        step: The perturbation step.
+    """
     return random.Random(f"{seed}/{number}/{step}/pbt")
 
 
@@ -43,11 +49,12 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
 
     Args:
         own: Number of the member that has reached the perturbation step.
-        members: All members that have reached the step, this one included, in any order. NaN is the worst value; equal values rank
-            by number.
-        minimize: Whether smaller values are better.
-        fraction: Part of the members that is exploited, and part that exploits; rounded up, but no more than half.
-        rng: See `rng_of`.
+        members: All members that have reached the step, including this one, in any order. NaN is the worst value. Members with equal
+            values are ranked by number.
+        minimize: True if smaller values are better.
+        fraction: Fraction of the members that exploit, and fraction of the members that are exploited. The number of members is rounded
+            up, but is at most half of the members.
+        rng: Generator that `rng_of` returned.
     """
 
     def badness(m: Member) -> float:
@@ -63,21 +70,21 @@ def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: 
 
 
 def is_perturbed(dimension: Dimension) -> bool:
-    """Return whether perturbations change a dimension: it is a sampled dimension of `params`."""
+    """Return True if perturbations change a dimension. These are the dimensions of `params` that are not grids."""
     return dimension.name.startswith("params.") and not dimension.is_grid
 
 
 def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
-    """Return a new key of a dimension, near the donor's key or drawn anew. (`Dimension.value` turns keys into values.)
+    """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
-    A number is multiplied by 0.8 or 1.2 and stays within its bounds. An integer, and a number with a step, moves by at least one
-    step where its bounds allow. An option becomes the next or the previous option.
+    The value of a number is multiplied by 0.8 or 1.2 and clipped to its bounds. An integer or a number with a step moves by at least one
+    step, unless its bounds prevent this. An option becomes the next or the previous option. `Dimension.value` converts a key to a value.
 
     Args:
         dimension: A sampled dimension.
-        key: The donor's key, or None if the dimension is not active there; then a key is drawn.
-        resample: Probability of drawing the key anew.
-        rng: See `rng_of`.
+        key: The donor's key. None if the dimension is not active for the donor; then the new key is random.
+        resample: Probability of a random key.
+        rng: Generator that `rng_of` returned.
     """
     anew = rng.random() < resample
     if anew or (key is None and not any(option.key is None for option in dimension.options)):
@@ -97,7 +104,7 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
 
 
 def draw_key(dimension: Dimension, rng: random.Random) -> Any:
-    """Draw a key of a dimension from its domain."""
+    """Draw a random key from the domain of a dimension."""
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
@@ -115,7 +122,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
 
 
 def _key(dimension: Dimension, value: Any) -> Any:
-    """Return the key of a value, clipped to the bounds."""
+    """Clip a value to the bounds of a dimension, and return its key."""
     if dimension.mean is not None:
         return quantile(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None

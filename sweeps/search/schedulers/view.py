@@ -1,4 +1,4 @@
-"""What a scheduler sees of the study: curves, brackets, paused trials and costs."""
+"""View of the study for schedulers: curves, brackets, paused trials and costs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class TrialView:
 
     Attributes:
         number: Number of the trial.
-        bracket: Bracket of the trial. Schedulers compare trials of one bracket.
-        values: Values of the objective that the trial reported, by step, in the order of the steps.
-        running: Whether the trial has not ended. A paused trial has not ended.
+        bracket: Bracket of the trial. Schedulers compare only trials of the same bracket.
+        values: Reported values of the leading metric, by step, in the order of the steps.
+        running: True until the trial has ended, also while the trial is paused.
         paused_at: Rung at which the trial is paused, or None.
         seconds: Wall time that the trial has used.
-        checkpoint_step: Step of the latest checkpoint of a running trial, or None. Only known if the scheduler needs checkpoints.
-        population: Trials with equal populations can exchange checkpoints. Only known if the scheduler perturbs.
+        checkpoint_step: Step of the latest checkpoint of a running trial, or None. Set only if the scheduler perturbs trials.
+        population: Name of the trial's population. Trials of the same population can exchange checkpoints. Set only if the scheduler
+            perturbs trials.
     """
 
     number: int
@@ -35,7 +36,11 @@ class TrialView:
     _sum: float = field(default=0.0, repr=False, compare=False)
 
     def mean_until(self, step: int) -> float:
-        """Return the mean of the values up to a step at which the trial reported; NaN if one of them is NaN."""
+        """Return the mean of all values up to a step; NaN if one of these values is NaN.
+
+        Args:
+            step: A step at which the trial reported.
+        """
         if step not in self._means:
             for at, value in itertools.islice(self.values.items(), len(self._means), None):
                 self._sum += value
@@ -43,20 +48,26 @@ class TrialView:
         return self._means[step]
 
     def best_until(self, step: int, minimize: bool) -> float:
-        """Return the best value up to a step, without NaN values; NaN if there is none."""
+        """Return the best value up to a step. NaN values are ignored; NaN is returned only if there is no other value.
+
+        Args:
+            step: The last step to consider.
+            minimize: True if smaller values are better.
+        """
         values = (value for at, value in self.values.items() if at <= step and not math.isnan(value))
         return (min if minimize else max)(values, default=math.nan)
 
 
 class StudyView:
-    """The study as a scheduler sees it. Repeats of a configuration are not part of the view.
+    """The study as a scheduler sees it, without repeats of a configuration.
 
     Args:
-        seed: Seed of the sweep. Random decisions must follow from this seed, the trial's number and the rung.
-        minimize: Whether smaller values are better.
+        seed: Seed of the sweep. Random decisions must depend only on this seed, the trial's number and the rung.
+        minimize: True if smaller values are better.
         trials: Trials in the view.
 
     Attributes:
+        seed, minimize: The arguments.
         trials: Trials by number, in the order in which they started.
     """
 
@@ -67,24 +78,24 @@ class StudyView:
 
     @property
     def curves(self) -> Mapping[int, Mapping[int, float]]:
-        """Reported values by trial and step."""
+        """Reported values of each trial by step, by trial number."""
         return {number: trial.values for number, trial in self.trials.items()}
 
     @property
     def brackets(self) -> Mapping[int, int]:
-        """Bracket of each trial."""
+        """Bracket of each trial, by trial number."""
         return {number: trial.bracket for number, trial in self.trials.items()}
 
     @property
     def paused(self) -> Mapping[int, int]:
-        """Rung at which each paused trial waits, by number."""
+        """Rung of each paused trial, by trial number."""
         return {number: trial.paused_at for number, trial in self.trials.items() if trial.paused_at is not None}
 
     @property
     def costs(self) -> Mapping[int, float]:
-        """Seconds that each trial has used."""
+        """Wall time of each trial in seconds, by trial number."""
         return {number: trial.seconds for number, trial in self.trials.items()}
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
-        """Return the trials of a bracket that reported at a rung."""
+        """Return the trials of a bracket that have a value at a rung."""
         return [trial for trial in self.trials.values() if rung in trial.values and trial.bracket == bracket]
