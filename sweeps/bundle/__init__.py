@@ -3,11 +3,15 @@
 A bundle is an MLflow `pyfunc` model. It needs neither a checkout of sweeps nor a Ray cluster:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's files
-    manifest.json, manifest.sha256                          how the bundle was made, with the SHA-256 of every other file; its own SHA-256
-    code/, code/_sweeps/                                    the user's modules; the part of sweeps that the bundle needs
+    manifest.json                                           how the bundle was made, with the SHA-256 of every other file
+    manifest.sha256                                         the SHA-256 of manifest.json
+    code/                                                   the user's modules
+    code/_sweeps/                                           the part of sweeps that the bundle needs
     data/sweep/model/                                       the checkpoint of the best step, without the files that only a resume needs
-    data/sweep/preprocessor.json                            the fitted chain; `preprocessor-N.pkl` for each step that needs a pickle
-    data/sweep/check.parquet, check.npy                     raw rows, and the model's output for them in training
+    data/sweep/preprocessor.json                            the fitted chain
+    data/sweep/preprocessor-N.pkl                           step N of the chain, if it needs a pickle
+    data/sweep/check.parquet                                raw rows
+    data/sweep/check.npy                                    the model's output for these rows in training
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
 
 
 def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
-    """Return the classes of codes as an array of the classes' own type."""
+    """Map class codes to class labels. The array has the type of the labels."""
     return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
 
 

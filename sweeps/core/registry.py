@@ -53,7 +53,7 @@ def is_built_in(kind: str, name: str) -> bool:
 
 @functools.cache
 def built_in(kind: str, name: str) -> Any:
-    """Import a built-in plug-in and return it. Its module imports large libraries such as Ray and Optuna only inside functions.
+    """Import a built-in plug-in and return it. The import is cheap, because plug-ins import Ray and Optuna only inside functions.
 
     Raises:
         KeyError: There is no such plug-in.

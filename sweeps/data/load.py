@@ -49,7 +49,7 @@ class Splits:
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     """Read the data of a space, split it and encode its label.
 
-    Ray Data reads the files. Ray is started if it does not run.
+    Ray Data reads the files. Ray is started if it is not running.
 
     Args:
         spec: the `data` section of a space.

@@ -4,7 +4,7 @@ Ray starts it again when its process is lost, and its gangs die with it, as Ray 
 tells it what is on record of the trials that ran (`Past`), and they go on from their checkpoints.
 
 Behind `start`, `_drive` takes one trial through: prepared data, a gang, the attempts it needs. Who gets which gang is the business of
-`leases`, what counts of the news that of `booking`.
+`leases`, what counts of the news that of `trial_progress`.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class TrialProgress:
         return [path for path in paths.values() if path not in self.kept]
 
     def take(self, attempt: int, news: News, ended: bool = False, failed: bool = False) -> bool:
-        """TrialProgress a rank's news; False if they are of an attempt or a trial that is over.
+        """Record a rank's news; False if they are of an attempt or a trial that is over.
 
         Args:
             attempt: that the news are of.

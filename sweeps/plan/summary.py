@@ -35,12 +35,12 @@ class Plan:
         even: True if the counts are exact. A grid inside an option of a choice makes them approximate.
         shapes: Number of trials of every shape.
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
-        at_once: Number of concurrent trials, as `run` would choose it.
+        at_once: Number of trials that `sweeps run` would run at once.
         room: Number of trials that fit on the machine at once. If `limits.max_concurrent_trials` is larger, the other trials wait.
         gangs: Number of gangs to start.
         variants: Number of data variants; None if `data.rows` is continuous.
         fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.
-        steps: Number of steps that the scheduler spends; None if trials end only with their loops.
+        steps: Number of steps that all trials take under the scheduler; None if trials end only with their loops.
         disk: Disk space of the checkpoints.
     """
 

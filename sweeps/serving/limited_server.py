@@ -53,7 +53,7 @@ class Connection(H11Protocol):
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Continue reading, for `flow`, once the data that has arrived is parsed."""
+        """Continue reading, for `flow`. If data that has arrived is not parsed yet, wait until it is."""
         if not self._unread:
             self.transport.resume_reading()
 

@@ -1,11 +1,11 @@
 """A conformance suite for schedulers: subclass it in a test file and return your scheduler.
 
-from my_scheduler import RandomStop
+from random_stop import RandomStop
 from sweeps.testing.pytest_schedulers import SchedulerTests
 
 class TestRandomStop(SchedulerTests):
     def scheduler(self):
-        return RandomStop(max_t=9)
+        return RandomStop(max_t=20)
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Conformance suite for trackers: subclass `TrackerTests` in a test file, and pytest runs its tests on your tracker.
 
+from csv_tracker import CsvTracker
+from sweeps.testing.pytest_trackers import TrackerTests
+
 class TestCsvTracker(TrackerTests):
     def create_tracker(self, folder):
-        return CsvTracker(path=str(folder / "trials.csv"))
+        return CsvTracker(file="results.csv")
 """
 
 from __future__ import annotations

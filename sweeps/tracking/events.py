@@ -42,7 +42,7 @@ class TrialEvent(Event):
         return format_trial_id(self.number)
 
 
-# Returns the events of the trials that earlier drivers started, but for the trials of the given numbers.
+# Takes the numbers of the trials to skip, and yields the events of all other trials of earlier drivers.
 History = Callable[[Container[int]], Iterator[TrialEvent]]
 
 
@@ -56,8 +56,8 @@ class SweepStarted(Event):
         fingerprint: Hash of the data.
         git_commit: Commit of the folder of the space file; None if it is not known.
         git_dirty: `yes` if files differed from that commit, else `no`; None if it is not known.
-        history: For a resumed sweep, a function from trial numbers to the events of all other trials that earlier drivers started.
-            A tracker calls it to catch up on events that were lost with an earlier driver. None for a new sweep.
+        history: For a resumed sweep, a function. It takes the numbers of the trials to skip, and yields the events of all other trials of
+            earlier drivers. A tracker calls it to catch up on events that were lost with an earlier driver. None for a new sweep.
     """
 
     space: Space

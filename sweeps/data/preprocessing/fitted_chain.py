@@ -61,8 +61,8 @@ class FittedChain(RenamedFields):
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
         """Prepare raw rows.
 
-        Each row is transformed independently of the others, to the bit. Without a step, integers stay integers. With a step they become
-        floats, and so do codes of categories.
+        The result for a row does not depend on the other rows, not even in the last bit. Without a step, integers stay integers. With a
+        step they become floats, and so do codes of categories.
 
         Args:
             df: n rows with the columns of `columns_in` in any order. Others are ignored, except the label, which is returned as the last
