@@ -35,7 +35,13 @@ class Best:
         self.raw: bytearray | None = None
 
     def see(self, booster: xgb.Booster, step: int, value: float) -> None:
-        """Record a round's value, and keep the round if it is the best so far."""
+        """Record a round's value, and keep the round if it is the best so far.
+
+        Args:
+            booster: The booster after the round.
+            step: Number of the round.
+            value: The objective's value at the round.
+        """
         if self.cur.better(value, self.value):
             self.step, self.value = step, value
             if self.whole:
@@ -48,7 +54,13 @@ class Best:
         return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
 
     def save(self, booster: xgb.Booster, step: int, folder: Path) -> None:
-        """Write a checkpoint: the best round's model, and the state to continue from `step`."""
+        """Write a checkpoint: the best round's model, and the state to continue from `step`.
+
+        Args:
+            booster: The booster after its last round.
+            step: Number of the last round.
+            folder: Folder of the checkpoint.
+        """
         best_step = self.step or step
         model = self.model(booster, step)
         if best_step != step:
@@ -83,7 +95,16 @@ class Best:
 
 
 def answers(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.ndarray:
-    """Predict with the first `rounds` rounds; 0 means all rounds."""
+    """Predict with the first `rounds` rounds; 0 means all rounds.
+
+    Args:
+        booster: The model.
+        matrix: The rows.
+        rounds: Number of rounds to use; 0 for all.
+
+    Returns:
+        float64: P(second class) (n,), class probabilities (n, k) or values (n,).
+    """
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
     if LOGITS in booster.save_config():
         out = 1.0 / (1.0 + np.exp(-out))

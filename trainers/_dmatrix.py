@@ -28,7 +28,16 @@ class Columns:
 
 
 def matrix(frame: pd.DataFrame, label: str | None = None, threads: int | None = None) -> xgb.DMatrix:
-    """Return the features, and the label if it is named, as a `DMatrix`."""
+    """Return the features, and the label if it is named, as a `DMatrix`.
+
+    Args:
+        frame: Prepared rows.
+        label: Name of the label column. None if the rows have no label.
+        threads: Number of threads that XGBoost uses. None for XGBoost's default.
+
+    Raises:
+        ValueError: A feature is not numeric.
+    """
     features = frame.drop(columns=[label]) if label else frame
     require_numbers(features, also="category")
     names = _names(features.columns)

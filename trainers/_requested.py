@@ -40,6 +40,10 @@ class RequestedMetrics:
     def of(cls, config: Mapping[str, Any], cur: trial.Current) -> RequestedMetrics:
         """Return the metrics that a trial's `params`, objectives and constraints name.
 
+        Args:
+            config: The trial's `params`.
+            cur: The trial.
+
         Raises:
             ValueError: XGBoost has no such metric, or `params.report` has an unknown value.
         """

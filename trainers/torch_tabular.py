@@ -97,6 +97,10 @@ class Params:
     def of(cls, config: dict[str, Any], max_t: int | None) -> Params:
         """Validate a trial's `params`, and fill in the defaults.
 
+        Args:
+            config: The trial's `params`.
+            max_t: The step at which the scheduler ends the trial, which is the default of `epochs`. None for no such step.
+
         Raises:
             ValueError: A name is unknown, or a value breaks its rule.
         """
@@ -139,6 +143,10 @@ class Architecture:
 
     def predict(self, network: nn.Module, inputs: torch.Tensor) -> np.ndarray:
         """Predict with a network in evaluation mode.
+
+        Args:
+            network: A network that `build` made.
+            inputs: Prepared features, float32 of shape (n, columns).
 
         Returns:
             float64: P(second class) (n,), class probabilities (n, k) or values (n,).
@@ -333,7 +341,7 @@ class _Best:
 
 
 def _tensors(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], torch.Tensor, Any]:
-    """Return columns, inputs and labels of a shard. Labels of `train` are a tensor on the device, those of `valid` an array."""
+    """Return columns, inputs and labels of a shard. Labels of `train` are a tensor on the device. Labels of `valid` are an array."""
     import ray.train
 
     frame = ray.train.get_dataset_shard(name).materialize().to_pandas()

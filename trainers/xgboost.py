@@ -401,7 +401,12 @@ class Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """Return XGBoost's parameters without `eval_metric`: the trial's defaults, overridden by `config`."""
+    """Return XGBoost's parameters without `eval_metric`: the trial's defaults, overridden by `config`.
+
+    Args:
+        config: The trial's `params`.
+        cur: The trial.
+    """
     task = str(cur.task)
     # With a seed for each round, a resumed trial samples the same rows and columns as an uninterrupted one.
     defaults: dict[str, Any] = {"objective": OBJECTIVES[task], "nthread": cur.threads, "seed": cur.seed, "seed_per_iteration": True}
@@ -425,7 +430,7 @@ def _integer(name: str, value: Any) -> Any:
 
 
 def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
-    """Create a booster without column names. Names are set only while XGBoost looks up those in constraints.
+    """Create a booster without column names. The matrices have column names only while XGBoost looks up the columns that constraints name.
 
     Raises:
         ValueError: A constraint names an unknown column.

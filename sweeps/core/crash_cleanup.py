@@ -1,4 +1,4 @@
-"""Clean up after a driver that died: end the processes of its Ray, and delete files that were only half written."""
+"""Clean up after a driver that died: end the processes of its Ray, and delete half-written files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "tria
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
-    """Write `ray.json`: the session folder of the sweep's Ray, and its processes with their start times."""
+    """Write `ray.json`: the session folder of the sweep's Ray, and its processes with their start times.
+
+    Args:
+        folder: The sweep's folder.
+        session: Folder of the Ray session.
+        pids: Ids of Ray's processes. A process that has ended is left out.
+    """
     started = {str(pid): time for pid in pids if (time := start_time(pid)) is not None}
     write_text(SweepFolder(folder).ray, json.dumps({"session": session, "pids": started}) + "\n")
 
@@ -102,7 +108,7 @@ def _writes_to(pid: int, logs: Path) -> bool:
 
 
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:
-    """Delete files that were half written, and checkpoints that nobody needs.
+    """Delete half-written files, and checkpoints that are not needed any more.
 
     Args:
         folder: The sweep's folder.

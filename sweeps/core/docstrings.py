@@ -12,7 +12,12 @@ def summary(text: str | None) -> str:
 
 
 def section(text: str | None, title: str) -> dict[str, str]:
-    """Return the entries of a section such as `Attributes`, by name, each as one line."""
+    """Return the entries of a section such as `Attributes`, by name, each as one line.
+
+    Args:
+        text: A docstring.
+        title: Title of the section.
+    """
     found = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
     entries: dict[str, str] = {}
     names: list[str] = []

@@ -26,7 +26,7 @@ def warn_of_namesake() -> None:
 def namesake() -> str | None:
     """Return the metadata folder of Weights & Biases' `sweeps`; None if it is not installed.
 
-    To list the folders on `sys.path` takes under 1 ms. `importlib.metadata` would find the folder too, but takes 30 ms to import.
+    Listing the folders on `sys.path` takes under 1 ms. `importlib.metadata` would find the folder too, but its import takes 30 ms.
 
     Earlier versions of this project were also installed as `sweeps`. The metadata tells the two packages apart: only the other package's
     metadata names Weights & Biases.

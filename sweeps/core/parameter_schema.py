@@ -75,7 +75,7 @@ def _is_of_type(value: Any, name: str) -> bool:
 
 
 def within(fragment: Fragment, value: float) -> bool:
-    """Return whether a number keeps the bounds of a fragment."""
+    """Return whether a number is within the bounds of a fragment."""
     return (
         fragment.get("minimum", -math.inf) <= value <= fragment.get("maximum", math.inf)
         and ("exclusiveMinimum" not in fragment or value > fragment["exclusiveMinimum"])

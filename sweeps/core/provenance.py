@@ -1,4 +1,4 @@
-"""Record what a sweep ran with: git commit and uncommitted changes, package versions, platform, seed, and the hash of the data."""
+"""Record the environment of a sweep: git commit, uncommitted changes, package versions, platform, seed, and hash of the data."""
 
 from __future__ import annotations
 

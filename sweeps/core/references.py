@@ -187,7 +187,13 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
 
 
 def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
-    """Return the value of a constant of a module, read from its source; None if it is missing or not a literal."""
+    """Return the value of a constant of a module, read from its source; None if it is missing or not a literal.
+
+    Args:
+        module: The dotted name of the module.
+        name: Name of the constant.
+        roots: Folders to search before `sys.path`.
+    """
     path = source_of(module, roots)
     known = _defined_names(path) if path else None
     return known[1].get(name) if known else None

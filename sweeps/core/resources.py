@@ -8,7 +8,7 @@ from typing import Any
 
 # Tolerance for sums of fractions. Ray itself rounds resources to 1/10000.
 EPSILON = 1e-6
-# Bounds on the CPUs that idle gangs may hold in addition to the CPUs of the machine: their number, and the memory in bytes for each CPU.
+# Bounds on the additional CPUs that idle gangs may hold: their number, and the memory in bytes for each CPU.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
@@ -79,7 +79,12 @@ def minus(have: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> di
 
 
 def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """Return how many gangs of one shape fit on the cluster at once; 0 if none does."""
+    """Return how many gangs of one shape fit on the cluster at once; 0 if none does.
+
+    Args:
+        shape: The shape.
+        cluster: All resources of the cluster.
+    """
     if not fits(shape.total, cluster):
         return 0
     counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
@@ -90,7 +95,13 @@ def at_once(shape: Shape, cluster: Mapping[str, float]) -> int:
 
 
 def concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
-    """Return the value of `max_concurrent_trials: auto`: the number of trials of the smallest shape that fit, at most `max_trials`."""
+    """Return the value of `max_concurrent_trials: auto`: the number of trials of the smallest shape that fit at once.
+
+    Args:
+        shapes: The shapes of the space.
+        cluster: All resources of the cluster.
+        max_trials: Upper bound of the result.
+    """
     return max(1, min(max_trials, max(at_once(shape, cluster) for shape in shapes)))
 
 

@@ -29,7 +29,12 @@ def to_json_value(value: Any) -> Any:
 
 
 def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Update the paths in a saved result. Its folder may have been moved since, and its bundle or checkpoint deleted."""
+    """Update the paths in a saved result, because its folder may have moved, and its bundle or checkpoint may be deleted.
+
+    Args:
+        shown: The object in `result.json`.
+        folder: The current folder of the sweep.
+    """
     there = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
     return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in there.items()}}
 
@@ -132,7 +137,7 @@ def result_file_error(file: Path) -> str | None:
 
 
 def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
-    """Return how a study contradicts the sweep's result, because trials are missing in it; None if it does not.
+    """Return how the study contradicts the sweep's result, because trials are missing in the study; None if there is no contradiction.
 
     Only damage causes this. A result is written after all its trials are in the study. Nothing is ever removed from a study, and a
     resumed sweep deletes its result. A study with more trials than the result belongs to a sweep that is just being resumed.

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
-# `://USER:PASSWORD@` inside a text. A password may have slashes that nobody encoded, but a port before a path is not a password.
+# `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is not a password.
 _PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@")
 # The same right after `://`, for a password with unencoded `/`, `?` or `#`.
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)

@@ -85,7 +85,13 @@ def _make_key(file: Path) -> bytes:
 
 
 def mac(data: bytes, name: str, secret: bytes) -> str:
-    """Return the MAC of a file: HMAC-SHA256 (RFC 2104) of its name and its bytes, in hexadecimal digits."""
+    """Return the MAC of a file: HMAC-SHA256 (RFC 2104) of its name and its bytes, in hexadecimal digits.
+
+    Args:
+        data: The bytes of the file.
+        name: Name of the file.
+        secret: The user's key.
+    """
     return hmac.new(secret, name.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 

@@ -96,7 +96,16 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
 
 
 def cell_templates(space: Space, section: str | tuple[str, ...], counts: Iterable[int]) -> list[tuple[Template, int]]:
-    """Return the distinct templates that `fix_cell` makes of one section, or of several, each with its number of trials."""
+    """Return the distinct templates that `fix_cell` makes of one section or of several sections.
+
+    Args:
+        space: The search space.
+        section: Name of the section, or names of the sections.
+        counts: Number of trials of each cell.
+
+    Returns:
+        Each template with its number of trials.
+    """
     found_of = space.sections.get
     template = found_of(section, {}) if isinstance(section, str) else {name: found_of(name, ()) for name in section}
     mine = list(dimensions(template))

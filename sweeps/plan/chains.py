@@ -13,7 +13,7 @@ from sweeps.space.conditions import ABSENT
 from sweeps.space.enumeration import ways
 from sweeps.space.templates import Template, children, dimensions, fill
 
-# If a cell has more chains than this, they are only counted, and equal chains are not recognised.
+# If a cell has more chains than this, the chains are only counted. Equal chains may then be counted more than once.
 MAX_ENUMERATED = 512
 
 
@@ -96,7 +96,7 @@ def values_of(dim: Dimension) -> Sequence[Any] | None:
 
 
 def count_fillings(template: Template) -> float:
-    """Return the number of ways to fill a template, including those where conditions do not hold; `inf` for a continuous dimension."""
+    """Return the number of ways to fill a template. Conditions count both as true and as false. `inf` for a continuous dimension."""
     if not isinstance(template, Dimension):
         return math.prod(map(count_fillings, children(template)))
     other = count_fillings(template.otherwise) if template.when else 0

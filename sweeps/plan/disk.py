@@ -26,7 +26,7 @@ WIDENING_STEPS = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "Hashin
 
 @dataclass(frozen=True)
 class DataSize:
-    """Size of a sweep's data as far as it is known without reading the data; None for unknown numbers.
+    """Known size of a sweep's data. A number is None if it is unknown, because the data has not been read.
 
     Attributes:
         rows: Rows of all splits together.
@@ -76,7 +76,7 @@ def estimate_disk(space: Space, table: DataSize | None, free: int | None) -> Dis
 
     Args:
         space: The search space.
-        table: Size of the data; None to use only what the space file says.
+        table: Size of the data; None to use only the space file.
         free: Free bytes on the disk of the sweep's folder.
     """
     count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
@@ -103,7 +103,7 @@ def estimate_disk(space: Space, table: DataSize | None, free: int | None) -> Dis
 
 
 def _known(data: DataSpec) -> DataSize:
-    """Return what the space file alone says about the size of the data."""
+    """Return the size of the data as far as the space file alone determines it."""
     name = data.train.removeprefix("sklearn:")
     if name == data.train or name not in SKLEARN_SIZES or data.label != "target":
         return DataSize()

@@ -66,7 +66,13 @@ def count_steps(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0, 
 def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
-    Trials beyond `SIMULATED` take `Scheduler.late_trial_steps`, or as many steps as the simulated trials.
+    Trials beyond `SIMULATED` count with `Scheduler.late_trial_steps`, or with the average of the simulated trials.
+
+    Args:
+        scheduler: A scheduler with a `max_t`.
+        trials: Number of trials.
+        at_once: Number of concurrent trials.
+        again: Number of repeats of each trial that reaches `max_t`.
     """
     few = min(trials, SIMULATED)
     assert scheduler.max_t is not None
@@ -79,7 +85,14 @@ def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 
 
 
 def trial_lengths(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0) -> list[int]:
-    """Return the number of steps of the first `SIMULATED` trials in a simulated sweep, whose trials have a random rank."""
+    """Return the number of steps of the first `SIMULATED` trials in a simulated sweep. Each trial has a random rank.
+
+    Args:
+        scheduler: The scheduler. Without a `max_t`, each trial counts as one step.
+        trials: Number of trials.
+        at_once: Number of concurrent trials.
+        seed: Seed of the random ranks.
+    """
     few = min(trials, SIMULATED)
     if scheduler.max_t is None:
         return [1] * few

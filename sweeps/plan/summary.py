@@ -110,12 +110,12 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
 def plan(
     space: Space, resources: Mapping[str, float], table: DataSize | None = None, free: int | None = None, memory: float | None = None
 ) -> Plan:
-    """Predict what a sweep of this space will do on a machine.
+    """Predict the course of a sweep on a machine: its trials, gangs, fits, steps and disk space.
 
     Args:
         space: The search space.
         resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
-        table: Size of the data, to estimate the checkpoints; None to use only what the space file says.
+        table: Size of the data, to estimate the checkpoints; None to use only the space file.
         free: Free bytes on the disk of the sweep's folder.
         memory: Memory of the machine in bytes; unlimited by default.
 

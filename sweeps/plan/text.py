@@ -27,7 +27,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     Args:
         plan: The plan.
         width: Width of the terminal; 60 at least.
-        machine: Which machine the resources belong to, in a word or two.
+        machine: Short name for the machine that has the resources.
     """
     room = max(width, 60) - LEFT
     resources = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"

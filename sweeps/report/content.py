@@ -63,6 +63,12 @@ def report(record: Record, space: Space, result: SweepResult, drawn: Drawn) -> R
 def write(folder: Path, space: Space, result: SweepResult, drawing: Drawing) -> Report | None:
     """Write `report.md` and `report.html` into a sweep's folder. A failure is logged and does not affect the sweep.
 
+    Args:
+        folder: The sweep's folder.
+        space: The search space.
+        result: The sweep's result.
+        drawing: The process that draws the figures.
+
     Returns:
         The report; None if there are no trials, or if it could not be written.
     """
@@ -259,7 +265,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def to_html(results: str, drawn: Drawn, appendix: str) -> str:
-    """Return the report as one HTML file."""
+    """Return the report as one HTML file.
+
+    Args:
+        results: The part of the report about the trials, in Markdown.
+        drawn: The figures.
+        appendix: The end of the report, in Markdown.
+    """
     from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
 
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render

@@ -58,8 +58,8 @@ class Drawn:
 class Drawing:
     """Process that draws a sweep's figures in the background.
 
-    Optuna draws with `pyplot`, whose style and figures are global, so a process of its own leaves the user's process alone. Drawing takes
-    some seconds, during which the winner is exported. A process that hangs can be ended.
+    Optuna draws with `pyplot`, which keeps its style and its figures in global variables. A separate process leaves the user's process
+    unchanged. Drawing takes some seconds, during which the sweep exports the winner. A process that hangs can be ended.
 
     Args:
         folder: The sweep's folder.
@@ -70,7 +70,7 @@ class Drawing:
         root = str(Path(__file__).parents[1])
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
         env |= environment or {}
-        # Files instead of pipes, so that the process can end even if nobody reads its output.
+        # Files instead of pipes, so that the process can end before its output is read.
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `result`
         self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         # A new session, so that a Ctrl-C in the terminal does not end this process.
@@ -80,7 +80,7 @@ class Drawing:
         )
 
     def result(self, timeout: float = SECONDS) -> Drawn:
-        """Wait for the process and return what it drew. Call this once.
+        """Wait for the process, and return the figures. Call this once.
 
         If the process fails or takes longer than `timeout` seconds, the result has one figure with the reason.
         """
@@ -106,12 +106,12 @@ def _read(file: IO[bytes]) -> str:
 
 
 def encoded(drawn: Drawn) -> str:
-    """Return what was drawn as JSON."""
+    """Return figures and importances as JSON."""
     return json.dumps(dataclasses.asdict(drawn))
 
 
 def decoded(text: str) -> Drawn:
-    """Return what `encoded` has written."""
+    """Return the figures and importances that `encoded` has written."""
     raw = json.loads(text)
     return Drawn(tuple(Figure(**f) for f in raw["figures"]), tuple((n, v) for n, v in raw["importances"]), raw["basis"])
 

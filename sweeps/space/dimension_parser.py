@@ -56,7 +56,12 @@ class DimensionParser:
         return tuple(dim for dim in self._slots if dim is not None)
 
     def anything(self, node: Node, path: str) -> Template:
-        """Parse any YAML, with dimensions anywhere in it."""
+        """Parse any YAML, with dimensions anywhere in it.
+
+        Args:
+            node: The node in the space file.
+            path: Dotted key of the node, for messages.
+        """
         if node.is_map:
             if kind := self.domain(node, path, "anything"):
                 return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
@@ -128,7 +133,12 @@ class DimensionParser:
         return None
 
     def stray(self, node: Node, path: str) -> None:
-        """Add a problem for a `when` that is not beside a domain."""
+        """Add a problem for a `when` that is not beside a domain.
+
+        Args:
+            node: The mapping with the `when`.
+            path: Dotted key of the mapping.
+        """
         text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
         self.problems.add(node.keys["when"], path, text)
 
@@ -176,7 +186,13 @@ class DimensionParser:
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
-        """Parse a domain of numbers. Return INVALID after a problem."""
+        """Parse a domain of numbers. Return INVALID after a problem.
+
+        Args:
+            node: The mapping.
+            path: Dotted key of the mapping.
+            kind: The kind of domain, a key of `RULES`.
+        """
         args = node.value[kind]
         mark = node.keys[kind]
         if args.value is None and RULES[kind].needed == 0:

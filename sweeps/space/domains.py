@@ -160,14 +160,17 @@ class Dimension:
 
 
 def quantile(dimension: Dimension, value: float) -> float:
-    """Return the key of a value of a normal distribution: its quantile, clipped to the sampled quantiles."""
+    """Return the key of a value of a normal distribution, which is its quantile. It is clipped to `EDGES`."""
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
 
 
 def multiple(x: Number, q: Number) -> Number:
-    """Return the multiple of q nearest to x: exact for integers, and the float nearest to the decimal for floats (0.3, not 3 * 0.1)."""
+    """Return the multiple of `q` that is nearest to `x`.
+
+    Integers are exact. For floats, the result is the float nearest to the decimal number: 0.3, not 3 * 0.1.
+    """
     if isinstance(q, int):
         near = round(Fraction(x) / q) * q
         return near if isinstance(x, int) else float(near)
@@ -180,7 +183,13 @@ def exact(x: Number) -> Fraction:
 
 
 def build(name: str, kind: str, args: list[Any]) -> Dimension:
-    """Return a dimension of numbers, from arguments for which `argument_problems` yields nothing."""
+    """Return a dimension of numbers, from arguments for which `argument_problems` yields nothing.
+
+    Args:
+        name: Name of the dimension.
+        kind: The domain, a key of `RULES`.
+        args: Arguments of the domain. They must be valid.
+    """
     given = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
         given.setdefault("q", 1)

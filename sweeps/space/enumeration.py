@@ -135,7 +135,11 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
     """Return values of a numeric domain on each side of some numbers. They cover every result of a comparison with these numbers.
 
-    For a continuous domain the values lie between the numbers, because no trial samples such a number exactly.
+    For a continuous domain, the values lie between the numbers, because no trial samples exactly such a number.
+
+    Args:
+        dim: A dimension of numbers.
+        numbers: The numbers that conditions compare the dimension with.
     """
     if dim.mean is not None and dim.sd is not None:
         spread = NormalDist(dim.mean, dim.sd)
@@ -229,12 +233,22 @@ def _shape(filled: Any, backend: str) -> Shape:
 
 
 def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes of a scaling section, in the order of the file. With conditions, some of them may be impossible."""
+    """Return the distinct shapes of a scaling section, in the order of the file. With conditions, some of them may be impossible.
+
+    Args:
+        scaling: Template of the section.
+        backend: Backend of the trainer.
+    """
     return tuple(dict.fromkeys(_shape(filled, backend) for filled in variants(scaling)))
 
 
 def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes that trials of a space can have."""
+    """Return the distinct shapes that trials of a space can have.
+
+    Args:
+        sections: All sections of the space.
+        backend: Backend of the trainer.
+    """
     scaling = sections.get("scaling", {})
     names = [dim.name for dim in dimensions(scaling)]
     if not any(dim.when for dim in dimensions(scaling)):

@@ -106,6 +106,10 @@ def _is_number(value: Any) -> bool:
 def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
     """Convert a value of an initial point.
 
+    Args:
+        dim: The dimension.
+        node: The value in the space file.
+
     Returns:
         The key that a sampler would suggest for the value, and the value that conditions compare.
 

@@ -62,7 +62,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     """Read and validate a space file.
 
     Args:
-        path: The file. Problems name it as it is given here.
+        path: The file. Problems name the file by this path.
         overrides: `key.path=YAML value`, applied in order before the file is checked.
         base: Folder of relative paths and of the user's modules. The default is the file's folder.
         algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that are newer
@@ -155,6 +155,11 @@ class _Loader:
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
         """Validate the tree and return the space.
+
+        Args:
+            path: The file.
+            text: Text of the file, before the overrides.
+            overrides: The overrides, which are in the tree already.
 
         Raises:
             InputError: With every problem.

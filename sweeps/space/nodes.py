@@ -115,6 +115,10 @@ def meant(text: Any, boolean: bool = False) -> str:
 
     The hint continues an error message. It is "" if the text looks like neither.
 
+    Args:
+        text: The value in the space file.
+        boolean: True if a boolean was expected, False if a number was expected.
+
     >>> meant("1_000"), meant("8"), meant("eight"), meant("yes", boolean=True)
     ('; write 1000', '; write it without quotes', '', '; write true')
     """

@@ -146,6 +146,11 @@ def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[t
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:
     """Add a problem for every domain in a section that cannot be tuned.
 
+    Args:
+        node: The section, or a value in it.
+        path: Dotted key of the node.
+        problems: Collects the problems.
+
     Returns:
         The paths of the domains, relative to the node.
     """

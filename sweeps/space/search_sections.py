@@ -233,7 +233,15 @@ class Searching:
         repeats: Repeats | None,
         limits: Limits | None,
     ) -> None:
-        """Add a problem for each contradiction between sections."""
+        """Add a problem for each contradiction between sections.
+
+        Args:
+            objectives: The objectives; () if they are invalid.
+            search: The sampler; None if it is invalid. The same holds for the other sections.
+            scheduler: The scheduler.
+            repeats: The repeats.
+            limits: The limits.
+        """
         if len(objectives) > 1:
             if scheduler and compares_trials(scheduler):
                 mark = self.node("scheduler").value["name"].mark

@@ -80,7 +80,12 @@ class TrainerDefinition:
 
 
 def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
-    """Return whether a module has a `TRAINER` literal or a constant of earlier versions."""
+    """Return whether a module has a `TRAINER` literal or a constant of earlier versions.
+
+    Args:
+        module: The trainer's module, dotted.
+        roots: Folders that are searched before `sys.path`.
+    """
     return any(references.literal(module, name, roots) is not None for name in (NAME, *CONSTANTS)) or _assignment(module, roots) is not None
 
 

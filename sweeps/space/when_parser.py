@@ -30,10 +30,14 @@ class InvalidValue(Exception):
 
 
 def read_term(dim: Dimension, node: Node) -> Term:
-    """Parse a value, a comparison or a list of these, one of which must be true.
+    """Parse one key of a `when`: a value, a comparison, or a list of these. In a list, one item must be true.
+
+    Args:
+        dim: The dimension that the key names.
+        node: The value of the key.
 
     Raises:
-        InvalidValue: The node is none of these, or can never be true.
+        InvalidValue: The node has another form, or can never be true.
     """
     children = node.value if node.is_list else [node]
     if not children:
@@ -99,6 +103,10 @@ def option_of(dim: Dimension, node: Node) -> Any:
 
     An option that is a list, a mapping or a chain can also be named by its index.
 
+    Args:
+        dim: A grid or a choice.
+        node: The node that names the option.
+
     Raises:
         InvalidValue: There is no such option.
     """
@@ -144,7 +152,13 @@ class WhenParser:
         self._marks: dict[str, Mark] = {}  # place of each `when`, by dimension
 
     def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        """Return the terms beside a domain. Return () if there are none, or after a problem."""
+        """Return the terms beside a domain. Return () if there are none, or after a problem.
+
+        Args:
+            node: The mapping with the domain.
+            path: Name of the dimension.
+            kind: The kind of domain.
+        """
         if "when" not in node.value:
             return ()
         at, inside = node.keys["when"], node.value["when"]
