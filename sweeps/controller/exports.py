@@ -69,8 +69,8 @@ def export(
         The exports, the best trial first.
 
     Raises:
-        InputError: The arguments contradict each other, the sweep or the trial does not exist, the trial has no checkpoint, or the folder
-            exists or cannot be written.
+        InputError: The arguments contradict each other, or the sweep or the trial does not exist. Also raised if the trial has no
+            checkpoint, or if the output folder exists or cannot be written.
         SweepLocked: The sweep runs.
         BundleError: The predictions of the bundle differ from the predictions during training.
         SweepFailed: The training loop failed during the refit.

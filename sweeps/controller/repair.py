@@ -139,7 +139,7 @@ def _salvaged(folder: Path, lines: list[bytes], told: Mapping[str, Any] | None) 
 
 
 def _saved(folder: Path, trial: str) -> Checkpoint | None:
-    """Return the checkpoint with the best model of a trial, as far as the folder shows it.
+    """Return the checkpoint that most likely has the best model of a trial.
 
     This is the checkpoint from which the sweep's bundle was made, or else the latest checkpoint. None if the trial has no checkpoint.
     """

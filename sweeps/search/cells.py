@@ -61,7 +61,7 @@ def scaling_key(cell: Cell) -> str:
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
-    """Return the shapes of the first trials, as far as the grid alone decides them.
+    """Return the shapes of the first trials, if the grid alone decides them.
 
     Args:
         space: The search space.

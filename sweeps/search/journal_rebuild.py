@@ -148,6 +148,7 @@ class _Line:
 
     @property
     def text(self) -> bytes:
+        """Bytes of the line in the new journal, with the line feed."""
         return self.raw if self.raw is not None else json.dumps(self.record, separators=(",", ":")).encode() + b"\n"
 
 
@@ -181,6 +182,7 @@ class _Parts:
 
     @property
     def given(self) -> bool:
+        """True if the trial is an initial point with a known result."""
         return self.create is not None and self.create.record.get("state") == COMPLETE
 
 
@@ -197,9 +199,10 @@ class _Salvage:
         self.creates: list[_Line] = []
         self.parts: dict[int, _Parts] = {}
         self.rebuilt: list[str] = []
-        self.seen: set[int] = set()  # numbers of the trials that existed, as far as is known
+        self.seen: set[int] = set()  # numbers of the trials that certainly existed
 
     def salvaged(self) -> Salvaged:
+        """Return the rebuilt journal."""
         self._sort()
         self._number()
         for number, parts in self.parts.items():
@@ -400,7 +403,7 @@ class _Salvage:
     def _mend_told(self, number: int, parts: _Parts) -> None:
         """Repair the progress records of a trial if some of them are lost.
 
-        If the trial was COMPLETE and the remaining reports give other values, or if its end is lost, the trial is reopened: only the
+        The trial is reopened if its end is lost, or if it was COMPLETE and the remaining reports give other values. Then only the
         progress records before the first gap are kept. Otherwise the remaining progress records are renumbered, and a missing last one is
         added.
         """
@@ -592,8 +595,8 @@ class _Salvage:
 
         Args:
             number: Number of the trial.
-            configurations: Number of configurations that were created before. It shows whether a trial that was not started is an
-                initial point.
+            configurations: Number of configurations that were created before. A trial that was not started is an initial point if
+                this number is below the number of initial points.
             parts: Lines about the trial.
         """
         said = _created(number, self._began(parts))
@@ -613,6 +616,7 @@ class _Salvage:
         return self.known.when
 
     def _lost_and_shortened(self, rules: Rules) -> tuple[list[str], list[str]]:
+        """Return the ids of the lost trials and of the shortened trials, given the rules that have read the new journal."""
         lost = sorted(n for n in self.seen if n >= len(rules.trials) or not rules.trials[n].begun)
         return [format_trial_id(n) for n in lost], [format_trial_id(n) for n, parts in self.parts.items() if parts.shortened]
 
@@ -634,6 +638,7 @@ def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict
     tried = 0
 
     def attempt(fixed: dict[str, Any]) -> dict[str, Any] | None:
+        """Try all combinations of options with the given fixed options, depth first. Return the keys of the first that matches."""
         nonlocal tried
         keys: dict[str, Any] = {}
         open_: list[Dimension] = []
@@ -710,6 +715,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _external(said: dict[str, Any]) -> Any:
+    """Return the key that a parameter record sets."""
     return json_to_distribution(said["distribution"]).to_external_repr(said["param_value_internal"])
 
 
@@ -804,7 +810,7 @@ def _summary(
 
 
 def _why(raw: bytes) -> str:
-    """Return the problem with a line that was not kept, as far as the line alone shows it."""
+    """Return the problem with a line that was not kept. Only the line itself is examined, so the text is general."""
     said = parsed(raw)
     if not isinstance(said, dict):
         return "is no record"

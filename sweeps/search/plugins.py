@@ -72,7 +72,14 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
 
 
 def missing_package(algorithm: str) -> list[Problem]:
-    """Return a problem if an algorithm needs a package that is not installed; otherwise []."""
+    """Return a problem if an algorithm needs a package that is not installed.
+
+    Args:
+        algorithm: Name of the algorithm, built-in or user-defined.
+
+    Returns:
+        One problem, or [] if nothing is missing.
+    """
     package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
     if package is None or importlib.util.find_spec(package) is not None:
         return []
@@ -80,7 +87,16 @@ def missing_package(algorithm: str) -> list[Problem]:
 
 
 def check_plugins(space: Space) -> list[Problem]:
-    """Return all problems of the sampler and the scheduler of a space. User-defined classes are imported."""
+    """Return all problems of the sampler and the scheduler of a space.
+
+    User-defined classes are imported. For this purpose, the folders of the user's modules are added to `sys.path`.
+
+    Args:
+        space: The search space.
+
+    Returns:
+        The problems; [] if there are none.
+    """
     named = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
     if not all(registry.is_built_in(kind, name) for kind, name in named):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]

@@ -173,7 +173,7 @@ class SearchLoop:
         return decision
 
     def _decide_perturbation(self, number: int, rung: int) -> Decision:
-        """Decide whether a trial is perturbed at a perturbation step, and record the decision.
+        """Continue or perturb a trial at a perturbation step, and record the decision.
 
         After an EXPLOIT decision, the live trial has the donor's checkpoint and the new parameters.
         """
@@ -269,7 +269,11 @@ class SearchLoop:
         return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
 
     def trial_at_start(self, number: int) -> Trial:
-        """Return a live trial with its initial parameters, from before any perturbation."""
+        """Return a live trial with its initial parameters, from before any perturbation.
+
+        Args:
+            number: Number of a trial that this driver runs or ran.
+        """
         live = self.store.live_trial(number)
         if not live.lineage:
             return live.trial

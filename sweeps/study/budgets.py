@@ -51,7 +51,12 @@ class BudgetState:
             self.consecutive_failures = 0
 
     def add_configuration(self, number: int, result: Result) -> None:
-        """Add the result of a configuration whose trials have all ended."""
+        """Add the result of a configuration whose trials have all ended.
+
+        Args:
+            number: Number of the configuration's first trial.
+            result: Aggregated result of the configuration.
+        """
         if ranking.tier(result) is None:
             return
         if len(self.goals) > 1:

@@ -50,5 +50,10 @@ def distribution_of(dimension: Dimension) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, dimension: Dimension) -> Any:
-    """Return the key that the sampler of an Optuna trial suggests for a dimension."""
+    """Return the key that the sampler of an Optuna trial suggests for a dimension.
+
+    Args:
+        trial: The Optuna trial.
+        dimension: The dimension.
+    """
     return trial._suggest(dimension.name, distribution_of(dimension))

@@ -61,7 +61,7 @@ class Reading(JournalFileBackend):
         """
         rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
         with open(self._file_path, "rb") as f:
-            end = os.stat(self._file_path).st_size  # the next call reads what is written from now on
+            end = os.stat(self._file_path).st_size  # the next call reads records that are written from now on
             at = f.seek(offsets.get(log_number_from, 0))
             number, torn = (log_number_from if log_number_from in offsets else 0), False
             for line in f:

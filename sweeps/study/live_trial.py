@@ -83,6 +83,10 @@ class LiveTrial:
     def add_report(self, report: Report, objectives: Objectives) -> float:
         """Add a report to the curves.
 
+        Args:
+            report: The new report.
+            objectives: Objectives and constraints of the sweep.
+
         Returns:
             The value of the leading metric in this report; NaN if there is no leading metric.
         """

@@ -66,7 +66,14 @@ def named(url: str, sweep: str) -> dict[str, str]:
 
 
 def remember(url: str) -> str:
-    """Store a URL with its secrets in this process, and return the URL without the secrets."""
+    """Store a URL with its secrets in the memory of this process.
+
+    Args:
+        url: The URL with its secrets.
+
+    Returns:
+        The URL without the secrets.
+    """
     bare = without_password(url)
     _whole[bare] = url
     return bare

@@ -175,21 +175,40 @@ class StudyStore:
         """Record that a trial continues from a rung.
 
         If the trial is lost later and reaches the rung again, it continues without a new decision.
+
+        Args:
+            number: Number of the trial.
+            rung: The rung.
         """
         self._live[number].passed_rung = rung
         self._open[number].set_user_attr(record.PASSED, rung)
 
     def record_pause(self, number: int, rung: int | None) -> None:
-        """Record that a trial is paused at a rung. A rung of None records that the trial continues."""
+        """Record that a trial is paused at a rung.
+
+        Args:
+            number: Number of the trial.
+            rung: The rung, or None to record that the trial continues.
+        """
         self._open[number].set_user_attr(record.PAUSED, rung)
 
     def record_unperturbed(self, number: int, rung: int) -> None:
-        """Record that a trial continues from a perturbation step with unchanged parameters."""
+        """Record that a trial continues from a perturbation step with unchanged parameters.
+
+        Args:
+            number: Number of the trial.
+            rung: The perturbation step.
+        """
         self._live[number].decided_rung = rung
         self._record_progress(number, (), **{record.PERTURBED: {"step": rung}})
 
     def record_perturbation(self, number: int, perturbation: Perturbation) -> None:
-        """Record a perturbation. The caller must have updated the live trial before; see `sweeps.search.exploit.take_over`."""
+        """Record a perturbation, together with the curves that the trial has taken over from its donor.
+
+        Args:
+            number: Number of the trial. `sweeps.search.exploit.take_over` must have updated the live trial before.
+            perturbation: The perturbation.
+        """
         live = self._live[number]
         curves = {"curve": list(live.curve.items()), "others": live.other_curves}
         self._record_progress(number, (), **{record.PERTURBED: dataclasses.asdict(perturbation) | curves})
@@ -267,7 +286,15 @@ class StudyStore:
         return trial_building.rebuilt(self.space, self.trials()[number])
 
     def value_at(self, number: int, step: int) -> float:
-        """Return the value of the leading metric at a step of a trial; NaN if there is none."""
+        """Return the value of the leading metric at a step of a trial.
+
+        Args:
+            number: Number of the trial.
+            step: The step.
+
+        Returns:
+            The value; NaN if the trial has no value at this step.
+        """
         if number in self._live:
             return self._live[number].curve.get(step, math.nan)
         return dict(record.curve_of(self.trials()[number])).get(step, math.nan)

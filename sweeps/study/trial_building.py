@@ -64,13 +64,23 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: i
 
 
 def as_begun(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with its initial parameters, from before any perturbation."""
+    """Rebuild a recorded trial with its initial parameters, from before any perturbation.
+
+    Args:
+        space: The search space.
+        t: The trial as Optuna recorded it.
+    """
     trial = assembled(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
 
 
 def rebuilt(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with its current parameters, from after the last perturbation."""
+    """Rebuild a recorded trial with its current parameters, from after the last perturbation.
+
+    Args:
+        space: The search space.
+        t: The trial as Optuna recorded it.
+    """
     keys = record.keys_of(t)
     trial = assembled(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """Port of a sampler that suggests values from the history. To write a sampler, implement this method."""
+    """Port of a sampler that suggests values from the history. A user-defined sampler is a class with this method."""
 
     def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
         """Suggest values for the next trial.

@@ -138,14 +138,29 @@ class Process:
             self._solve(self._kernel(self.x, self.x))
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the (m,) posterior means and the (m,) standard deviations at (m, d) inputs."""
+        """Predict the values at given inputs.
+
+        Args:
+            x: (m, d) inputs.
+
+        Returns:
+            (m,) posterior means and (m,) standard deviations.
+        """
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)
         return kernel @ self._alpha, np.sqrt(variance)
 
     def improvement(self, x: np.ndarray, best: float) -> np.ndarray:
-        """Return the (m,) expected improvements at (m, d) inputs. Values below `best` are improvements."""
+        """Return the expected improvements at given inputs. A value below `best` is an improvement.
+
+        Args:
+            x: (m, d) inputs.
+            best: Smallest value so far.
+
+        Returns:
+            (m,) expected improvements.
+        """
         mean, deviation = self.predict(x)
         z = (best - mean) / deviation
         gain: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)

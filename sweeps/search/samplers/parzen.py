@@ -52,7 +52,15 @@ class Mixture:
         self._weights = weights / weights.sum()
 
     def sample(self, rng: np.random.RandomState, size: int) -> np.ndarray:
-        """Draw (size, dimensions) values from the mixture."""
+        """Draw values from the mixture.
+
+        Args:
+            rng: Random number generator.
+            size: Number of draws.
+
+        Returns:
+            (size, dimensions) values.
+        """
         which = rng.choice(len(self._weights), p=self._weights, size=size)
         drawn = np.empty((size, len(self.axes.names)))
         below, above = self._from[which], self._to[which]
@@ -64,7 +72,14 @@ class Mixture:
         return drawn
 
     def log_pdf(self, values: np.ndarray) -> np.ndarray:
-        """Return the (n,) log densities at (n, dimensions) values, up to a constant that depends only on the axes."""
+        """Return the logarithm of the density, up to a constant that depends only on the axes.
+
+        Args:
+            values: (n, dimensions) values.
+
+        Returns:
+            (n,) log densities.
+        """
         axes = self.axes
         numbers = values[:, axes.numbers]
         density = np.log(self._weights) - self._mass.sum(axis=1)  # (kernels,)

@@ -3,9 +3,9 @@
 Values at different steps cannot be compared. So the model uses only the highest rung that enough trials reached. A model that mixes
 rungs is worse than random search.
 
-In a grid, the values of the cell are fixed, and the model is conditioned on them: the weight of a kernel is the probability that the kernel
-gives to these values. Optuna's `enqueue_trial` with the cell's values does not condition the other dimensions, even with a multivariate
-TPE. The mean late regret is then 0.5, and 0.26 with conditioning.
+In a grid, the values of the cell are fixed, and the model is conditioned on these values. The weight of a kernel is the probability that
+the kernel gives to these values. Optuna's `enqueue_trial` with the cell's values does not condition the other dimensions, even with a
+multivariate TPE. The mean late regret is then 0.5, and 0.26 with conditioning.
 
 A trial is good if it is among the best of its own cell. If trials were ranked over all cells, the good trials would soon be in one cell.
 All other cells would then be searched near the good values of that cell.
@@ -74,9 +74,9 @@ class TpeModel:
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
         """Split the trials into good trials and other trials.
 
-        The good trials are the best trials of each cell at the level. The other trials are the remaining trials of the level, the trials
-        that ended below the level, and the running trials that have not reached the level. If a list would be too long, it is a random
-        sample that prefers the cell `own`.
+        The good trials are the best trials of each cell at the level. The other trials are the remaining trials of the level and the
+        trials that ended below the level. If a list would be too long, it is a random sample that prefers the cell `own`. The running
+        trials that have not reached the level are always among the other trials.
 
         Args:
             study: The study.

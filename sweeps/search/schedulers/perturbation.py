@@ -104,7 +104,12 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
 
 
 def draw_key(dimension: Dimension, rng: random.Random) -> Any:
-    """Draw a random key from the domain of a dimension."""
+    """Draw a random key from the domain of a dimension.
+
+    Args:
+        dimension: The dimension.
+        rng: Random number generator.
+    """
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:

@@ -97,5 +97,10 @@ class StudyView:
         return {number: trial.seconds for number, trial in self.trials.items()}
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
-        """Return the trials of a bracket that have a value at a rung."""
+        """Return the trials of a bracket that have a value at a rung.
+
+        Args:
+            rung: The rung.
+            bracket: The bracket; 0 if there is only one.
+        """
         return [trial for trial in self.trials.values() if rung in trial.values and trial.bracket == bracket]
