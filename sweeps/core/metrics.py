@@ -1,6 +1,6 @@
 """Table of the metrics that sweeps computes itself: their names, tasks and directions, and a function for each.
 
-Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions are those of
+Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions follow
 XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
 A user's own metric is a function, named `module:function` in the space file.
 """

@@ -11,13 +11,13 @@ NAME-DATE-TIME/
 ├── prepared/             the data after the fitted preprocessors
 ├── trials/0007/          one folder for each trial
 │   ├── checkpoint_000012/
-│   ├── files/            what the loop wrote beside its checkpoints
-│   ├── logs/rank-0.log   what each rank printed
+│   ├── files/            other files of the loop, such as profiler traces
+│   ├── logs/rank-0.log   the output of each rank
 │   └── mlflow.json       the trial's run in MLflow
-├── exports/0007/         what `sweeps export` wrote
+├── exports/0007/         the default output of `sweeps export`
 ├── bundle/               the winner's bundle; or checkpoint/, if the trainer has no `load`
 ├── report.md, report.html
-└── result.json           what `--json` prints
+└── result.json           the result, as `--json` prints it
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Checkpoint:
     Attributes:
         path: The folder, as a path or URI that every worker can read.
         step: The last report before the checkpoint. A loop that continues from it reports step + 1 next.
-        best_step: The step whose model it holds. This is `step`, unless the loop named another one with `note_checkpoint`.
+        best_step: The step whose model the checkpoint holds. This is `step`, unless the loop named another one with `note_checkpoint`.
     """
 
     path: str

@@ -119,7 +119,7 @@ class ChainParser(DimensionParser):
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:
-        """Parse `columns`: a word, a pattern, a list of names and patterns, or a dimension of these."""
+        """Parse `columns`: a keyword such as `numeric`, a pattern, a list of names and patterns, or a dimension of these."""
         if node.is_map and (kind := self.domain(node, path, "options")):
             return self.branches(node, path, kind, self._columns)
         if node.value is None or (isinstance(node.value, str) and node.value):

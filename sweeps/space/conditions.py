@@ -1,7 +1,7 @@
 """Conditions: decide whether a dimension is active, given the values of earlier dimensions. Pure; `when_parser` reads them.
 
 A `when` is a conjunction: it needs certain values of each dimension that it names. Those dimensions may have conditions themselves, which
-are conjunctions too. Sweeps can therefore decide before the start whether a condition can ever be true.
+are conjunctions too. `load` can therefore decide whether a condition can ever be true.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of our trainers and steps.
 
-The schema accepts some files that `load` refuses, because a schema cannot compare keys (a reversed bound, an absent dimension).
+The schema accepts some files that `load` refuses, because a schema cannot compare two values. For example, it accepts a lower bound above
+the upper bound, and a `when` that names an unknown dimension.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def schema() -> Schema:
 
 
 def _parameters_apply(trainer: str) -> Schema:
-    """Return the rule that `space.params` takes the parameters of a trainer if the file names this trainer."""
+    """Return a rule for files that name a trainer: `space.params` must have the parameters of this trainer."""
     params = {"properties": {"params": {"anyOf": [_ref(f"params.{trainer}"), _ref("branch"), {"type": "null"}]}}}
     return {"if": {"properties": {"trainer": {"const": trainer}}}, "then": {"properties": {"space": params}}}
 

@@ -116,7 +116,7 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
 
 
 def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> Node:
-    """Return a copy of the tree with `value` at a path. It is a copy because aliases share nodes."""
+    """Return a copy of the tree with `value` at a path. The nodes on the path are copied, because aliases share nodes."""
     if depth == len(parts):
         return value
     part, here = parts[depth], ".".join(parts[:depth])

@@ -39,7 +39,7 @@ class Space:
     Attributes:
         name: Name of the sweep, of letters, digits, `.`, `_` and `-`.
         path: The file, absolute.
-        text: The file as read, before the overrides.
+        text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The trainer.
         data: The data. A tuned `train` is the first source here, a tuned `drop` is empty, and a tuned `rows` is 1; see `variant`.
@@ -50,11 +50,11 @@ class Space:
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
         checkpoints: The checkpoints that ended trials keep.
-        sections: Templates of `params`, `preprocessor` and `scaling`, in the order of the file; before them the tuned keys of `data`.
+        sections: Templates of the tuned keys of `data`, followed by `params`, `preprocessor` and `scaling` in the order of the file.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
-        cells: Every combination of the grids, as name -> key of an option; `({},)` without a grid. A grid inside an option of another
-            grid exists only with that option. A grid inside an option of a choice always exists, because the choice is not known yet.
-            A grid with a condition exists only where the condition is true.
+        cells: Every combination of the grids, as a mapping of dimension names to keys of options; `({},)` without a grid. A grid inside an
+            option of another grid exists only with that option. A grid inside an option of a choice always exists, because the choice is
+            not known yet. A grid with a condition exists only where the condition is true.
         shapes: Every distinct shape that a trial can have.
         places: Place of every value by dotted path; see `place`.
         algorithm_reason: Why sweeps chose the search algorithm; "" if the file names the algorithm.
@@ -154,7 +154,7 @@ class Space:
 
 
 def user_references(space: Space) -> list[str]:
-    """Return every distinct `module:attr` of a space: the trainer's, the data's and the steps'."""
+    """Return every distinct reference `module:attr` in a space: in the trainer, the data and the steps."""
     from sweeps.core import references
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
@@ -177,7 +177,7 @@ def user_references(space: Space) -> list[str]:
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
-    """Return the distinct pairs of data variant and chain that are known before sampling: constants and grids."""
+    """Return the distinct pairs of data variant and chain that depend only on constants and grids, and so are known before sampling."""
 
     class Unknown(Exception):
         pass

@@ -58,7 +58,7 @@ def _adapter(model: type) -> TypeAdapter[Any]:
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, required: Callable[[str], str] | None = None) -> T | None:
-    """Validate a section, and return it as its dataclass. Return None if it has a problem.
+    """Validate a section, and return an instance of its dataclass. Return None after a problem.
 
     Args:
         model: The dataclass of the section.

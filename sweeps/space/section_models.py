@@ -238,7 +238,7 @@ class Limits:
     Attributes:
         max_trials: Number of trials over all grid cells, without repeats. If only grids are tuned, the default is the number of cells. With
             `pbt`, the default is the population. Otherwise the key is required.
-        timeout: Longest time of the whole sweep, including its start. When it is over, running trials are stopped and become PRUNED.
+        timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
         max_concurrent_trials: Largest number of trials that run at once. `auto` means as many trials of the smallest shape as the machine
             holds.
         max_failures: Largest number of retries of one trial.
@@ -246,8 +246,8 @@ class Limits:
             that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
         report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
-        max_gpu_hours: Largest number of GPU hours of all trials together. When they are used up, running trials are stopped and become
-            PRUNED.
+        max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
+            become PRUNED.
         target: Value of the objective that ends the sweep, once a complete trial reaches it.
         patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE trial.
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.

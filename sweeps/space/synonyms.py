@@ -1,4 +1,4 @@
-"""Names of Ray Tune, Optuna, W&B and scikit-learn, and our name for each: the table of suggestions by meaning."""
+"""Table of names in Ray Tune, Optuna, W&B and scikit-learn, with our name for each. Error messages use it for suggestions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_
 
 _ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
 
-# By place in the file: the name in another tool, and ours. A single word becomes "did you mean `word`?"; other text is shown as it is.
+# For each place in the space file: names in other tools, and our name for each. A single word is shown as "did you mean `word`?". Other
+# text is shown unchanged.
 # Case, `_` and `-` are ignored.
 MEANT: Mapping[str, Mapping[str, str]] = {
     "domain": {

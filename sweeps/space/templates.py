@@ -1,4 +1,4 @@
-"""Templates, which are values that contain dimensions, and filling them with sampled values."""
+"""Templates, which are values that may contain dimensions, and functions that fill them with sampled values."""
 
 from __future__ import annotations
 
