@@ -249,7 +249,7 @@ class _Salvage:
                 self._take(self.parts.setdefault(number, _Parts()), number, line)
 
     def _take(self, parts: _Parts, number: int, line: _Line) -> None:
-        """Add a line to the parts of its trial if the record is valid and the first of its kind."""
+        """Add a line to the parts of its trial if the record is valid. If a record occurs several times, the first line counts."""
         op, said = line.record["op_code"], line.record
         if op == Op.SET_TRIAL_PARAM and self._is_param(said):
             parts.params.setdefault(said["param_name"], line)
@@ -288,7 +288,7 @@ class _Salvage:
         about = sorted((line.at, n) for n, parts in self.parts.items() for line in parts.lines)
         sure = {n for n, parts in self.parts.items() if parts.begun is not None or len(parts.lines) > 1}
         starts = [line.at for line in self.creates]
-        first: dict[int, list[int]] = {}  # by index in `creates`: the trials whose first line follows that record
+        first: dict[int, list[int]] = {}  # index in `creates` -> trials whose first line follows that record
         known: set[int] = set()
         for at, n in about:
             if n in sure and n not in known:
@@ -324,7 +324,7 @@ class _Salvage:
             parts.create = None
         if (keys := self._keys(number, parts)) is None:
             waits = parts.create is not None and parts.create.record.get("state", RUNNING) == WAITING
-            self.parts[number] = _Parts(create=parts.create if waits else None)  # keep an enqueued trial, whose record has its parameters
+            self.parts[number] = _Parts(create=parts.create if waits else None)  # the record of an enqueued trial has its parameters
             return
         self._put_configuration(number, parts, keys)
         self._mend_told(number, parts)

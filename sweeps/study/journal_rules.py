@@ -441,7 +441,7 @@ def is_time(at: Any) -> bool:
 
 def _time(text: Any) -> None:
     """Check that a text is a time in ISO format with a time zone, so that Optuna can read it."""
-    found = datetime.datetime.fromisoformat(text)  # raises TypeError for anything but a text
+    found = datetime.datetime.fromisoformat(text)  # raises TypeError if the value is not a text
     if not 2 <= found.year <= 9998 or found.tzinfo is None:
         raise Fault(f"has {_shown(text)} for a time")
 

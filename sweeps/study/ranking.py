@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# A sweep stops if its first trials to end, this many of them, have all failed. The cause is then most likely common to all trials.
+# A sweep stops if the first N trials that end have all failed, because the trials then most likely have a common problem.
 ABORT_AFTER_FAILURES = 5
 
 

@@ -27,8 +27,8 @@ class Axes:
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: True for each logarithmic numeric dimension.
         bounds: (numbers, 2) bounds of the numeric dimensions.
-        low: Lower end of each numeric dimension, half a step below the bound and on the logarithmic scale if there is one.
-        width: Width of each numeric dimension on the same scale.
+        low: Lower end of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, its logarithm.
+        width: Distance from the lower end to the upper end of each numeric dimension.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution]):

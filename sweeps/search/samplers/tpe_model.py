@@ -49,7 +49,7 @@ class TpeModel:
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         found: dict[str, Any] = {}
         groups = history.spaces()
-        # If all dimensions are discrete, the best candidate would soon be the same every time. So running trials count as tried.
+        # If all dimensions are discrete, the best candidate would soon always be the same. So a point that was tried or runs is skipped.
         pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
         for group in groups:
             space = {name: distribution for name, distribution in group.items() if not distribution.single()}
@@ -138,9 +138,9 @@ def good_of(there: int) -> int:
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
-    """Return at most `most` trial numbers. If there are more, draw a sample.
+    """Return all trial numbers, or a random sample of `most` numbers if there are more.
 
-    At least half of the sample is from `own`, if `own` has so many trials.
+    At least half of the sample comes from `own`. If `own` has fewer trials, all of them are in the sample.
     """
     if len(own) + len(others) <= most:
         return own + others

@@ -1,4 +1,4 @@
-"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets. The first rung is later in each next bracket."""
+"""Asynchronous Hyperband (Li et al., JMLR 2018 and MLSys 2020): ASHA in several brackets. Each bracket starts one rung later."""
 
 from __future__ import annotations
 
