@@ -19,7 +19,7 @@ class Best:
 
     Args:
         cur: The trial.
-        whole: True if the rounds of the booster cannot be sliced. The model of the best round is then kept as a whole.
+        whole: True if the rounds of the booster cannot be sliced. The complete model of the best round is then kept in memory.
         check: The rows whose predictions each checkpoint records, or None.
         columns: Columns of the saved models.
 

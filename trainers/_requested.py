@@ -50,7 +50,7 @@ class RequestedMetrics:
         task, own = str(cur.task), config.get("eval_metric", [])
         own = [own] if isinstance(own, str) else list(own)
         usual = own or METRICS[task]
-        # With costs as the only objectives, the trainer's first metric, which is minimized, decides the best round.
+        # If all objectives are costs, the trainer's first metric decides the best round. This metric is minimized.
         names = tuple(dict.fromkeys([*([cur.metric] if cur.metric else []), *cur.asked])) or (f"valid-{usual[0]}",)
         measured = []
         for name in names:
@@ -79,7 +79,10 @@ class RequestedMetrics:
         return {k: v for k, v in found.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
     def require(self, found: Iterable[str]) -> None:
-        """Raise an error for a metric that XGBoost reports under another name.
+        """Raise an error if XGBoost reports a metric under another name.
+
+        Args:
+            found: Names of the metrics that XGBoost reports.
 
         Raises:
             ValueError: XGBoost does not report a metric under its name. The message has the nearest name that XGBoost reports.

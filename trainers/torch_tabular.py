@@ -132,7 +132,7 @@ class Architecture:
     def build(self) -> nn.Module:
         """Return a newly initialised network.
 
-        It has no BatchNorm, which fails on a last batch of one row and differs between the ranks of DDP.
+        The network has no BatchNorm, which fails on a last batch of one row and differs between the ranks of DDP.
         """
         layers: list[nn.Module] = []
         size = len(self.columns)
@@ -173,8 +173,8 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows: float64, P(second class) (n,), class probabilities (n, k) or values (n,).
 
-        The prediction of a row does not depend on the other rows. Matrix products with other numbers of rows round differently, so rows are
-        predicted in blocks of `BLOCK`.
+        The prediction of a row does not depend on the other rows. The rounding of a matrix product depends on its number of rows, so rows
+        are predicted in blocks of `BLOCK`.
         """
         inputs = _inputs(features[list(self.architecture.columns)])
         rows = len(inputs)
@@ -226,7 +226,7 @@ def train_func(config: dict[str, Any]) -> None:
         raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
     params = Params.of(config, cur.max_t)
     every = tuple(TRAINER["metrics"][cur.task])
-    metric = cur.metric or every[0]  # with costs as the only objectives: the first metric, which is minimized
+    metric = cur.metric or every[0]  # if all objectives are costs: the first metric, which is minimized
     require_metric(metric, every)
     for name in cur.asked:
         require_metric(name, every, "a metric of objective and constraints")
@@ -373,7 +373,7 @@ def _final(
     """Measure the best epoch's model on train and valid.
 
     Args:
-        best: The best epoch of rank 0. Other ranks have none, and receive its weights.
+        best: The best epoch of rank 0. Other ranks have no best epoch, and receive the weights of rank 0.
         network: The model of the last epoch.
         train: Inputs and labels of this rank's rows.
         valid: Inputs and labels of all rows.

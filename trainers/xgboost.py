@@ -1,7 +1,7 @@
 """Gradient-boosted trees: XGBoost on one or several workers, with one report for each boosting round.
 
-`params` are XGBoost's own, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, number of classes, threads and
-seed follow the trial unless `params` sets them.
+`params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). Objective, number of classes,
+threads and seed follow the trial unless `params` sets them.
 
 Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time.
 `eval_metric` is measured on valid.

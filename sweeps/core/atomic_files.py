@@ -1,6 +1,6 @@
 """Write files and folders whole or not at all.
 
-The new content is written beside its place, as `.NAME.part`, and then renamed. A reader sees the old content or the new one. A writer
+The new content is written next to the final path, as `.NAME.part`, and then renamed. A reader sees the old content or the new one. A writer
 that is killed leaves only the `.part`, which `crash_cleanup.remove_partial_files` deletes.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def part_of(path: Path) -> Path:
-    """Return where a file or folder is written before it is renamed to `path`."""
+    """Return the path at which a file or folder is written before it is renamed to `path`."""
     return path.with_name(f".{path.name}.part")
 
 
@@ -31,7 +31,7 @@ def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
     Args:
         file: The file to write.
         data: The new content.
-        sync: Force the content to the disk before the rename, so that it survives a machine that stops.
+        sync: Force the content to the disk before the rename, so that it survives a crash of the machine.
     """
     part = part_of(file)
     part.unlink(missing_ok=True)
@@ -51,7 +51,8 @@ def staged(target: Path) -> Iterator[Path]:
     """Write a file or a folder in a `with` block, whole or not at all.
 
     Yields:
-        Where to write; nothing is there yet. When the block ends without an error, the result replaces `target`. Otherwise it is deleted.
+        The path to write to, which does not exist yet. If the block ends without an error, the result replaces `target`. Otherwise the
+        result is deleted.
     """
     part = part_of(target)
     _remove(part)

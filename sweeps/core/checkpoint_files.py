@@ -56,9 +56,9 @@ def _size(file: Path) -> int:
 
 
 def delete_checkpoint(path: Path) -> bool:
-    """Delete a checkpoint, and return whether that succeeded. It is renamed first, so no reader finds half a checkpoint under its name."""
+    """Delete a checkpoint, and return whether it is gone. The folder is renamed first, so no reader finds half a checkpoint."""
     gone = path.with_name(f"{path.name}{GONE}")
-    if gone.exists():  # an earlier deletion was cut short
+    if gone.exists():  # an earlier deletion was interrupted
         shutil.rmtree(gone, ignore_errors=True)
     try:
         path.rename(gone)

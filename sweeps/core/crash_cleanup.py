@@ -23,7 +23,7 @@ from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 END_WITHIN_SECONDS = 10.0
 # The name of a Ray session's folder: when it was made, and the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
-# Files and folders that were being written, in a sweep's folder.
+# Glob patterns of half-written files and folders in a sweep's folder.
 PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "trials/*/.*.part", ".*.part")
 
 
@@ -95,11 +95,11 @@ def leftover_session(recorded: object) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     started = start_time(int(name["pid"]))
-    return session if started is None or started > made else None  # a later process has only reused the id
+    return session if started is None or started > made else None  # a process that started later only has the same id
 
 
 def _writes_to(pid: int, logs: Path) -> bool:
-    """Return whether a process has a file in this folder open, as every Ray worker has its log."""
+    """Return whether a process has a file in this folder open. Every Ray worker keeps its log open."""
     try:
         files = [os.readlink(f.path) for f in os.scandir(f"/proc/{pid}/fd")]
     except OSError:

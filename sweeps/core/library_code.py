@@ -1,4 +1,4 @@
-"""Tell code of Python and of installed packages from code that the user wrote."""
+"""Distinguish the code of Python and of installed packages from the user's code."""
 
 from __future__ import annotations
 

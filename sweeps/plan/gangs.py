@@ -49,7 +49,7 @@ def count_gangs(
         lengths: Number of steps of the first trials, which decides in which order trials end. Later trials reuse the list.
         cluster: All resources of the cluster.
         limit: Number of concurrent trials.
-        room: See `sweeps.execution.allocation.decide`.
+        room: Resources that all gangs together may hold, including idle gangs. None if they may hold no more than `cluster`.
     """
     wanted = [(e.shape, min(limit, e.most, max(1, at_once(e.shape, cluster)))) for e in shapes if e.most]
     all_shapes: dict[str, float] = {}
@@ -77,7 +77,7 @@ def simulate(
         lengths: Duration of the first trials. Later trials reuse the list from its start.
         cluster: All resources of the cluster.
         limit: Number of concurrent trials.
-        room: See `sweeps.execution.allocation.decide`.
+        room: Resources that all gangs together may hold, including idle gangs. None if they may hold no more than `cluster`.
     """
     gangs: dict[str, GangState] = {}
     queue: list[Request] = []

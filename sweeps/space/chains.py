@@ -16,7 +16,7 @@ from sweeps.space.templates import Chain, Template
 
 
 class ChainParser(DimensionParser):
-    """Parses `space.preprocessor`."""
+    """Parser of `space.preprocessor`."""
 
     def chain(self, node: Node, path: str) -> Template:
         """Parse a chain: a name, a mapping with one key, a list of these, or a dimension of chains."""

@@ -25,10 +25,10 @@ _REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
 class DataSection:
-    """Parses `data:`.
+    """Parser of the section `data`.
 
     Args:
-        reader: Parses and collects the dimensions.
+        reader: Parser of dimensions, which also collects them.
         folder: Folder of the space file.
         roots: Folders in which the user's modules are looked up.
     """

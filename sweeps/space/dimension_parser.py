@@ -33,7 +33,7 @@ MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not v
 
 
 class DimensionParser:
-    """Parses values that may contain dimensions, and collects the dimensions.
+    """Parser of values that may contain dimensions. It collects the dimensions.
 
     Args:
         problems: Collects the problems.

@@ -18,7 +18,7 @@ VALUE = "value"  # key of a known result; no dimension has this name
 
 
 class InitialPointsParser:
-    """Parses the list of initial points.
+    """Parser of the list of initial points.
 
     Args:
         dimensions: Dimensions of the space, in the order of the file.

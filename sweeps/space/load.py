@@ -138,7 +138,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
 
 
 class _Loader:
-    """Validates one tree. Its methods add problems, and return None for an invalid value."""
+    """Validator of one tree. Its methods add problems, and return None for an invalid value."""
 
     def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
         self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm

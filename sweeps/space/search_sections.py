@@ -24,7 +24,7 @@ ALWAYS = COSTS
 
 
 class Searching:
-    """Parses the sections that say how a space is searched.
+    """Parser of the sections that say how a space is searched.
 
     Args:
         root: The root node of the space file.

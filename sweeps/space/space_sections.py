@@ -24,7 +24,7 @@ SCALING = ("num_workers", "use_gpu", "resources_per_worker")
 
 
 class SpaceParser(ChainParser):
-    """Parses everything under `space:`.
+    """Parser of the section `space`.
 
     Args:
         problems: Collects the problems.

@@ -25,7 +25,7 @@ def trainer_names() -> list[str]:
 
 
 class TrainerSection:
-    """Parses the section `trainer`.
+    """Parser of the section `trainer`.
 
     Args:
         roots: Folders in which the user's modules are looked up.

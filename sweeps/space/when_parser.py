@@ -137,7 +137,7 @@ def takes(dim: Dimension) -> str:
 
 
 class WhenParser:
-    """Parses the conditions of a file, in the order of the file.
+    """Parser of the conditions of a file, in the order of the file.
 
     Args:
         problems: Collects the problems.

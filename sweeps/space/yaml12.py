@@ -100,7 +100,7 @@ def parse(text: str, source: str, override: bool = False) -> Node:
 
 
 class _Stop(Exception):
-    """Stops the parsing with one problem."""
+    """Error that stops the parsing with one problem."""
 
     def __init__(self, mark: Mark, text: str):
         self.problem = Problem(str(mark), text)
@@ -119,7 +119,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds the tree from ruamel's events. It does not recurse, so deep nesting becomes a problem instead of a crash."""
+    """Builder of the tree, from ruamel's events. It does not recurse, so deep nesting becomes a problem instead of a crash."""
 
     def __init__(self, source: str, override: bool):
         self.source, self.override = source, override
