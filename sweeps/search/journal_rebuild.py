@@ -446,7 +446,7 @@ class _Salvage:
     def _rebuild(self, number: int, told: Mapping[str, Any]) -> None:
         """Restore the end of a trial from the result, if the journal has no end of the trial.
 
-        The end is restored only if the reports give exactly the values in the result.
+        The end is restored only if the reports then give exactly the values in the result. A lost best report is taken from the result.
 
         Args:
             number: Number of the trial.

@@ -378,7 +378,7 @@ def read(folder: Path) -> Record | None:
         folder: The sweep's folder.
 
     Returns:
-        The study, or None if no driver has created it yet.
+        The study, or None if no driver has recorded its objectives yet.
 
     Raises:
         DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
