@@ -20,7 +20,7 @@ from docs.generate import console, import_graph, python_api, space_file
 from docs.generate.pages import PARTS
 from sweeps import trial
 from sweeps.cli import main
-from sweeps.core import errors
+from sweeps.core import errors, registry
 from sweeps.core.result import SweepResult
 from sweeps.space import load, section_models
 from sweeps.space.data_section import SKLEARN
@@ -272,6 +272,20 @@ def test_the_built_in_trainers_are_documented_with_their_parameters():
     for file in (ROOT / "trainers").glob("[a-z]*.py"):
         assert f"## `{file.stem}`" in page.text
         row_of(DOCUMENTS["docs/how-to/trainers.md"], file.stem)
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "kind"),
+    [
+        ("docs/how-to/search.md", "## Which sampler", "sampler"),
+        ("docs/how-to/search.md", "## Which scheduler", "scheduler"),
+        ("docs/how-to/trackers.md", "# Trackers", "tracker"),
+    ],
+)
+def test_the_tables_of_plug_ins_have_a_row_for_every_built_in_one(page, heading, kind):
+    section = f"\n{DOCUMENTS[page].text}".partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(named) == sorted(registry.names(kind))
 
 
 # ---- what is shown can be used

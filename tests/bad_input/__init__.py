@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweeps.core import registry
+
 Content = str | bytes | Callable[[], bytes]
 
 # The space file that each case changes in one place, a key a line; and the rows it names.
@@ -59,6 +61,12 @@ class Case:
             made = content() if callable(content) else content
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(made.encode() if isinstance(made, str) else made)
+
+
+def names_of(kind: str, *before: str) -> str:
+    """Return the names of the built-in plug-ins of a kind, after other names, as a message lists them: `a, b or c`."""
+    *most, last = (*before, *registry.names(kind))
+    return f"{', '.join(most)} or {last}"
 
 
 def top(**changes: str | None) -> str:

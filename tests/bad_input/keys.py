@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bad_input import Case, line, params, short, top, whole, without
+from tests.bad_input import Case, line, names_of, params, short, top, whole, without
 
 SEVERAL = """\
 trainer: xgbost
@@ -84,7 +84,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no scheduler named beside its keys",
             "scheduler: {max_t: 9}",
-            "6:1: scheduler.name: is required beside other keys: none, asha, hyperband, median or pbt",
+            f"6:1: scheduler.name: is required beside other keys: {names_of('scheduler')}",
         ),
         line(
             "the same key twice",

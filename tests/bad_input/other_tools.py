@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bad_input import Case, line, params, top
+from tests.bad_input import Case, line, names_of, params, top
 
 TABLE: dict[str, tuple[Case, ...]] = {
     "Distributions of other tools": (
@@ -117,7 +117,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "W&B's method",
             "search: {algorithm: bayes}",
-            "6:21: search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got bayes; did you mean `gp`?",
+            f"6:21: search.algorithm: must be {names_of('sampler', 'auto')}, got bayes; did you mean `gp`?",
         ),
         Case(
             "a scheduler beside another one's keys",

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.space import load
+from tests.bad_input import names_of
 from tests.space.conftest import HEAD
 from tests.space.test_load import data, top
 
@@ -60,7 +61,7 @@ BAD_TOP = [
     (
         top(search="{algorithm: hyperopt}"),
         "4:21",
-        "search.algorithm: must be auto, tpe, random, grid, gp, qmc, cmaes or nsga2, got hyperopt",
+        f"search.algorithm: must be {names_of('sampler', 'auto')}, got hyperopt",
     ),
     (top(search="{seed: -1}"), "4:16", "search.seed: must be at least 0, got -1"),
     (top(search="{seed: 1.0}"), "4:16", "search.seed: must be an integer, got 1.0"),
@@ -68,7 +69,7 @@ BAD_TOP = [
     (top(search="{seed: 4294967296}"), "4:16", "search.seed: must be below 4294967296"),
     (top(search="tpe"), "4:9", "search: must be a mapping with keys algorithm, seed, options, initial_points, got tpe"),
     (top(scheduler="{name: asha}"), "4:1", "scheduler.max_t: is required by asha"),
-    (top(scheduler="{name: bohb}"), "4:19", "scheduler.name: must be none, asha, hyperband, median or pbt, got bohb"),
+    (top(scheduler="{name: bohb}"), "4:19", f"scheduler.name: must be {names_of('scheduler')}, got bohb"),
     (top(scheduler="{max_t: 3}"), "4:1", "scheduler.name: is required beside other keys"),
     (top(scheduler="{name: asha, max_t: 3, grace_period: 4}"), "4:49", "scheduler.grace_period: must be at most max_t, 3, got 4"),
     (top(scheduler="{name: asha, max_t: 3, reduction_factor: 1}"), "4:53", "scheduler.reduction_factor: must be at least 2, got 1"),

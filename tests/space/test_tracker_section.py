@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
+from sweeps.core import registry
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.tracker_section import TrackerSpec
@@ -48,7 +50,7 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
     [
         ("jsonl", "s.yaml:5:11: trackers: must be a list, such as [mlflow, jsonl], got jsonl"),
         ("[jsonn]", "s.yaml:5:12: trackers.0: there is no tracker `jsonn`; did you mean `jsonl`? (your own is `module:attr`)"),
-        ("[wandb]", "s.yaml:5:12: trackers.0: there is no tracker `wandb`; valid: mlflow, jsonl, tensorboard, webhook"),
+        ("[wandb]", f"s.yaml:5:12: trackers.0: there is no tracker `wandb`; valid: {', '.join(registry.names('tracker'))}"),
         ("[mlflow, mlflow]", "s.yaml:5:20: trackers.1: `mlflow` is listed twice with the same options"),
         ("[{jsonl: {path: x}}]", "s.yaml:5:13: trackers.0.jsonl: jsonl has no options; write `jsonl` alone"),
         ("[webhook]", "s.yaml:5:12: trackers.0.webhook.url: is required"),
@@ -69,7 +71,9 @@ def test_problems_say_what_is_valid(tmp_path, trackers, problem):
 
 
 def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
-    (tmp_path / "s.yaml").write_text(SPACE + 'trackers: [mlflow, jsonl, tensorboard, {webhook: {url: "http://h/x"}}]\n')
+    options = {"webhook": {"url": "http://h/x"}}
+    trackers = [{name: options[name]} if name in options else name for name in registry.names("tracker")]
+    (tmp_path / "s.yaml").write_text(SPACE + f"trackers: {json.dumps(trackers)}\n")
     code = (
         "import sys; from sweeps.space import load; load(sys.argv[1])\n"
         "heavy = {'ray', 'torch', 'mlflow', 'optuna', 'numpy', 'pandas', 'tensorboard'} & set(sys.modules)\n"

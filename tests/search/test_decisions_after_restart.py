@@ -1,4 +1,4 @@
-"""Verdicts over what is on record: the same after a driver that starts anew, in brackets, and at every report."""
+"""Schedulers decide from the recorded study: the same after a new driver, within a bracket, and at every report."""
 
 from __future__ import annotations
 
