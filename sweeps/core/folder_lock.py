@@ -1,4 +1,4 @@
-"""Allow one driver per sweep: an operating-system lock on the sweep's folder, which the system frees when the driver dies."""
+"""Allow one driver per sweep, by a lock of the operating system on the sweep's folder. The system frees the lock when the driver dies."""
 
 from __future__ import annotations
 

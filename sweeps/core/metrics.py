@@ -1,4 +1,4 @@
-"""Table of the metrics that sweeps computes itself: their names, tasks and directions, and a function for each.
+"""Table of the metrics that sweeps computes itself. Each has a name, tasks, a direction and a function.
 
 Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions follow
 XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
@@ -131,7 +131,10 @@ def _error(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _auc(y: np.ndarray, p: np.ndarray) -> float:
-    """Area under the ROC curve. With more than two classes: each against the rest, weighted by its frequency, as in XGBoost."""
+    """Return the area under the ROC curve.
+
+    With more than two classes, the result is the mean over the classes, each against the rest, weighted by frequency as in XGBoost.
+    """
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
@@ -144,7 +147,7 @@ def _auc(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _f1(y: np.ndarray, p: np.ndarray) -> float:
-    """F1 of class 1. With more than two classes: the mean over the classes that occur or were predicted."""
+    """Return the F1 score of class 1. With more than two classes, return the mean over the classes that occur or were predicted."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(y, _predicted_class(p), average="binary" if p.shape[1] == 2 else "macro", zero_division=0.0))

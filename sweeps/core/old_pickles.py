@@ -1,4 +1,4 @@
-"""Load pickles that earlier versions of sweeps wrote, whose classes now live in other modules."""
+"""Load pickles of earlier versions of sweeps, in which classes had other modules or names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`origin.json` of a sweep's folder: where the space file was, and with which options the sweep started.
+"""Read `origin.json` of a sweep's folder, which records the original place of the space file and the options of the sweep.
 
 The folder may come from a stranger, so every key is checked. `sweeps ls` shows a sweep from this file without reading its study.
 """

@@ -66,7 +66,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
         roots: Folders to search before `sys.path`.
 
     Returns:
-        The source file, or the library of a compiled module, or the interpreter for a built-in module. None if the module does not exist.
+        The source file. For a compiled module, its library; for a built-in module, the interpreter. None if the module does not exist.
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)

@@ -41,6 +41,10 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     """Return the shape that a sampled `scaling` section describes.
 
     As in Ray Train, a worker gets 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` says otherwise.
+
+    Args:
+        scaling: The section without dimensions.
+        backend: Backend of the trainer.
     """
     per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
     if scaling.get("use_gpu"):
@@ -55,7 +59,12 @@ COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
 def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict[str, float]:
-    """Return the cost of a trial: seconds, CPU seconds and GPU seconds.
+    """Return the costs of a trial, by the names in `COSTS`.
+
+    Args:
+        seconds: Wall time of the trial.
+        workers: Number of workers.
+        per_worker: Amount of each resource of one worker, by name.
 
     >>> costs(10.0, 2, {"CPU": 1.0, "GPU": 0.5})
     {'seconds': 10.0, 'cpu_seconds': 20.0, 'gpu_seconds': 10.0}

@@ -1,7 +1,7 @@
 """The types that describe a trial, and `current()`, which gives a training loop information about its trial.
 
 This module is public as `sweeps.trial`. A loop does not need it, because it is an ordinary Ray Train loop. A loop calls `current()` to
-learn the label, the task or the seed. Through it, a loop can also reuse an object that an earlier trial of the same worker has built.
+learn the label, the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial of the same worker has built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The space file: parse it, validate it, and return it as a frozen `Space`.
+"""Parse and validate the space file, and return it as a frozen `Space`.
 
 nodes, yaml12                           YAML text to nodes with line and column
 section_models, value_types, problems   dataclasses of the sections without dimensions, and their validation

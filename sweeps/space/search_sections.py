@@ -1,4 +1,4 @@
-"""The sections that say how a space is searched: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
+"""Parse the sections that say how a space is searched: objective, constraints, search, scheduler, repeats, limits and checkpoints."""
 
 from __future__ import annotations
 
@@ -237,10 +237,10 @@ class Searching:
 
         Args:
             objectives: The objectives; () if they are invalid.
-            search: The sampler; None if it is invalid. The same holds for the other sections.
-            scheduler: The scheduler.
-            repeats: The repeats.
-            limits: The limits.
+            search: The sampler; None if the section is invalid.
+            scheduler: The scheduler; None if the section is invalid.
+            repeats: The repeats; None if the section is invalid.
+            limits: The limits; None if the section is invalid.
         """
         if len(objectives) > 1:
             if scheduler and compares_trials(scheduler):

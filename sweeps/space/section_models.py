@@ -55,7 +55,7 @@ class Split:
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function in `path`.
         column: The column to split by, for the kinds column, time and group.
-        value: The value of the column in the rows to take, for the kind column.
+        value: The value that marks the rows of the split in this column, for the kind column.
     """
 
     kind: str
