@@ -137,6 +137,11 @@ def test_make_targets_shown_exist():
         assert shown <= targets, f"{document.path}: {shown - targets}"
 
 
+def test_no_line_of_the_help_is_cut_off():
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:")[2]
+    assert all(f"  {verb} " in shown for verb in main.commands) and "..." not in shown
+
+
 @pytest.mark.parametrize("verb", sorted(main.commands))
 def test_every_verb_and_option_is_in_the_reference(verb):
     section = COMMAND_LINE.text.partition(f"\n## `sweeps {verb}`")[2].partition("\n## ")[0]

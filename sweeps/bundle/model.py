@@ -129,7 +129,7 @@ class Bundle:
             return False
 
         row = bisect.bisect_left(range(1, len(raw)), True, key=lambda n: fails(raw.iloc[:n]))
-        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these: ", " it: ", 1)
+        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these rows: ", " it: ", 1)
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
                 return InputError(schema.InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
@@ -186,7 +186,7 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
         raise
     except Exception as e:
         message = next((line for line in str(e).splitlines() if line.strip()), "")
-        raise InputError(Problem("rows", f"{what} these: {type(e).__name__}: {message}".rstrip(": "))) from e
+        raise InputError(Problem("rows", f"{what} these rows: {type(e).__name__}: {message}".rstrip(": "))) from e
 
 
 def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:

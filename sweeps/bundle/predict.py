@@ -203,7 +203,7 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
     from sweeps.bundle import distributed_predict
 
     if kind != "parquet":
-        raise InputError(Problem("--workers", f"{workers}: several processes can read Parquet only, and {source} is CSV"))
+        raise InputError(Problem(f"--workers {workers}", f"needs Parquet, and {source} is CSV; convert it, or leave --workers out"))
     system, path = _filesystem(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:

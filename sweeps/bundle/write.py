@@ -98,7 +98,7 @@ def write_bundle(
     if raw is None:
         expected = None
     elif expected is not None and len(expected) != len(raw):
-        raise BundleError(f"{target}: {len(expected)} expected predictions for {len(raw)} rows")
+        raise BundleError(f"{target}: must have one expected prediction for each row, got {len(expected)} for {len(raw)} rows")
     columns = [] if raw is None else schema.infer_schema(raw)
     if raw is not None:
         arrays = {n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}

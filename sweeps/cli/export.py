@@ -10,7 +10,7 @@ from sweeps.cli import options
 from sweeps.cli.group import main
 
 
-@main.command()
+@main.command(short_help="Write the bundle of a trial, by default of the best one.")
 @click.argument("sweep")
 @click.option("--trial", default=None, metavar="ID", help="Export this trial.  [default: the best]")
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Export the K best trials.")
@@ -42,7 +42,7 @@ def export(
     trust: bool,
     root: Path,
 ) -> None:
-    """Write the bundle of a trial of SWEEP: a folder, a name in the root (or its beginning), or `latest`."""
+    """Write the bundle of a trial of SWEEP. SWEEP is a folder, `latest`, a name, or the beginning of one."""
     from sweeps.controller import exports
     from sweeps.controller.sweep_lookup import find
     from sweeps.tracking.mlflow import registry

@@ -13,7 +13,7 @@ from sweeps.core.command_hints import printable
 from sweeps.terminal import text
 
 
-@main.command()
+@main.command(short_help="Delete checkpoints that are not needed any more.")
 @click.argument("sweep")
 @click.option(
     "--per-trial",
@@ -40,7 +40,7 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
     click.echo(text.format_freed(freed.to_json(), "would free" if dry_run else "freed"))
 
 
-@main.command()
+@main.command(short_help="Rebuild a damaged study from the parts that can be read.")
 @click.argument("sweep")
 @options.as_json
 @options.root

@@ -12,7 +12,7 @@ from sweeps.cli.group import main
 from sweeps.core.errors import InputError, Problem
 
 
-@main.command()
+@main.command(short_help="Predict from the raw rows of a CSV or Parquet file.")
 @click.argument("bundle", type=options.PATH)
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")

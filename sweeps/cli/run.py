@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sweeps.core.result import SweepResult
 
 
-@main.command()
+@main.command(short_help="Search a space and export the best trial.")
 @click.argument("file", type=options.PATH)
 @click.option("--dir", "root", type=options.PATH, default=None, help="Root folder of all sweeps.  [default: sweeps-runs]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: --set limits.max_trials=8")

@@ -17,7 +17,7 @@ from sweeps.terminal import text
 SHOWN_TRIALS = 20
 
 
-@main.command("ls")
+@main.command("ls", short_help="List the sweeps with state, trials, best value and age.")
 @options.root
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_sweeps(root: Path, as_json: bool) -> None:
@@ -40,7 +40,10 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @options.as_json
 @options.root
 def show(sweep: str, trial: str | None, show_all: bool, as_json: bool, root: Path) -> None:
-    """Show SWEEP and its trials, or one trial. SWEEP is a folder, a name (the newest of it), its beginning, or `latest`."""
+    """Show SWEEP and its trials, or one trial.
+
+    SWEEP is a folder, `latest`, a name, or the beginning of one. If several sweeps have the name, the newest is taken.
+    """
     from sweeps.controller.sweep_lookup import find, trial_of
     from sweeps.controller.sweep_summary import summarize
     from sweeps.study import record

@@ -13,7 +13,7 @@ from sweeps.cli.group import main
 from sweeps.terminal import text
 
 
-@main.command()
+@main.command(short_help="Check a space file without running user code.")
 @click.argument("file", type=options.PATH)
 @options.edited_keys
 def validate(file: Path, overrides: tuple[str, ...]) -> None:
@@ -29,7 +29,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()) + note)
 
 
-@main.command()
+@main.command(short_help="Print the JSON Schema of space files, for editors.")
 def schema() -> None:
     """Print the JSON Schema of space files, so that an editor can complete and check keys."""
     from sweeps.space.json_schema import schema as space_file_schema
@@ -37,7 +37,7 @@ def schema() -> None:
     click.echo(json.dumps(space_file_schema(), indent=1, ensure_ascii=False))
 
 
-@main.command()
+@main.command(short_help="Show the trials, workers, steps and disk space of a sweep.")
 @click.argument("file", type=options.PATH)
 @options.edited_keys
 @click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine.  [default: this machine's]")

@@ -91,10 +91,10 @@ def export(
     if refit and (pareto or top is not None):
         raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
     if refit and latest:
-        raise InputError(Problem("--refit", "trains the model of the last step anew; --latest exports one that is there. Give one of them"))
+        raise InputError(Problem("--refit", "trains a new model, --latest exports an existing one; give one of them"))
     space, roots = saved_space(folder)
     if refit and not space.data.given:
-        raise InputError(Problem("--refit", "joins the rows of train and valid, and the space names no data: its loop reads its own"))
+        raise InputError(Problem("--refit", "needs the rows of train and valid, but the space file has no `data`"))
     refuse_links(folder)
     if not refit and space.trainer.load is not None:
         refuse_untrusted(folder, trust)

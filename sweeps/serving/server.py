@@ -75,7 +75,9 @@ def _raise_file_limit(connections: int) -> None:
         return
     possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if possible < least:
-        text = f"{connections}: this process may open {hard} files, and {OTHER_FILES} are not for connections (see `ulimit -Hn`)"
+        most = hard - OTHER_FILES
+        advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
+        text = f"{connections} is too many: this process may open {hard} files, and {OTHER_FILES} are reserved; {advice}"
         raise InputError(Problem("--max-connections", text))
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 

@@ -161,8 +161,8 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
         if len(names) == 1 and (kind := names[0]) in DOMAINS:
             where = ".".join((path, *map(str, way)))
             section = path.split(".")[0]
-            rule = "only train, drop and rows of data can be tuned" if section == "data" else "only values under `space:` can be tuned"
-            problems.add(at.keys[kind], where, f"a {kind} under {section}; {rule}")
+            rule = "only train, drop and rows of data can" if section == "data" else "only values under `space:` can"
+            problems.add(at.keys[kind], where, f"cannot be tuned (`{kind}`); {rule}")
             found.add(way)
             return
         children = at.value.items() if at.is_map else enumerate(at.value) if at.is_list else ()

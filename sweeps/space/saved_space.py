@@ -137,7 +137,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
     """
     space, roots = saved_space(folder)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
-        rule = "a sweep that is resumed may change its limits alone, as --set limits.timeout=2h"
+        rule = "only `limits` can change on resume, such as --set limits.timeout=2h"
         raise InputError([Problem(f"--set {o}", rule) for o in wrong])
     more: tuple[str, ...] = ()
     if file is not None:

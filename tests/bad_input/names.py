@@ -32,17 +32,17 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid under limits",
             "limits: {max_trials: {grid: [4, 8]}}",
-            "4:23: limits.max_trials: a grid under limits; only values under `space:` can be tuned",
+            "4:23: limits.max_trials: cannot be tuned (`grid`); only values under `space:` can",
         ),
         line(
             "a choice under data",
             "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
-            "2:43: data.valid: a choice under data; only train, drop and rows of data can be tuned",
+            "2:43: data.valid: cannot be tuned (`choice`); only train, drop and rows of data can",
         ),
         line(
             "a domain for the trainer",
             "trainer: {grid: [xgboost, torch_tabular]}",
-            "1:11: trainer: a grid under trainer; only values under `space:` can be tuned",
+            "1:11: trainer: cannot be tuned (`grid`); only values under `space:` can",
         ),
         line(
             "a domain for all of space",

@@ -197,7 +197,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "bad.csv",
             ROWS.replace("yes", ""),
             "2:31: data.label: `y` has 4 missing values in data.train; "
-            "remove those rows, or drop them with `data.drop_missing_label: true`",
+            "remove those rows from the data, or set `data.drop_missing_label: true` to let sweeps skip them",
         ),
         data(
             "a label of text for a regression",

@@ -111,7 +111,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid",
             "checkpoints: {top: {grid: [1, 2]}}",
-            "6:21: checkpoints.top: a grid under checkpoints; only values under `space:` can be tuned",
+            "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can",
         ),
     ),
     "Variants of the data": (

@@ -178,7 +178,7 @@ def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both
             raise error
 
     app = make_app(served.bundle(Picky()))
-    said = f"rows: the model cannot predict these: {type(error).__name__}: {str(error).splitlines()[0]}"
+    said = f"rows: the model cannot predict these rows: {type(error).__name__}: {str(error).splitlines()[0]}"
     assert send(app, "/predict", [GOOD]) == (422, {"detail": [{"rule": said}]})
     with pytest.raises(MemoryError):
         send(app, "/predict", [GOOD | {"built": None}])
@@ -253,7 +253,7 @@ def test_a_model_that_drops_rows_is_422():
 
     app = make_app(served.bundle(Drops()))
     assert send(app, "/predict", [GOOD])[0] == 200
-    said = "rows: the model cannot predict these: ValueError: predict returned 1 outputs for 2 rows"
+    said = "rows: the model cannot predict these rows: ValueError: predict returned 1 outputs for 2 rows"
     assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (422, {"detail": [{"rule": said}]})
 
 
@@ -289,7 +289,7 @@ def test_an_error_that_no_value_is_to_blame_for_is_not_its_own_cause():
         def predict(self, frame):
             raise ValueError("never")
 
-    with pytest.raises(InputError, match="the model cannot predict these: ValueError: never") as caught:
+    with pytest.raises(InputError, match="the model cannot predict these rows: ValueError: never") as caught:
         served.bundle(Never()).predict(served.raw(3))
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -79,10 +79,10 @@ INVALID = [
     ("{train: {grid: [a.csv, a.csv]}, valid: v.csv}", "data.train: grid has the same option twice: a.csv"),
     ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn's `irs` is not known; did you mean `iris`?"),
     ("{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}", "data.train: unknown domain `grid_search`; did you mean `grid`?"),
-    ("{train: a.csv, valid: {choice: [0.1, 0.2]}}", "data.valid: a choice under data; only train, drop and rows of data can be tuned"),
+    ("{train: a.csv, valid: {choice: [0.1, 0.2]}}", "data.valid: cannot be tuned (`choice`); only train, drop and rows of data can"),
     (
         "{train: a.csv, valid: 0.1, label: {choice: [a, b]}}",
-        "data.label: a choice under data; only train, drop and rows of data can be tuned",
+        "data.label: cannot be tuned (`choice`); only train, drop and rows of data can",
     ),
     ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a fraction above 0 and at most 1, got 0"),
     ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a fraction above 0 and at most 1, got 2"),
