@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sweeps.core.resources import Shape
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Report, Result, State, Trial
@@ -126,6 +128,13 @@ class TrackerTests:
         """Return a new tracker. `folder` is an empty folder for its files, the same for all trackers of a test."""
         raise NotImplementedError("override `create_tracker`")
 
+    def ended_trials(self, sweep_folder: Path) -> list[int]:
+        """Return the number of a trial for each end of a trial that the tracker wrote, in any order.
+
+        Overriding this method is optional. Without it, the suite does not check what the tracker wrote.
+        """
+        raise NotImplementedError("`ended_trials` is not overridden")
+
     def play(self, folder: Path, events: Sequence[Event]) -> None:
         """Hand events to a new tracker and close it."""
         tracker = self.create_tracker(folder)
@@ -157,6 +166,19 @@ class TrackerTests:
         events = sample_events(tmp_path)
         self.play(tmp_path, events[: len(events) // 2])  # the first driver was killed
         self.play(tmp_path, sample_events(tmp_path, resumed=True))
+
+    def test_writes_the_end_of_each_trial_once(self, tmp_path: Path) -> None:
+        """After a resume, each trial that ended is there once. An interrupted trial has not ended."""
+        if type(self).ended_trials is TrackerTests.ended_trials:
+            pytest.skip("`ended_trials` is not overridden")
+        events = sample_events(tmp_path)
+        ended = [i for i, event in enumerate(events) if isinstance(event, TrialEnded)]
+        self.play(tmp_path, events[: ended[0] + 1])  # the first driver was killed after the end of trial 0
+        resumed = sample_events(tmp_path, resumed=True)
+        self.play(tmp_path, resumed)
+        started = resumed[0]
+        assert isinstance(started, SweepStarted)
+        assert sorted(self.ended_trials(started.folder)) == [0, 1, 2, 4], "trials 0, 1, 2 and 4 end once, and trial 3 is interrupted"
 
     def test_handles_a_sweep_that_fails_before_it_starts(self, tmp_path: Path) -> None:
         """A tracker accepts SweepEnded as its only event."""

@@ -290,7 +290,7 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
     assert (spec.train, spec.args) == ("own_rows:rows", {"n": 40, "of": "c", "d": 1})
     splits = load_splits(spec)
     assert (splits.train.num_rows, splits.valid.num_rows, splits.classes) == (40, 20, ("c", "d"))
-    for args, said in (("{m: 1}", "TypeError"), ("{n: {grid: [1, 2]}}", "a grid under data"), ("{a-b: 1}", "must be a Python identifier")):
+    for args, said in (("{m: 1}", "TypeError"), ("{n: {grid: [1, 2]}}", "cannot be tuned"), ("{a-b: 1}", "must be a Python identifier")):
         with pytest.raises(InputError, match=said):
             load_splits(load(tmp_path / "space.yaml", [f'data.train={{"own_rows:rows": {args}}}']).data)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 
 import pytest
 
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.testing.pytest_trackers import TrackerTests
 from sweeps.tracking import MlflowTracker, default_uri
 from sweeps.tracking.jsonl import JsonLinesTracker
@@ -19,6 +21,10 @@ pytestmark = pytest.mark.timeout(120)
 class TestJsonLinesTracker(TrackerTests):
     def create_tracker(self, folder):
         return JsonLinesTracker(JsonLinesTracker.Options())
+
+    def ended_trials(self, sweep_folder):
+        lines = map(json.loads, SweepFolder(sweep_folder).events.read_text().splitlines())
+        return [int(line["trial"]) for line in lines if line["type"] == "TrialEnded" and line["state"] != "INTERRUPTED"]
 
 
 class TestTensorBoardTracker(TrackerTests):

@@ -49,7 +49,7 @@ def test_the_example_passes_the_suite(example):
     env = {**os.environ, "PYTHONPATH": f"{REPO}{os.pathsep}{example}"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_csv_tracker.py"]
     done = subprocess.run(command, cwd=example, env=env, capture_output=True, text=True)
-    assert done.returncode == 0 and "9 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "10 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_example_has_a_row_a_trial_after_a_resume_too(example, tmp_path):
