@@ -269,7 +269,7 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
         assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
-    with pytest.raises(InputError, match="--latest exports one that is there"):
+    with pytest.raises(InputError, match="--latest exports an existing one"):
         exports.export(folder, refit=True, latest=True)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
     with pytest.raises(InputError, match="trial 0000's latest checkpoint was deleted: nothing to export"):
