@@ -21,11 +21,12 @@ from optuna.distributions import BaseDistribution, check_distribution_compatibil
 from optuna.storages.journal._storage import JournalOperation as Op
 from optuna.trial import FrozenTrial, TrialState
 
+from sweeps.core import registry
 from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
 from sweeps.core.result import best_trials, contradiction, to_json_value
 from sweeps.core.trial import Checkpoint, Trial, format_trial_id
-from sweeps.search.plugins import scheduler_of
+from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Space
 from sweeps.space.domains import Dimension, quantile
 from sweeps.study import record, trial_building
@@ -194,7 +195,7 @@ class _Salvage:
         self.judge = Objectives.of(known.space)
         self.dimensions = {d.name: d for d in known.space.dimensions}
         self.distributions = {d.name: distribution_of(d) for d in known.space.dimensions}
-        self.scheduler = scheduler_of(known.space.scheduler)
+        self.scheduler = planned_scheduler(known.space.scheduler)  # a repair runs no code of the folder
         self.study: list[_Line] = []  # lines about the study
         self.creates: list[_Line] = []
         self.parts: dict[int, _Parts] = {}
@@ -576,7 +577,8 @@ class _Salvage:
         """Return the records with which a driver starts a study; see `StudyStore`."""
         goals = [1 if o.goal == "minimize" else 2 for o in self.judge.objectives]
         attributes: dict[str, Any] = {"judged": json.loads(json.dumps(self.judge.to_json()))}
-        attributes |= {"repeats": dataclasses.asdict(self.space.repeats), "stops": bool(self.scheduler.rungs)}
+        stops = bool(self.scheduler.rungs()) or not registry.is_built_in("scheduler", self.space.scheduler.name)
+        attributes |= {"repeats": dataclasses.asdict(self.space.repeats), "stops": stops}
         attributes |= {} if self.known.data is None else {"data": self.known.data}
         said = [_record(Op.SET_STUDY_USER_ATTR, study_id=0, user_attr={name: value}) for name, value in attributes.items()]
         return [_record(Op.CREATE_STUDY, study_name=self.space.name, directions=goals), *said]

@@ -187,14 +187,26 @@ def test_r8_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
     assert files_of(damaged) == before
 
 
-def test_r8_a_repair_runs_no_code_of_the_folder(old_sweep, tmp_path, monkeypatch):
+DEFINITIONS = "def train(config): pass\nclass Tracker: pass\nclass Scheduler: pass\nclass Sampler: pass\n"
+
+
+def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(old_sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "crafted.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\ndef train(config): pass\n")
+    (tmp_path / "crafted.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n" + DEFINITIONS)
     origin = json.loads((old_sweep / ORIGIN).read_text()) | {"base": str(tmp_path), "cwd": str(tmp_path)}
     (old_sweep / ORIGIN).write_text(json.dumps(origin))
     text = (old_sweep / "space.yaml").read_text()
-    (old_sweep / "space.yaml").write_text(text.replace("trainer: xgboost", 'trainer: {loop: "crafted:train", backend: none}'))
-    assert "crafted" in (old_sweep / "space.yaml").read_text()
+    for ours, theirs in (
+        ("trainer: xgboost", 'trainer: {loop: "crafted:train", backend: none}\ntrackers: ["crafted:Tracker"]'),
+        ("{name: asha, max_t: 4, grace_period: 1, reduction_factor: 2}", '{name: "crafted:Scheduler", max_t: 4}'),
+        ("{seed: 3}", '{seed: 3, algorithm: "crafted:Sampler"}'),
+    ):
+        assert ours in text
+        text = text.replace(ours, theirs)
+    (old_sweep / "space.yaml").write_text(text)
+    for verb in (("show",), ("show", "--trial", "0002"), ("logs", "0002"), ("gc", "--top", 1)):
+        assert invoke(verb[0], old_sweep, *verb[1:]).exit_code == 0
+    assert invoke("ls", "--dir", old_sweep.parent).exit_code == 0
     (old_sweep / JOURNAL).write_bytes(b"")
     assert repair(old_sweep).salvaged.rebuilt == ("0002",)
     assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
