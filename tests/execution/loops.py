@@ -346,13 +346,20 @@ def boosts_for_tune(config):
 
 
 def saves_and_holds(config):
-    """Rank 0 reports a checkpoint, the others report as well; then all wait. The rank `first` reports before the others."""
+    """Rank 0 reports a checkpoint, the others report as well; then all wait. The rank `first` reports before the others.
+
+    It waits until all loops run: the pool asks the other ranks for their news once, and a rank without a trial has none.
+    """
     import ray.train
 
     from sweeps.execution import rank
 
     rank.TrialSession.tell = lambda self: None  # the news of every half second
-    folder, me = Path(config["folder"]), ray.train.get_context().get_world_rank()
+    context = ray.train.get_context()
+    folder, me = Path(config["folder"]), context.get_world_rank()
+    (folder / f"runs-{me}").touch()
+    for rank_number in range(context.get_world_size()):
+        wait_for(folder / f"runs-{rank_number}")
     if me != config["first"]:
         wait_for(folder / "first")
     with tempfile.TemporaryDirectory() as saved:
