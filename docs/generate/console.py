@@ -1,6 +1,6 @@
 """Renew the output of `sweeps validate` and `sweeps plan` that the pages show: `python -m docs.generate.console`.
 
-A block shows some sections of the output. A section begins with a word at the left margin and goes on with indented lines.
+A block shows some sections of the output. Each section is a line that starts at the left margin, and the indented lines below that line.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _tracking_uri(uri: str | None, has_mlflow: bool = True) -> str | None:
 
     Args:
         uri: The given URI; None if there is none.
-        has_mlflow: Whether the space file lists MLflow.
+        has_mlflow: True if the space file lists MLflow.
 
     Raises:
         InputError: MLflow has no store for the URI, or the space file does not list MLflow.
@@ -207,7 +207,7 @@ def _resumed_tracking_uri(uri: str | None, saved: str | None, has_mlflow: bool =
     Args:
         uri: The given URI; None if there is none.
         saved: The URI with which the sweep started, without its password; None for the default.
-        has_mlflow: Whether the space file lists MLflow.
+        has_mlflow: True if the space file lists MLflow.
     """
     if uri:
         return _tracking_uri(uri, has_mlflow)

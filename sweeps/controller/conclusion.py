@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What a search has led to.
+    """Outcome of a search.
 
     Attributes:
         result: The result of the sweep.
@@ -42,7 +42,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
 
     Args:
         controller: The controller of the search.
-        trust: Whether to read pickles in the sweep's folder that this user's key has not signed.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed.
         mlflow: Where in MLflow the sweep is.
         fits: Number of preprocessors that were fitted.
         notes: Notes about the data.

@@ -23,7 +23,7 @@ class TimeLeft:
     Attributes:
         seconds: Seconds from now on.
         how: How the time was estimated, as a text for people.
-        at_most: Whether `seconds` is an upper bound and not an estimate.
+        at_most: True if `seconds` is an upper bound and not an estimate.
     """
 
     seconds: float

@@ -56,7 +56,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
     Args:
         file: The log.
         offsets: How many bytes of each log were read. This function updates it.
-        ended: Whether the log is complete. If not, an unfinished last line is left for the next call.
+        ended: True if the log is complete. If not, an unfinished last line is left for the next call.
     """
     with file.open("rb") as opened:
         start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A log that grows too large loses its middle.

@@ -1,4 +1,4 @@
-"""Where in MLflow a sweep is, what the sweep's result says about it, and how MLflow gets what it missed of an ended sweep."""
+"""Add the place of a sweep in MLflow to its result, and send MLflow the events that it missed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sweep_started(folder: Path, space: Space, fingerprint: str, git: Mapping[str
         fingerprint: Hash of the data.
         git: See `provenance.git`.
         time: Seconds since the epoch.
-        resumed: Whether an earlier driver may have started trials.
+        resumed: True if an earlier driver may have started trials.
     """
     history = TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
     return SweepStarted(time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history)
@@ -87,7 +87,7 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
 
     Args:
         tracker: The MLflow tracker, which is closed.
-        complete: Whether MLflow took everything that it did not refuse.
+        complete: True if MLflow took everything that it did not refuse.
         result: The sweep's result.
         ended: When the search ended, in seconds since the epoch.
     """

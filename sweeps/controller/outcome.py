@@ -31,7 +31,7 @@ def notes(
         failures: Id and traceback of each failed trial, in the order of their ends.
         constraints: The constraints of the space.
         best: Result of the best trial; None if there is none.
-        front: Whether there are several objectives and a Pareto front.
+        front: True if there are several objectives and a Pareto front.
     """
     lines = []
     if failures:
@@ -77,7 +77,7 @@ def goes_on(earlier: Mapping[str, Any], to_run: int, changed: bool) -> bool:
     Args:
         earlier: The result, as a JSON object.
         to_run: Number of trials that have not ended.
-        changed: Whether the limits have changed.
+        changed: True if the limits have changed.
     """
     reason = earlier.get("reason")
     # The user may have removed the cause of the failures.

@@ -18,7 +18,7 @@ from sweeps.execution.messages import Stage, Usage
 
 
 class PoolMonitor:
-    """What the controller knows of the pool and of the data actor.
+    """State of the pool and of the data actor, as last seen by the controller.
 
     Args:
         pool: Handle of the pool.

@@ -108,7 +108,7 @@ class SweepProgress:
 
     @property
     def _reports_decide(self) -> bool:
-        """Whether the value of a single report says how good a trial is."""
+        """True if the value of one report is enough to rank its trial."""
         return self._store.objectives.plain and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
@@ -143,7 +143,7 @@ class SweepProgress:
 
         Args:
             reason: Why the sweep is ending early; None if it is not.
-            stage: What the sweep is doing when it is not running trials.
+            stage: Current phase of the sweep if no trials run.
         """
         budget, objective = self._search.budget, self._space.objective
         states = Counter(s.value for s in budget.ended)

@@ -42,7 +42,7 @@ class Comparison:
         before: Reports of the trial in the sweep: the metrics of objectives and constraints, or all metrics if only costs count.
         now: The same of the new run.
         error: Why the loop failed now; None if it did not.
-        failed: Whether the trial failed in the sweep.
+        failed: True if the trial failed in the sweep.
     """
 
     trial: str
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both runs had the same reports and the same end."""
+        """True if both runs had the same reports and the same end."""
         return self.differs_from is None and (self.error is not None) == self.failed
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _compare(
         session: The session to run in.
         trial: The trial.
         result: How the trial ended before.
-        reports: What the trial reported before.
+        reports: Reports of the first run of the trial.
         metrics: Metrics to compare; none stands for all.
         fingerprint: Fingerprint of the sweep's data.
     """

@@ -93,7 +93,7 @@ class SweepStatus:
         fits: Number of preprocessors fitted so far.
         seconds: Seconds since the sweep started.
         left: Estimated time left; None while it is unknown.
-        stage: What the sweep is doing when it is not running trials, such as "exporting the winner".
+        stage: Current phase of the sweep if no trials run, such as "exporting the winner".
         reason: Why the sweep is ending early; None if it is not.
     """
 

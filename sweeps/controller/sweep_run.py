@@ -58,7 +58,7 @@ class SweepRun:
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None stands for SQLite in the root.
         on_progress: Called with a `SweepStatus` a few times a second.
-        trust: Whether to read pickles in the folder that this user's key has not signed.
+        trust: True to read pickles in the folder that this user's key has not signed.
         trackers: All trackers except MLflow.
         pending_for_mlflow: Result and note of a sweep with no trials left, of which MLflow missed something; else None.
     """
@@ -87,7 +87,7 @@ class SweepRun:
         """Open the study, and clean up after the last process. Call this before `run`, if the sweep is not new.
 
         Args:
-            changed: Whether the limits have changed.
+            changed: True if the limits have changed.
 
         Returns:
             The earlier result if nothing is left to do, else None.

@@ -86,7 +86,7 @@ def trial_state(trial: TrialRecord, is_driven: bool) -> str:
 
     Args:
         trial: The trial.
-        is_driven: Whether a process runs the sweep.
+        is_driven: True if a process runs the sweep.
     """
     if trial.result.given:
         return "GIVEN"

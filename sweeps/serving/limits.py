@@ -55,7 +55,7 @@ def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
     Args:
         phase: The phase of the connection.
         limits: The user's limits.
-        ending: Whether the server is shutting down. The time then counts from the signal, if the phase started before it.
+        ending: True if the server is shutting down. The time then counts from the signal, if the phase started before it.
     """
     if phase is Phase.WORK:
         return None

@@ -47,7 +47,7 @@ class Rows:
     Attributes:
         count: Number of rows.
         values: The values of each column, in the order of the columns. Numbers are floats, with NaN for null; others are unchanged.
-        by_column: Whether the request has columns instead of records. The answer has the same format.
+        by_column: True if the request has columns instead of records. The answer has the same format.
     """
 
     count: int

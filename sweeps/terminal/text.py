@@ -130,7 +130,7 @@ def format_result(result: Any, unexported: bool = False) -> str:
 
     Args:
         result: A `SweepResult`.
-        unexported: Whether the winner could not be exported.
+        unexported: True if the winner could not be exported.
     """
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
     lines = [f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]

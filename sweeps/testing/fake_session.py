@@ -128,7 +128,7 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
     Args:
         task: "binary", "multiclass" or "regression".
         rows: Number of training rows. There are 80 validation rows beside them.
-        missing: Whether one column has missing values.
+        missing: True if one column has missing values.
 
     Returns:
         A function that makes a `Current` (keyword arguments override its attributes), and the shards "train" and "valid". They have

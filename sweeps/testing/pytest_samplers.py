@@ -43,7 +43,7 @@ class SamplerTests:
         algorithm: The sampler as in `search.algorithm`.
         options: Its options as in `search.options`.
         trials: Number of trials that a test runs.
-        grids_only: Whether the sampler takes spaces without sampled dimensions only.
+        grids_only: True if the sampler takes spaces without sampled dimensions only.
     """
 
     algorithm: ClassVar[str]

@@ -104,7 +104,7 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
 
     Args:
         folder: An existing folder. The sweep's folder is made in it.
-        resumed: Whether an earlier driver completed trial 0. Its events are then in `SweepStarted.history` alone.
+        resumed: True if an earlier driver completed trial 0. Its events are then in `SweepStarted.history` alone.
     """
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)

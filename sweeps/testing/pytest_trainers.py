@@ -32,7 +32,7 @@ class TrainerTests:
         params: Parameters with which the loop makes at least three reports.
         task: Task of the table: "binary", "multiclass" or "regression".
         metric: The objective's metric. None for the first metric that `TRAINER["metrics"]` lists for the task.
-        goal: Whether to "minimize" or "maximize" the metric.
+        goal: `minimize` or `maximize`, the direction of the metric.
     """
 
     module: ClassVar[str]

@@ -33,7 +33,7 @@ class TrackerHub:
 
     Attributes:
         mlflow: The MLflow tracker, or None.
-        mlflow_complete: Whether MLflow took every event that it did not refuse. This is known after `close`.
+        mlflow_complete: True if MLflow took every event that it did not refuse. This is known after `close`.
     """
 
     def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):

@@ -24,7 +24,7 @@ class Score:
         metric: Metric of the sweep's objective.
         goal: `minimize` or `maximize`.
         value: Value of the model's trial.
-        feasible: Whether the trial meets the sweep's constraints, if it has any.
+        feasible: True if the trial meets the sweep's constraints, if it has any.
     """
 
     metric: str
@@ -39,7 +39,7 @@ def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool,
     Args:
         old: Score of the version that has the alias; None if no sweep registered it.
         new: Score of the new version.
-        force: Whether the alias moves in any case.
+        force: True if the alias moves in any case.
     """
     if force:
         return True, "--force"

@@ -205,7 +205,7 @@ class RunWriter:
 
         Args:
             events: The events, in order.
-            retrying: Whether the server was away. It may then have created a run without an answer, so runs are looked for first.
+            retrying: True if the server was away. It may then have created a run without an answer, so runs are looked for first.
         """
         batch = Batch()
         for event in self._with_history(events):

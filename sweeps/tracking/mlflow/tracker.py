@@ -61,7 +61,7 @@ class MlflowTracker:
     Attributes:
         parent: ID of the parent run; None before it is known.
         error: The last error that lost something; None if there was none.
-        waiting: Whether the server does not answer.
+        waiting: True if the server does not answer.
     """
 
     @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class MlflowTracker:
 
         Args:
             written: Number of messages that are written now.
-            answered: Whether the server took a part of a message.
+            answered: True if the server took a part of a message.
         """
 
     def _file_logged(self) -> None:

@@ -47,8 +47,8 @@ class Sweep:
         run: ID of its run.
         experiment: ID of its experiment.
         started: When it started, in seconds since the epoch.
-        minimize: Whether smaller values are better.
-        has_views: Whether views of its trials and of all sweeps are saved.
+        minimize: True if smaller values are better.
+        has_views: True if views of its trials and of all sweeps are saved.
     """
 
     name: str
@@ -78,7 +78,7 @@ def serve_ui(
         root: Folder of all sweeps.
         host: Address to listen on.
         port: Port to listen on; 0 for any free port.
-        open_browser: Whether to open the sweep's trials in a browser.
+        open_browser: True to open the sweep's trials in a browser.
         sweep: The sweep to link to instead of the newest, see `index_of`.
         uri: MLflow's tracking URI; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. If it names a running server, no other server
             is started, and the links lead to that server.
