@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sweeps.core import references
+from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space import value_types
 from sweeps.space.dimension_parser import INVALID, MALFORMED, DimensionParser, Read
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
 from sweeps.space.enumeration import any_key
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.parameter_checks import mismatch
+from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
 from sweeps.space.templates import Template, children, fill
 
@@ -142,10 +143,10 @@ class DataSection:
             if isinstance(dim, Dimension) and not (dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1):
                 return self.reader.wrong(node, path, f"must be fractions above 0 and at most 1, got {node.show()}")
             return dim
-        try:
-            return value_types.share(node.plain())
-        except ValueError as e:
-            return self.reader.wrong(node, path, f"{e}, got {node.show()}")
+        rule = fragments(DataKeys)["rows"]
+        if node.value is None or not allows(rule, node.plain()):
+            return self.reader.wrong(node, path, mismatch(rule, node))
+        return float(node.value)
 
     # ---- sources and splits
 

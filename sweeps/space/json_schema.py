@@ -7,7 +7,7 @@ the upper bound, and a `when` that names an unknown dimension.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from sweeps.core import docstrings, registry
 from sweeps.core.parameter_schema import allows
@@ -16,6 +16,7 @@ from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
 from sweeps.space.parameter_checks import json_schema
+from sweeps.space.problems import fragments
 from sweeps.space.search_sections import option_names
 from sweeps.space.space_sections import SCALING
 from sweeps.space.step_names import RAY_STEPS
@@ -29,40 +30,21 @@ REFERENCE = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _FRACTION: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_TIME: Schema = {"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
-# Schemas of the keys that a function validates. Their annotations do not have the rule.
-_BY_HAND: dict[tuple[str, str], Schema] = {
-    ("limits", "timeout"): _TIME,
-    ("limits", "trial_timeout"): _TIME,
-    ("limits", "report_timeout"): _TIME,
-    ("limits", "max_concurrent_trials"): {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
-    ("limits", "max_gpu_hours"): {"type": "number", "exclusiveMinimum": 0},
-    ("limits", "target"): {"type": "number"},
-    ("limits", "retry_on"): {"type": "array", "items": {"type": "string", "pattern": r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"}},
-    ("search", "options"): {"type": "object"},
-    ("search", "initial_points"): {"type": "array", "items": {"type": "object", "minProperties": 1}},
-    ("data", "rows"): _SHARE,
-    ("checkpoints", "max_disk"): {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"},
-}
-
-
-# Sections whose keys are described in the docstring of another class, which holds their values.
-_DESCRIBED_BY: dict[type, type] = {section_models.LoopKeys: section_models.TrainerSpec, section_models.DataKeys: section_models.DataSpec}
 
 
 def schema() -> Schema:
     """Return the JSON Schema (2020-12) of the space file, as plain data."""
     trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
     sections = {
-        "objective": _section("objective", section_models.Objective),
+        "objective": _section(section_models.Objective),
         "search": _search(),
-        "limits": _section("limits", section_models.Limits),
-        "repeats": _section("repeats", section_models.Repeats),
+        "limits": _section(section_models.Limits),
+        "repeats": _section(section_models.Repeats),
     }
     properties: Schema = {
         "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
-        "trainer": {"anyOf": [_TEXT | {"examples": list(trainers)}, _section("trainer", section_models.LoopKeys)]},
+        "trainer": {"anyOf": [_TEXT | {"examples": list(trainers)}, _section(section_models.LoopKeys)]},
         "data": _data(),
         "objective": {"anyOf": [sections["objective"], {"type": "array", "items": sections["objective"], "minItems": 1}]},
         "constraints": {"type": "object", "additionalProperties": _COMPARISON},
@@ -70,7 +52,7 @@ def schema() -> Schema:
         "scheduler": _scheduler(),
         "repeats": {"anyOf": [{"type": "integer", "minimum": 1}, sections["repeats"]]},
         "limits": sections["limits"],
-        "checkpoints": _section("checkpoints", section_models.Checkpoints),
+        "checkpoints": _section(section_models.Checkpoints),
         "trackers": _trackers(),
         "space": _space(),
     }
@@ -125,68 +107,33 @@ def _steps() -> Schema:
     return {"anyOf": [{"type": "string", "description": "A step of Ray Data, or module:attr.", "examples": sorted(RAY_STEPS)}, mapping]}
 
 
-def _section(section: str, model: type) -> Schema:
-    """Return the schema of a dataclass: types and bounds from its annotations, descriptions from `Attributes` of its docstring."""
-    hints = get_type_hints(model, include_extras=True)
-    fields = dataclasses.fields(model)
-    descriptions = docstrings.section(_DESCRIBED_BY.get(model, model).__doc__, "Attributes") | docstrings.section(
-        model.__doc__, "Attributes"
-    )
+def _section(model: type) -> Schema:
+    """Return the schema of a dataclass: pydantic's, with the descriptions of `Attributes` in its docstring."""
+    descriptions = docstrings.section(model.__doc__, "Attributes")
     properties = {}
-    for f in fields:
-        fragment = dict(_BY_HAND.get((section, f.name)) or _typed(hints[f.name]))
-        if text := descriptions.get(f.name):
-            fragment["description"] = text[0].upper() + text[1:]
-        if isinstance(f.default, (bool, int, float, str)) and allows(fragment, f.default):
-            fragment["default"] = f.default
-        properties[f.name] = fragment
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING],
-        "additionalProperties": False,
-    }
+    for name, fragment in fragments(model).items():
+        shown = {key: value for key, value in fragment.items() if key != "default" or (value is not None and allows(fragment, value))}
+        if text := descriptions.get(name):
+            shown["description"] = text[0].upper() + text[1:]
+        properties[name] = shown
+    required = [f.name for f in dataclasses.fields(model) if f.default is f.default_factory is dataclasses.MISSING]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def model_properties(model: type) -> dict[str, Schema]:
     """Return the schema of each option of a plug-in's class."""
-    properties: dict[str, Schema] = _section("", model)["properties"]
+    properties: dict[str, Schema] = _section(model)["properties"]
     return properties
-
-
-def _typed(hint: Any) -> Schema:
-    """Return the schema of the annotation of a field."""
-    arguments, origin = get_args(hint), get_origin(hint)
-    if hasattr(hint, "__metadata__"):
-        inner = _typed(hint.__origin__)
-        for rule in hint.__metadata__:
-            inner |= _bounds(rule)
-        return inner
-    if str(origin) == "typing.Literal":
-        return {"enum": list(arguments)}
-    if origin is tuple:
-        return {"type": "array", "items": _typed(arguments[0])}
-    if arguments:  # X | None
-        return _typed(next(a for a in arguments if a is not type(None)))
-    return {bool: {"type": "boolean"}, int: {"type": "integer"}, str: {"type": "string"}, float: {"type": "number"}}.get(hint, {})
-
-
-def _bounds(rule: Any) -> Schema:
-    """Return the bounds and the description that pydantic's `Field` and `Strict` give, as JSON Schema."""
-    names = {"ge": "minimum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "le": "maximum", "min_length": "minLength"}
-    names["description"] = "description"
-    parts = [rule, *getattr(rule, "metadata", ())]
-    return {ours: value for part in parts for name, ours in names.items() if (value := getattr(part, name, None)) is not None}
 
 
 def _trackers() -> Schema:
     """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
     options = {name: registry.built_in("tracker", name).Options for name in registry.names("tracker")}
-    needed = {name for name, model in options.items() if _section("trackers", model)["required"]}
+    needed = {name for name, model in options.items() if _section(model)["required"]}
     reference = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$", "description": "module:attr of a class of your own"}
     with_options = {
         "type": "object",
-        "properties": {name: _section("trackers", model) for name, model in options.items()},
+        "properties": {name: _section(model) for name, model in options.items()},
         "patternProperties": {reference["pattern"]: {"type": ["object", "null"]}},
         "additionalProperties": False,
         "minProperties": 1,
@@ -198,7 +145,7 @@ def _trackers() -> Schema:
 
 def _search() -> Schema:
     """Return the schema of `search`. Names of options are checked only for built-in algorithms."""
-    section = _section("search", section_models.Search)
+    section = _section(section_models.Search)
     reference = {"type": "string", "pattern": REFERENCE}
     algorithm = section["properties"]["algorithm"] | {"anyOf": [{"enum": [AUTO, *registry.names("sampler")]}, reference]}
     for rule in ("type", "minLength"):
@@ -213,7 +160,7 @@ def _scheduler() -> Schema:
     """Return the schema of `scheduler`: a built-in scheduler with its options, or a user's scheduler with any options."""
     forms = []
     for name in registry.names("scheduler"):
-        options = _section("scheduler", registry.built_in("scheduler", name))
+        options = _section(registry.built_in("scheduler", name))
         properties = {"name": {"const": name}, **options["properties"]}
         forms.append(options | {"properties": properties, "required": ["name", *options["required"]]})
     own = {"type": "object", "properties": {"name": {"type": "string", "pattern": REFERENCE}}, "required": ["name"]}
@@ -222,14 +169,10 @@ def _scheduler() -> Schema:
 
 def _data() -> Schema:
     """Return the schema of `data`."""
-    made = _section("data", section_models.DataKeys)
+    made = _section(section_models.DataKeys)
     call = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"type": ["object", "null"]}}
     source = {"anyOf": [_TEXT, call]}
-    forms = [
-        _section("split", section_models.ByColumn),
-        {"type": "object", "properties": {"time": _TEXT, "last": _FRACTION}, "required": ["time", "last"], "additionalProperties": False},
-        {"type": "object", "properties": {"group": _TEXT, "part": _FRACTION}, "required": ["group", "part"], "additionalProperties": False},
-    ]
+    forms = [_section(form) for form in (section_models.ByColumn, section_models.ByTime, section_models.ByGroup)]
     split = {"anyOf": [_FRACTION, source, *forms]}
     columns = {"type": "array", "items": {"anyOf": [_TEXT, _ref("branch")]}}
     tuned = {"train": _or_branch(source), "drop": _or_branch(columns), "rows": {"anyOf": [_SHARE, _ref("domain")]}}

@@ -36,12 +36,17 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
         ):
             yield node, f"{text}, got {node.show()}"
     elif not allows(fragment, node.plain()):
-        boolean = types_of(fragment) == ("boolean",)
-        numeric = set(types_of(fragment)) & {"integer", "number"}
-        hint = meant(node.value, boolean=boolean) if boolean or numeric else ""
-        if types_of(fragment) == ("string",) and isinstance(node.value, (bool, int, float)):
-            hint = "; quote it"
-        yield node, f"must be {rule_of(fragment)}, got {node.show()}{hint}"
+        yield node, mismatch(fragment, node)
+
+
+def mismatch(fragment: Fragment, node: Node) -> str:
+    """Return the message about a value that a fragment does not allow."""
+    types, hint = types_of(fragment), ""
+    if types == ("string",):
+        hint = "; quote it" if isinstance(node.value, (bool, int, float)) else ""
+    elif types == ("boolean",) or {"integer", "number"} & set(types):
+        hint = meant(node.value, boolean=types == ("boolean",))
+    return f"must be {rule_of(fragment)}, got {node.show()}{hint}"
 
 
 def _domain_of(node: Node) -> str | None:

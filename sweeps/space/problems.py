@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sweeps.core.errors import Problem
+from sweeps.core.parameter_schema import Fragment, rule_of
 from sweeps.space.domains import DOMAINS
-from sweeps.space.nodes import Mark, Node, meant
+from sweeps.space.nodes import Mark, Node
+from sweeps.space.parameter_checks import mismatch
 from sweeps.space.section_models import REQUIRED
 from sweeps.space.synonyms import known, suggest
 
@@ -57,7 +58,18 @@ def _adapter(model: type) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
-def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, required: Callable[[str], str] | None = None) -> T | None:
+@functools.cache
+def fragments(model: type) -> Mapping[str, Fragment]:
+    """Return the JSON Schema fragment of each field of a dataclass. Null is left out, because it stands for an absent key."""
+    found: dict[str, Fragment] = {}
+    for name, fragment in _adapter(model).json_schema().get("properties", {}).items():
+        forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
+        outside = {key: value for key, value in fragment.items() if key != "title"}
+        found[name] = outside | (forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {})
+    return found
+
+
+def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
     """Validate a section, and return an instance of its dataclass. Return None after a problem.
 
     Args:
@@ -66,7 +78,6 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, r
         path: Dotted key of the section.
         at: Place of the section's key, where missing keys are reported.
         problems: Collects the problems.
-        required: Returns the message about a required key that is absent.
     """
     names = [f.name for f in dataclasses.fields(model)]  # type: ignore[arg-type]
     before = len(problems)
@@ -83,64 +94,54 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems, r
         elif child.value is not None:
             given[key] = child.plain()
     try:
-        found: T = _adapter(cast(Any, model)).validate_python(given)
+        validated: T = _adapter(cast(Any, model)).validate_python(given)
     except ValidationError as e:
         for error in e.errors(include_url=False):
-            if error["type"] == "missing" and required is not None:
-                key = str(error["loc"][0])
-                problems.add(at, f"{path}.{key}", required(key))
-                continue
-            _tell(model, error, node, path, at, tuned, problems)
+            key = str(error["loc"][0])
+            if error["type"] == "missing":
+                problems.add(at, f"{path}.{key}", f"is required; {_needed(model, key)}")
+            elif not any(place[0] == key for place in tuned):  # a domain has its own problem
+                _add_error(model, error, node, path, problems)
         return None
-    return found if len(problems) == before else None
+    return validated if len(problems) == before else None
 
 
-def _tell(model: type, error: Any, node: Node, path: str, at: Mark, tuned: set[tuple[Any, ...]], problems: Problems) -> None:
-    """Add a problem for one of pydantic's errors."""
-    key = str(error["loc"][0])
-    where = f"{path}.{key}"
-    if error["type"] == "missing":
-        problems.add(at, where, "is required" + REQUIRED.get((model, key), ""))
-        return
-    if any(place and place[0] == key for place in tuned):
-        return  # the domain is reported already
-    child, ctx = node.value[key], error.get("ctx", {})
-    for step in error["loc"][1:]:  # find the item of a list
+def _needed(model: type, key: str) -> str:
+    """Return what to give for a required key."""
+    return REQUIRED.get((model, key)) or f"give {fragments(model)[key].get('description', 'a value')}"
+
+
+def _add_error(model: type, error: Any, node: Node, path: str, problems: Problems) -> None:
+    """Add a problem for one of pydantic's errors about a value."""
+    key, *steps = error["loc"]
+    where, child, fragment = f"{path}.{key}", node.value[key], fragments(model)[key]
+    for step in steps:
         if child.is_list and isinstance(step, int):
-            child, where = child.value[step], f"{where}.{step}"
-    got = f"got {child.show()}"
-    kind = error["type"]
-    if kind == "literal_error":
-        valid = re.findall(r"'([^']*)'", ctx["expected"])
-        place = f"{path.split('.')[0]}.{key}"
-        hint = suggest(place, child.value, valid)
-        hint = f"; {hint}" if hint.startswith("did") or known(place, child.value) else ""
-        text = f"must be {', '.join(valid[:-1])} or {valid[-1]}, {got}{hint}"
-    elif kind in ("float_type", "finite_number"):
-        text = f"must be a number, {got}"
-    elif kind.startswith("int_"):
-        text = f"must be an integer, {got}{meant(child.value)}"
-    elif kind == "greater_than_equal":
-        text = f"must be at least {ctx['ge']}, {got}"
-    elif kind == "greater_than":
-        text = f"must be above {ctx['gt']:g}, {got}"
-    elif kind == "less_than_equal":
-        text = f"must be at most {ctx['le']:g}, {got}"
-    elif kind == "less_than":
-        text = f"must be below {ctx['lt']}, {got}"
-    elif kind.startswith("bool_"):
-        text = f"must be true or false, {got}{meant(child.value, boolean=True)}"
-    elif kind == "string_type":
-        text = f"must be text, {got}" + ("" if child.is_map or child.is_list else "; quote it")
-    elif kind == "tuple_type":
-        text = f"must be a list, {got}"
-    elif kind == "string_too_short":
+            where, child, fragment = f"{where}.{step}", child.value[step], fragment["items"]
+    if error["type"] == "value_error":
+        text = f"{error['ctx']['error']}, got {child.show()}"
+    elif error["type"] == "string_too_short":
         text = "must not be empty"
+    elif "enum" in fragment:
+        text = wrong_name(f"{path.split('.')[0]}.{key}", child, fragment["enum"])
     else:
-        text = f"{ctx['error'] if kind == 'value_error' else error['msg']}, {got}"
+        text = mismatch(fragment, child)
     if where in ("data.train", "data.rows") and child.is_list and child.value:
         text += f"; to try each, write {{choice: {child.show()}}}"
     problems.add(child.mark, where, text)
+
+
+def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
+    """Return the message about a word that is not one of the valid words.
+
+    Args:
+        place: A key of `synonyms.MEANT`.
+        node: The word in the space file.
+        valid: The valid words.
+    """
+    hint = suggest(place, node.value, valid)
+    hint = f"; {hint}" if hint.startswith("did") or known(place, node.value) else ""
+    return f"must be {rule_of({'enum': list(valid)})}, got {node.show()}{hint}"
 
 
 def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, ...]]:

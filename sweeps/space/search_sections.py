@@ -6,17 +6,17 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import get_type_hints
 
 from sweeps.core import registry
+from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.problems import Problems, check, report_domains
+from sweeps.space.problems import Problems, check, report_domains, wrong_name
 from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objective, Repeats, SchedulerSpec, Search
-from sweeps.space.synonyms import known, suggest
+from sweeps.space.synonyms import suggest
 from sweeps.space.when_parser import COMPARISON
 
 # Metrics that every trial has, whatever its loop reports: its wall time, CPU seconds and GPU seconds.
@@ -104,7 +104,7 @@ class Searching:
             return True
         node = self.node("search").value["algorithm"]
         if ":" not in algorithm:
-            self.problems.add(node.mark, "search.algorithm", _unknown_name("search.algorithm", node, valid))
+            self.problems.add(node.mark, "search.algorithm", wrong_name("search.algorithm", node, valid))
         elif (problem := registry.problem("sampler", algorithm, self.roots)) is not None:
             self.problems.add(node.mark, "search.algorithm", problem)
         else:
@@ -146,30 +146,26 @@ class Searching:
             self.problems.add(node.mark, "scheduler", f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}")
             return None
         given = {key: child for key, child in (node.value or {}).items() if child.value is not None}
-        if "name" not in given:
-            if not given:
-                return SchedulerSpec("none", dataclasses.asdict(registry.built_in("scheduler", "none")()))
-            self.problems.add(at, "scheduler.name", f"is required beside other keys: {_or(registry.names('scheduler'))}")
-            self._unknown_keys(node, given)
-            return None
-        name = given.pop("name")
+        if not given:
+            return SchedulerSpec("none", dataclasses.asdict(registry.built_in("scheduler", "none")()))
+        name = given.pop("name", Node(None, at))
         if isinstance(name.value, str) and ":" in name.value:
             return self._own_scheduler(name, given)
-        if not isinstance(name.value, str) or name.value not in registry.names("scheduler"):
-            self.problems.add(name.mark, "scheduler.name", _unknown_name("scheduler.name", name, registry.names("scheduler")))
-            self._unknown_keys(node, given)
-            return None
-        return self._built_in_scheduler(node, name, given)
+        self._unknown_keys(node, given)
+        names = registry.names("scheduler")
+        if name.value in names:
+            return self._built_in_scheduler(node, name, given)
+        rule = f"is required; give {rule_of({'enum': names})}" if name.value is None else wrong_name("scheduler.name", name, names)
+        self.problems.add(name.mark, "scheduler.name", rule)
+        return None
 
     def _built_in_scheduler(self, node: Node, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
         """Return a built-in scheduler, after checking its options against the fields of its class."""
-        before, model, at = len(self.problems), registry.built_in("scheduler", name.value), self.at("scheduler")
+        before, at = len(self.problems), self.at("scheduler")
         own = option_names("scheduler", name.value)
-        self._unknown_keys(node, given)
         self._other_schedulers_keys(node, name, given, own)
         options = Node({key: child for key, child in given.items() if key in own}, node.mark, node.keys)
-        required = lambda key: f"is required by {name.value}: {option_description(model, key)}"  # noqa: E731
-        scheduler = check(model, options, "scheduler", at, self.problems, required)
+        scheduler = check(registry.built_in("scheduler", name.value), options, "scheduler", at, self.problems)
         if scheduler is None or len(self.problems) > before:
             return None
         for key, text in scheduler.option_problems():
@@ -250,7 +246,7 @@ class Searching:
             able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
             if search and search.algorithm in registry.names("sampler") and search.algorithm not in able:
                 mark = self.node("search").value["algorithm"].mark
-                self.problems.add(mark, "search.algorithm", f"several objectives need {_or(able)}, got {search.algorithm}")
+                self.problems.add(mark, "search.algorithm", f"several objectives need {rule_of({'enum': able})}, got {search.algorithm}")
             if limits and limits.target is not None:
                 self.problems.add(self.node("limits").value["target"].mark, "limits.target", "is of one objective, but there are several")
         elif objectives and objectives[0].metric in COSTS and scheduler and compares_trials(scheduler):
@@ -276,13 +272,6 @@ class Searching:
             self.problems.add(self.at("repeats"), "repeats.count", text)
 
 
-def _unknown_name(place: str, name: Node, valid: tuple[str, ...]) -> str:
-    """Return the message about an unknown name of a plug-in."""
-    hint = suggest(place, name.value, valid)
-    hint = f"; {hint}" if hint.startswith("did") or known(place, name.value) else ""
-    return f"must be {_or(valid)}, got {name.show()}{hint}"
-
-
 def _algorithm_options(algorithm: str) -> dict[str, type]:
     """Return the options of an algorithm, with the class that validates each. `auto` has the options of `tpe` and `gp`."""
     names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
@@ -293,12 +282,6 @@ def _algorithm_options(algorithm: str) -> dict[str, type]:
 def option_names(kind: str, name: str) -> tuple[str, ...]:
     """Return the names of the options of a built-in plug-in."""
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
-
-
-def option_description(model: type, option: str) -> str:
-    """Return the one-line description of an option."""
-    metadata = getattr(get_type_hints(model, include_extras=True)[option], "__metadata__", ())
-    return next((text for part in metadata if (text := getattr(part, "description", None))), "")
 
 
 def scheduler_keys() -> tuple[str, ...]:
@@ -317,8 +300,3 @@ def compares_trials(scheduler: SchedulerSpec) -> bool:
         return True
     model = registry.built_in("scheduler", scheduler.name)
     return bool(model.stops or model.pauses or model.perturbs)
-
-
-def _or(words: Iterable[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} or {last}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
@@ -22,6 +22,26 @@ AtLeast0 = Annotated[StrictInt, Field(ge=0)]
 AtLeast1 = Annotated[StrictInt, Field(ge=1)]
 AtLeast2 = Annotated[StrictInt, Field(ge=2)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(strict=True, gt=0, lt=1)]
+Share = Annotated[float, Field(strict=True, gt=0, le=1)]
+# Types that a function validates, with the JSON Schema of the values in the space file.
+Seconds = Annotated[
+    float,
+    BeforeValidator(value_types.seconds),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "30m", "1h30m", "2d"]}),
+]
+Size = Annotated[
+    int, BeforeValidator(value_types.size), WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"})
+]
+Concurrency = Annotated[
+    int | None, BeforeValidator(value_types.auto), WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]})
+]
+Causes = Annotated[
+    tuple[str, ...],
+    BeforeValidator(value_types.causes),
+    WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": value_types.CLASS_NAME.pattern}}),
+]
+Points = Annotated[tuple[Any, ...], WithJsonSchema({"type": "array", "items": {"type": "object", "minProperties": 1}})]
 Backend = Literal["torch", "xgboost", "lightgbm", "none"]
 Task = Literal["binary", "multiclass", "regression"]
 
@@ -191,7 +211,7 @@ class Search:
     algorithm: Text = "auto"
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     options: dict[str, Any] | None = None
-    initial_points: tuple[Any, ...] = ()
+    initial_points: Points = ()
 
 
 @dataclass(frozen=True)
@@ -254,14 +274,14 @@ class Limits:
     """
 
     max_trials: AtLeast1 = 0
-    timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
-    max_concurrent_trials: Annotated[int | None, BeforeValidator(value_types.auto)] = None
+    timeout: Seconds | None = None
+    max_concurrent_trials: Concurrency = None
     max_failures: AtLeast0 = 2
-    retry_on: Annotated[tuple[str, ...], BeforeValidator(value_types.causes)] = (LOST,)
-    trial_timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
-    report_timeout: Annotated[float | None, BeforeValidator(value_types.seconds)] = None
-    max_gpu_hours: Annotated[float | None, BeforeValidator(value_types.above_0)] = None
-    target: Annotated[float | None, BeforeValidator(value_types.number)] = None
+    retry_on: Causes = (LOST,)
+    trial_timeout: Seconds | None = None
+    report_timeout: Seconds | None = None
+    max_gpu_hours: Annotated[Number, Field(gt=0)] | None = None
+    target: Number | None = None
     patience: AtLeast1 | None = None
     max_failures_in_a_row: AtLeast1 | None = None
 
@@ -279,7 +299,7 @@ class Checkpoints:
 
     per_trial: AtLeast1 = 2
     top: AtLeast1 | None = None
-    max_disk: Annotated[int | None, BeforeValidator(value_types.size)] = None
+    max_disk: Size | None = None
 
     @property
     def all_stay(self) -> bool:
@@ -326,7 +346,7 @@ class DataKeys:
     test: Any = None
     task: Task | None = None
     drop: tuple[Text, ...] = ()
-    rows: Annotated[float, BeforeValidator(value_types.share)] = 1.0
+    rows: Share = 1.0
     drop_missing_label: StrictBool = False
 
 
@@ -343,7 +363,7 @@ class ByTime:
     """A split that takes the last rows by a time column, such as `{time: col, last: 0.2}`."""
 
     time: Text
-    last: Annotated[float, BeforeValidator(value_types.fraction)]
+    last: Fraction
 
 
 @dataclass(frozen=True)
@@ -351,15 +371,15 @@ class ByGroup:
     """A split that takes whole groups of rows, such as `{group: col, part: 0.2}`."""
 
     group: Text
-    part: Annotated[float, BeforeValidator(value_types.fraction)]
+    part: Fraction
 
 
 SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"
-# End of the message about a missing required key, by section and key.
+# What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
-    (DataKeys, "valid"): f"; give {SPLIT_FORMS}",
-    (DataKeys, "train"): "; give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own needs no `data`",
-    (Objective, "goal"): "; give minimize or maximize",
-    (Objective, "metric"): "; give the name of a metric that the trainer reports, such as valid-logloss",
-    (LoopKeys, "loop"): "; give a reference `module:attr` to a training loop",
+    (DataKeys, "valid"): f"give {SPLIT_FORMS}",
+    (DataKeys, "train"): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own needs no `data`",
+    (Objective, "goal"): "give minimize or maximize",
+    (Objective, "metric"): "give the name of a metric that the trainer reports, such as valid-logloss",
+    (LoopKeys, "loop"): "give a reference `module:attr` to a training loop",
 }

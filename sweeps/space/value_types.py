@@ -8,7 +8,7 @@ from typing import Any
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 
-_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+CLASS_NAME = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -42,76 +42,6 @@ def auto(value: Any) -> Any:
     return value
 
 
-def fraction(value: Any) -> Any:
-    """Return a fraction above 0 and below 1.
-
-    Raises:
-        ValueError: The value is not above 0 and below 1.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise ValueError("must be a fraction above 0 and below 1")
-    return float(value)
-
-
-def number(value: Any) -> float:
-    """Return a finite number.
-
-    Raises:
-        ValueError: The value is not a finite number.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError("must be a number")
-    return float(value)
-
-
-def above_0(value: Any) -> float:
-    """Return a positive, finite number.
-
-    Raises:
-        ValueError: The value is not a finite number above 0.
-    """
-    if _is_no_number(value) or not 0 < value < math.inf:
-        raise ValueError("must be a number above 0")
-    return float(value)
-
-
-def half(value: Any) -> float:
-    """Return a fraction of at most one half.
-
-    Raises:
-        ValueError: The value is not above 0 and at most 0.5.
-    """
-    if _is_no_number(value) or not 0 < value <= 0.5:
-        raise ValueError("must be above 0 and at most 0.5")
-    return float(value)
-
-
-def probability(value: Any) -> float:
-    """Return a probability.
-
-    Raises:
-        ValueError: The value is not from 0 to 1.
-    """
-    if _is_no_number(value) or not 0 <= value <= 1:
-        raise ValueError("must be from 0 to 1")
-    return float(value)
-
-
-def _is_no_number(value: Any) -> bool:
-    return isinstance(value, bool) or not isinstance(value, (int, float))
-
-
-def share(value: Any) -> float:
-    """Return a fraction of the rows.
-
-    Raises:
-        ValueError: The value is not above 0 and at most 1.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise ValueError("must be a fraction above 0 and at most 1")
-    return float(value)
-
-
 def plain_scalar(value: Any) -> Any:
     """Return a scalar unchanged.
 
@@ -141,6 +71,6 @@ def causes(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: The value is not a list of these.
     """
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and _CLASS.fullmatch(name) for name in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
         raise ValueError("must be a list of `lost` and names of exception classes, such as [lost, ConnectionError]")
     return tuple(value)

@@ -84,8 +84,8 @@ INVALID = [
         "{train: a.csv, valid: 0.1, label: {choice: [a, b]}}",
         "data.label: cannot be tuned (`choice`); only train, drop and rows of data can",
     ),
-    ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a fraction above 0 and at most 1, got 0"),
-    ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a fraction above 0 and at most 1, got 2"),
+    ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a number greater than 0 and at most 1, got 0"),
+    ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a number greater than 0 and at most 1, got 2"),
     ("{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}", "data.rows: must be fractions above 0 and at most 1, got {uniform: [0, 1]}"),
     (
         "{train: a.csv, valid: 0.1, rows: {randint: [1, 9]}}",

@@ -41,7 +41,7 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
         ("limits.max_trials", "--set limits.max_trials: must be key.path=value, such as limits.max_trials=8"),
         ("=3", "--set =3: must be key.path=value"),
         ("a..b=3", "--set a..b=3: must be key.path=value"),
-        ("limits.max_trials=zero", "--set limits.max_trials=zero: limits.max_trials: must be an integer, got zero"),
+        ("limits.max_trials=zero", "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero"),
         ("limts.max_trials=1", "--set limts.max_trials=1: limts: unknown key; did you mean `limits`?"),
         ("limits.max_trils=1", "--set limits.max_trils=1: limits.max_trils: unknown key; did you mean `max_trials`?"),
         ("trainer.loop=a:b", "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set trainer as a whole"),
