@@ -9,12 +9,14 @@ A trainer `NAME.py` has these parts:
 `predict` takes prepared features. It returns float64: P(second class) of shape (n,) for two classes, probabilities of shape (n, k) for
 more classes, values of shape (n,) for a regression. Only the loop imports Ray, so a bundle predicts without it.
 
-The built-in loops use only functions that a user's loop can use too. This module has the checks that the built-in loops share.
+The built-in loops use only functions that a user's loop can use too. This module has the functions that the built-in loops share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.suggestions import did_you_mean
@@ -22,7 +24,7 @@ from sweeps.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["reports_all", "require_metric", "require_numbers"]
+__all__ = ["report", "reports_all", "require_metric", "require_numbers", "require_task"]
 
 
 def reports_all(config: Mapping[str, Any]) -> bool:
@@ -35,6 +37,34 @@ def reports_all(config: Mapping[str, Any]) -> bool:
     if value not in ("asked", "all"):
         raise ValueError(f"params.report is {value!r}, but must be one of asked, all")
     return bool(value == "all")
+
+
+def require_task(task: str | None) -> str:
+    """Return the label's task.
+
+    Raises:
+        ValueError: The data has no label.
+    """
+    if task is None:
+        raise ValueError("data.label is missing: this trainer needs a column to predict")
+    return task
+
+
+def report(metrics: dict[str, float], save: Callable[[Path], None] | None) -> None:
+    """Report a step to Ray Train.
+
+    Args:
+        metrics: The metrics of the step.
+        save: Writes a checkpoint into a folder. None to report without a checkpoint.
+    """
+    import ray.train
+
+    if save is None:
+        ray.train.report(metrics)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder))
+        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
 def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import xgboost as xgb
 
 from sweeps import trial
-from sweeps.trainers import reports_all, require_metric
+from sweeps.trainers import reports_all, require_metric, require_task
 
 SPLITS = ("train", "valid")
 METRICS = {"binary": ["logloss", "error", "auc"], "multiclass": ["mlogloss", "merror"], "regression": ["rmse", "mae"]}
@@ -45,9 +45,9 @@ class RequestedMetrics:
             cur: The trial.
 
         Raises:
-            ValueError: XGBoost has no such metric, or `params.report` has an unknown value.
+            ValueError: The data has no label, XGBoost has no such metric, or `params.report` has an unknown value.
         """
-        task, own = str(cur.task), config.get("eval_metric", [])
+        task, own = require_task(cur.task), config.get("eval_metric", [])
         own = [own] if isinstance(own, str) else list(own)
         usual = own or METRICS[task]
         # If all objectives are costs, the trainer's first metric decides the best round. This metric is minimized.

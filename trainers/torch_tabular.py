@@ -11,8 +11,8 @@ A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is th
 
 from __future__ import annotations
 
+import functools
 import json
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from torch import nn
 from sweeps import trial
 from sweeps.core.parameter_schema import allows, rule_of
 from sweeps.core.suggestions import did_you_mean
-from sweeps.trainers import reports_all, require_metric, require_numbers
+from sweeps.trainers import report, reports_all, require_metric, require_numbers, require_task
 from sweeps.trainers._metrics import measure
 
 if TYPE_CHECKING:
@@ -52,27 +52,13 @@ TRAINER: dict[str, Any] = {
     "parameters": {
         "depth": {"type": "integer", "minimum": 0, "default": 2, "description": "Number of hidden layers."},
         "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Units of each hidden layer."},
-        "dropout": {
-            "type": "number",
-            "minimum": 0,
-            "exclusiveMaximum": 1,
-            "default": 0.0,
-            "description": "Probability that a hidden unit is left out in a training step.",
-        },
+        "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.0, "description": "Dropout of hidden units."},
         "optimizer": {"enum": ["adam", "adamw", "sgd"], "default": "adam", "description": "Optimizer; sgd has a momentum of 0.9."},
         "lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."},
         "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "L2 penalty on the weights."},
         "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Rows of each worker in a training step."},
-        "epochs": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Passes over the rows; each epoch is one report. The default is the scheduler's `max_t`, or 20.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics that every epoch reports: those that the space file asks for, or all.",
-        },
+        "epochs": {"type": "integer", "minimum": 1, "description": "Passes over the rows, one report each. Default: `max_t`, or 20."},
+        "report": {"enum": ["asked", "all"], "default": "asked", "description": "Metrics of each epoch: those of the space file, or all."},
     },
 }
 BLOCK = 64  # number of rows that a loaded model predicts at once
@@ -80,40 +66,26 @@ WIDTH = 16  # smallest number of units of each layer of a loaded model
 ROWS_AT_ONCE = 65_536  # rows predicted at once in training, so that a wide layer over a large table does not fill the memory
 
 
-@dataclass(frozen=True)
-class Params:
-    """Values of `params`, with defaults."""
+def parameters(config: dict[str, Any], max_t: int | None) -> dict[str, Any]:
+    """Validate a trial's `params`, and fill in the defaults.
 
-    depth: int = 2
-    width: int = 64
-    dropout: float = 0.0
-    optimizer: str = "adam"
-    lr: float = 1e-3
-    weight_decay: float = 0.0
-    batch_size: int = 64
-    epochs: int = 20
+    Args:
+        config: The trial's `params`.
+        max_t: The step at which the scheduler ends the trial, which is the default of `epochs`. None for no such step.
 
-    @classmethod
-    def of(cls, config: dict[str, Any], max_t: int | None) -> Params:
-        """Validate a trial's `params`, and fill in the defaults.
-
-        Args:
-            config: The trial's `params`.
-            max_t: The step at which the scheduler ends the trial, which is the default of `epochs`. None for no such step.
-
-        Raises:
-            ValueError: A name is unknown, or a value breaks its rule.
-        """
-        rules = TRAINER["parameters"]
-        filled: dict[str, Any] = {"epochs": max_t} if max_t else {}
-        for name, value in config.items():
-            if name not in rules:
-                raise ValueError(f"params.{name} is not a parameter of torch_tabular; {did_you_mean(name, rules)}")
-            if not allows(rules[name], value):
-                raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
-            if name != "report" and value is not None:
-                filled[name] = getattr(cls, name).__class__(value)
-        return cls(**filled)
+    Raises:
+        ValueError: A name is unknown, or a value breaks its rule.
+    """
+    rules = TRAINER["parameters"]
+    filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
+    for name, value in config.items():
+        if name not in rules:
+            raise ValueError(f"params.{name} is not a parameter of torch_tabular; {did_you_mean(name, rules)}")
+        if not allows(rules[name], value):
+            raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
+        if value is not None:
+            filled[name] = int(value) if rules[name].get("type") == "integer" else value
+    return filled
 
 
 @dataclass(frozen=True)
@@ -130,7 +102,7 @@ class Architecture:
     std: float = 1.0
 
     def build(self) -> nn.Module:
-        """Return a newly initialised network.
+        """Return a newly initialized network.
 
         The network has no BatchNorm, which fails on a last batch of one row and differs between the ranks of DDP.
         """
@@ -159,6 +131,14 @@ class Architecture:
             if self.task == "multiclass":
                 return torch.softmax(out, dim=1).numpy()
             return (out[:, 0] * self.std + self.mean).numpy()
+
+    def target(self, y: torch.Tensor) -> torch.Tensor:
+        """Return labels as the loss function expects them."""
+        if self.task == "multiclass":
+            return y
+        if self.task == "binary":
+            return y.to(torch.float32)
+        return ((y - self.mean) / self.std).to(torch.float32)
 
 
 class Model:
@@ -213,7 +193,7 @@ def train_func(config: dict[str, Any]) -> None:
     """Train one network. Report every epoch, and keep the best one.
 
     Args:
-        config: See `Params`.
+        config: The trial's `params`; see `TRAINER`.
 
     Raises:
         ValueError: The data has no label, a column is not numeric, or a parameter or an objective is unknown.
@@ -222,88 +202,70 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train.torch
 
     cur = trial.current()
-    if cur.task is None:
-        raise ValueError("data.label is missing: the torch_tabular trainer needs a column to predict")
-    params = Params.of(config, cur.max_t)
-    every = tuple(TRAINER["metrics"][cur.task])
-    metric = cur.metric or every[0]  # if all objectives are costs: the first metric, which is minimized
-    require_metric(metric, every)
-    for name in cur.asked:
-        require_metric(name, every, "a metric of objective and constraints")
-    reported = every if reports_all(config) else tuple(dict.fromkeys([metric, *cur.asked]))
+    params, task = parameters(config, cur.max_t), require_task(cur.task)
+    lead, reported, every = _requested_metrics(cur, reports_all(config))
     context, device = ray.train.get_context(), ray.train.torch.get_device()
     rank, world = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(cur.threads)
-
     columns, x, y = cur.cached(f"torch_tabular.train.{device}", lambda: _tensors("train", cur, device))
     _, x_valid, y_valid = cur.cached(f"torch_tabular.valid.{device}", lambda: _tensors("valid", cur, device))
-    architecture = Architecture(
-        columns=columns,
-        task=cur.task,
-        outputs=len(cur.classes or ()) if cur.task == "multiclass" else 1,
-        depth=params.depth,
-        width=params.width,
-        dropout=params.dropout,
-        **(_moments(y, world) if cur.task == "regression" else {}),
-    )
-    target = _target(y, architecture)
-    loss_of = {"binary": nn.BCEWithLogitsLoss(), "multiclass": nn.CrossEntropyLoss(), "regression": nn.MSELoss()}[cur.task]
+    outputs = len(cur.classes or ()) if task == "multiclass" else 1
+    moments = _moments(y, world) if task == "regression" else {}
+    architecture = Architecture(columns, task, outputs, params["depth"], params["width"], params["dropout"], **moments)
 
     torch.manual_seed(_seed(cur.seed))
-    network, best, latest, done = architecture.build(), _Best(cur, architecture), None, 0
-    if checkpoint := ray.train.get_checkpoint():
-        with checkpoint.as_directory() as folder:
-            latest = best.restore(Path(folder))
-        _same_shape(network, latest["network"])
-        network.load_state_dict(latest["network"])
-        done = latest["epoch"]
+    network, best = architecture.build(), _Best(cur, architecture)
+    latest = best.restore(network)
     model = ray.train.torch.prepare_model(network)
-    optimizer = _optimizer(model, params)
-    # Under PBT the state may come from another trial. Its settings, and the state of another optimizer, are ignored.
-    if latest and latest.get("kind", type(optimizer).__name__) == type(optimizer).__name__:
-        own = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
-        optimizer.load_state_dict(latest["optimizer"])
-        for group, mine in zip(optimizer.param_groups, own, strict=True):
-            group.update(mine)
-
-    last = min(params.epochs, cur.max_t or params.epochs)
-    for epoch in range(done + 1, params.epochs + 1):
+    optimizer = _optimizer(model, params, latest)
+    last = min(params["epochs"], cur.max_t or params["epochs"])
+    for epoch in range(latest.get("epoch", 0) + 1, params["epochs"] + 1):
         torch.manual_seed(_seed(cur.seed, epoch, rank))  # the seed follows from the epoch, so a resumed trial repeats its draws
-        order = torch.randperm(len(x), device="cpu").to(device)
-        x_epoch, target_epoch = x[order], target[order]
-        model.train()
-        total = torch.zeros((), dtype=torch.float64, device=device)
-        for inputs, wanted in zip(torch.split(x_epoch, params.batch_size), torch.split(target_epoch, params.batch_size), strict=True):
-            out = model(inputs)
-            loss = loss_of(out if cur.task == "multiclass" else out[:, 0], wanted)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.detach() * len(inputs)
+        loss = _train_epoch(model, optimizer, architecture, x, y, params["batch_size"])
         network.eval()
-        metrics: dict[str, float] = {}
-        if "train-loss" in reported:
-            metrics["train-loss"] = _summed(torch.stack([total, torch.full_like(total, len(x))]), world)
+        metrics = {"train-loss": _mean(loss, len(x), world)} if "train-loss" in reported else {}
         if asked := [name for name in reported if name.startswith("valid-")]:
-            metrics |= measure(cur.task, "valid", y_valid, architecture.predict(network, x_valid), asked)
-
+            metrics |= measure(task, "valid", y_valid, architecture.predict(network, x_valid), asked)
         if rank == 0:
-            best.see(network, epoch, metrics[metric])
+            best.see(network, epoch, metrics[lead])
         if epoch == last and reported != every:  # before the report, which ends the trial if the scheduler's `max_t` is reached
-            final = _final(best, network, (x, y), (x_valid, y_valid), device, rank, world)
+            final = _final(best, network, (x, y), (x_valid, y_valid), rank, world)
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
-        if rank == 0 and cur.checkpoint_due(epoch, last=epoch == last):
-            with tempfile.TemporaryDirectory() as folder:
-                best.save(network, optimizer, epoch, Path(folder))
-                ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
-        else:
-            ray.train.report(metrics)
+        saves = rank == 0 and cur.checkpoint_due(epoch, last=epoch == last)
+        report(metrics, functools.partial(best.save, network, optimizer, epoch) if saves else None)
 
 
-def _same_shape(network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Raise an error for weights of another shape, which PBT passes on if `depth` or `width` is tuned."""
-    if {name: value.shape for name, value in network.state_dict().items()} != {name: value.shape for name, value in weights.items()}:
-        raise ValueError("the checkpoint is of a network of another `depth` or `width`: under pbt these must be constants")
+def _requested_metrics(cur: trial.Current, report_all: bool) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return the metric that decides the best epoch, the metrics that every epoch reports, and all metrics of the task.
+
+    Raises:
+        ValueError: An objective or a constraint names another metric.
+    """
+    every = tuple(TRAINER["metrics"][cur.task])
+    lead = cur.metric or every[0]  # if all objectives are costs: the first metric, which is minimized
+    require_metric(lead, every)
+    for name in cur.asked:
+        require_metric(name, every, "a metric of objective and constraints")
+    return lead, every if report_all else tuple(dict.fromkeys([lead, *cur.asked])), every
+
+
+def _train_epoch(
+    model: nn.Module, optimizer: torch.optim.Optimizer, architecture: Architecture, x: torch.Tensor, y: torch.Tensor, batch_size: int
+) -> torch.Tensor:
+    """Train on all rows of this rank once, in random order. Return the sum of the losses of all rows."""
+    loss_of = {"binary": nn.BCEWithLogitsLoss(), "multiclass": nn.CrossEntropyLoss(), "regression": nn.MSELoss()}[architecture.task]
+    order = torch.randperm(len(x), device="cpu").to(x.device)
+    inputs, targets = x[order], architecture.target(y)[order]
+    model.train()
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
+    for batch, wanted in zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True):
+        out = model(batch)
+        loss = loss_of(out if architecture.task == "multiclass" else out[:, 0], wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() * len(batch)
+    return total
 
 
 class _Best:
@@ -331,12 +293,26 @@ class _Best:
         check = None if self.cur.check is None else Model(self.architecture, weights).predict(self.cur.check)
         self.cur.note_checkpoint(folder, self.epoch or epoch, check)
 
-    def restore(self, folder: Path) -> dict[str, Any]:
-        """Restore the state that `save` wrote, and return the latest state."""
-        latest: dict[str, Any] = torch.load(folder / "latest.pt", map_location="cpu", weights_only=True)
-        self.epoch, self.value = latest["best_epoch"], latest["best_value"]
-        if self.epoch is not None:
-            self.weights = load_file(folder / "model.safetensors")
+    def restore(self, network: nn.Module) -> dict[str, Any]:
+        """Restore the checkpoint that the trial continues from, and return its latest state; {} for a new trial.
+
+        Raises:
+            ValueError: The weights have another shape. PBT passes such weights on if `depth` or `width` is tuned.
+        """
+        import ray.train
+
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return {}
+        with checkpoint.as_directory() as folder:
+            latest: dict[str, Any] = torch.load(Path(folder, "latest.pt"), map_location="cpu", weights_only=True)
+            self.epoch, self.value = latest["best_epoch"], latest["best_value"]
+            if self.epoch is not None:
+                self.weights = load_file(Path(folder, "model.safetensors"))
+        weights = latest["network"]
+        if {name: value.shape for name, value in network.state_dict().items()} != {name: value.shape for name, value in weights.items()}:
+            raise ValueError("the checkpoint is of a network of another `depth` or `width`: under pbt these must be constants")
+        network.load_state_dict(weights)
         return latest
 
 
@@ -366,7 +342,6 @@ def _final(
     network: nn.Module,
     train: tuple[torch.Tensor, torch.Tensor],
     valid: tuple[torch.Tensor, np.ndarray],
-    device: torch.device,
     rank: int,
     world: int,
 ) -> dict[str, float]:
@@ -377,18 +352,17 @@ def _final(
         network: The model of the last epoch.
         train: Inputs and labels of this rank's rows.
         valid: Inputs and labels of all rows.
-        device: Device of the model.
         rank: Rank of this process.
         world: Number of ranks.
 
     Returns:
         The metrics on rank 0, {} elsewhere.
     """
-    task, architecture = str(best.cur.task), best.architecture
+    architecture = best.architecture
     weights = [best.weights or _weights(network)]
     if world > 1:
         torch.distributed.broadcast_object_list(weights, src=0)
-    model = architecture.build().to(device)
+    model = architecture.build().to(train[0].device)
     model.load_state_dict(weights[0])
     model.eval()
     parts = [(train[1].cpu().numpy(), architecture.predict(model, train[0]))]
@@ -399,39 +373,39 @@ def _final(
     if rank != 0:
         return {}
     wanted, predicted = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return measure(task, "train", wanted, predicted) | measure(task, "valid", valid[1], architecture.predict(model, valid[0]))
+    scores = measure(architecture.task, "train", wanted, predicted)
+    return scores | measure(architecture.task, "valid", valid[1], architecture.predict(model, valid[0]))
 
 
 def _moments(y: torch.Tensor, world: int) -> dict[str, float]:
     """Return the target's mean and standard deviation over the rows of all ranks. They are equal on each rank."""
-    ones = torch.ones_like(y)
-    mean = _summed(torch.stack([y.sum(), ones.sum()]), world)
-    variance = _summed(torch.stack([((y - mean) ** 2).sum(), ones.sum()]), world)
+    mean = _mean(y.sum(), len(y), world)
+    variance = _mean(((y - mean) ** 2).sum(), len(y), world)
     return {"mean": mean, "std": variance**0.5 or 1.0}
 
 
-def _target(y: torch.Tensor, architecture: Architecture) -> torch.Tensor:
-    """Return the labels as the loss function expects them."""
-    if architecture.task == "multiclass":
-        return y
-    if architecture.task == "binary":
-        return y.to(torch.float32)
-    return ((y - architecture.mean) / architecture.std).to(torch.float32)
-
-
-def _summed(total_and_count: torch.Tensor, world: int) -> float:
-    """Return the mean over all ranks of a (total, count) pair."""
+def _mean(total: torch.Tensor, count: int, world: int) -> float:
+    """Return the mean over all ranks: the sum of the totals divided by the sum of the counts."""
+    total_and_count = torch.stack([total, torch.full_like(total, count)])
     if world > 1:
         torch.distributed.all_reduce(total_and_count)
     return float(total_and_count[0] / total_and_count[1])
 
 
-def _optimizer(model: nn.Module, params: Params) -> torch.optim.Optimizer:
-    """Return the optimizer that `params` name."""
-    if params.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=params.lr, weight_decay=params.weight_decay, momentum=0.9)
-    kind = torch.optim.AdamW if params.optimizer == "adamw" else torch.optim.Adam
-    return kind(model.parameters(), lr=params.lr, weight_decay=params.weight_decay)
+def _optimizer(model: nn.Module, params: dict[str, Any], latest: dict[str, Any]) -> torch.optim.Optimizer:
+    """Return the optimizer that `params` name, with its state in `latest`.
+
+    Under PBT the state may come from another trial. Its settings, and the state of another optimizer, are ignored.
+    """
+    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[params["optimizer"]]
+    momentum = {"momentum": 0.9} if params["optimizer"] == "sgd" else {}
+    optimizer: torch.optim.Optimizer = kind(model.parameters(), lr=params["lr"], weight_decay=params["weight_decay"], **momentum)
+    if latest and latest.get("kind", kind.__name__) == kind.__name__:
+        own = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+        optimizer.load_state_dict(latest["optimizer"])
+        for group, mine in zip(optimizer.param_groups, own, strict=True):
+            group.update(mine)
+    return optimizer
 
 
 def _seed(*parts: int) -> int:

@@ -14,7 +14,7 @@ all of these metrics.
 
 from __future__ import annotations
 
-import tempfile
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import numpy as np
 import xgboost as xgb
 
 from sweeps import trial
+from sweeps.trainers import report
 from sweeps.trainers._best import LOGITS, Best, answers, has_gpu
 from sweeps.trainers._dmatrix import Columns, matrix, named, unnamed
 from sweeps.trainers._requested import RequestedMetrics, parsed
@@ -45,253 +46,84 @@ TRAINER: dict[str, Any] = {
     "metrics": {
         "binary": ["logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"],
         "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
-        "regression": [
-            "rmse",
-            "mae",
-            "rmsle",
-            "mape",
-            "mphe",
-            "poisson-nloglik",
-            "gamma-nloglik",
-            "gamma-deviance",
-            "quantile",
-            "cox-nloglik",
-            "aft-nloglik",
-            "interval-regression-accuracy",
-        ],
+        "regression": ["rmse", "mae", "rmsle", "mape", "mphe", "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "quantile"],
     },
     # XGBoost gets new parameters with each version, so other names are passed on, unless one is nearly a name below.
     "additional_parameters": True,
     "parameters": {
-        "num_boost_round": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Number of boosting rounds; each round is one report. The default is the scheduler's `max_t`, or 100.",
-        },
-        "report": {
-            "enum": ["asked", "all"],
-            "default": "asked",
-            "description": "Metrics that every round reports: those that the space file asks for, or all.",
-        },
+        "num_boost_round": {"type": "integer", "minimum": 1, "description": "Boosting rounds, one report each. Default: `max_t`, or 100."},
+        "report": {"enum": ["asked", "all"], "default": "asked", "description": "Metrics of each round: those of the space file, or all."},
         "booster": {"enum": ["gbtree", "gblinear", "dart"], "default": "gbtree", "description": "Kind of model."},
-        "eta": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0.3,
-            "description": "Learning rate: weight of each new tree. `learning_rate` is the same.",
-        },
+        "eta": {"type": "number", "minimum": 0, "default": 0.3, "description": "Learning rate. `learning_rate` is the same."},
         "learning_rate": {"type": "number", "minimum": 0, "default": 0.3, "description": "The same as `eta`."},
-        "gamma": {
-            "type": "number",
-            "minimum": 0,
-            "default": 0,
-            "description": "Smallest loss reduction that splits a leaf. `min_split_loss` is the same.",
-        },
+        "gamma": {"type": "number", "minimum": 0, "default": 0, "description": "Smallest loss reduction of a split."},
         "min_split_loss": {"type": "number", "minimum": 0, "default": 0, "description": "The same as `gamma`."},
         "max_depth": {"type": "integer", "minimum": 0, "default": 6, "description": "Depth of a tree; 0 for no limit."},
         "min_child_weight": {"type": "number", "minimum": 0, "default": 1, "description": "Smallest sum of instance weights in a leaf."},
         "max_delta_step": {"type": "number", "minimum": 0, "default": 0, "description": "Largest step of a leaf's value; 0 for no limit."},
-        "subsample": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the rows that each round samples.",
-        },
-        "sampling_method": {
-            "enum": ["uniform", "gradient_based"],
-            "default": "uniform",
-            "description": "How rows are sampled; `gradient_based` needs a GPU.",
-        },
-        "colsample_bytree": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each tree samples.",
-        },
-        "colsample_bylevel": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each level of a tree samples.",
-        },
-        "colsample_bynode": {
-            "type": "number",
-            "maximum": 1,
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Fraction of the columns that each split samples.",
-        },
+        "subsample": {"type": "number", "maximum": 1, "exclusiveMinimum": 0, "default": 1, "description": "Share of rows per round."},
+        "sampling_method": {"enum": ["uniform", "gradient_based"], "default": "uniform", "description": "`gradient_based` needs a GPU."},
+        "colsample_bytree": {"type": "number", "maximum": 1, "exclusiveMinimum": 0, "default": 1, "description": "Columns per tree."},
+        "colsample_bylevel": {"type": "number", "maximum": 1, "exclusiveMinimum": 0, "default": 1, "description": "Columns per level."},
+        "colsample_bynode": {"type": "number", "maximum": 1, "exclusiveMinimum": 0, "default": 1, "description": "Columns per split."},
         "lambda": {"type": "number", "minimum": 0, "default": 1, "description": "L2 regularization. `reg_lambda` is the same."},
         "reg_lambda": {"type": "number", "minimum": 0, "default": 1, "description": "The same as `lambda`."},
         "alpha": {"type": "number", "minimum": 0, "default": 0, "description": "L1 regularization. `reg_alpha` is the same."},
         "reg_alpha": {"type": "number", "minimum": 0, "default": 0, "description": "The same as `alpha`."},
-        "tree_method": {
-            "enum": ["auto", "exact", "approx", "hist", "gpu_hist"],
-            "default": "auto",
-            "description": "Algorithm that builds a tree.",
-        },
-        "scale_pos_weight": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Weight of the second class, for unbalanced classes.",
-        },
-        "grow_policy": {
-            "enum": ["depthwise", "lossguide"],
-            "default": "depthwise",
-            "description": "Which leaf is split next: the shallowest, or the one with the largest loss reduction.",
-        },
+        "tree_method": {"enum": ["auto", "exact", "approx", "hist", "gpu_hist"], "default": "auto", "description": "Tree algorithm."},
+        "scale_pos_weight": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Weight of the second class."},
+        "grow_policy": {"enum": ["depthwise", "lossguide"], "default": "depthwise", "description": "Which leaf is split next."},
         "max_leaves": {"type": "integer", "minimum": 0, "default": 0, "description": "Largest number of leaves; 0 for no limit."},
         "max_bin": {"type": "integer", "minimum": 2, "default": 256, "description": "Number of bins of a column's histogram."},
-        "num_parallel_tree": {
-            "type": "integer",
-            "minimum": 1,
-            "default": 1,
-            "description": "Trees of each round; more than one makes a boosted random forest.",
-        },
-        "monotone_constraints": {
-            "type": ["object", "array", "string"],
-            "description": "Direction of each column: 1 rising, -1 falling, 0 free.",
-        },
+        "num_parallel_tree": {"type": "integer", "minimum": 1, "default": 1, "description": "Number of trees of each round."},
+        "monotone_constraints": {"type": ["object", "array", "string"], "description": "For each column: 1 rising, -1 falling, 0 free."},
         "interaction_constraints": {"type": ["array", "string"], "description": "Lists of columns that may interact."},
         "multi_strategy": {
             "enum": ["one_output_per_tree", "multi_output_tree"],
             "default": "one_output_per_tree",
-            "description": "Trees for several outputs.",
+            "description": "Trees of several outputs.",
         },
         "max_cached_hist_node": {"type": "integer", "minimum": 1, "description": "Number of nodes whose histograms are cached."},
-        "max_cat_to_onehot": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "Categories from which a split partitions them in place of one-hot encoding.",
-        },
+        "max_cat_to_onehot": {"type": "integer", "minimum": 1, "description": "Largest number of categories that are one-hot encoded."},
         "max_cat_threshold": {"type": "integer", "minimum": 1, "description": "Largest number of categories that one split considers."},
-        "rate_drop": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0,
-            "description": "Fraction of the trees that `dart` drops.",
-        },
-        "skip_drop": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0,
-            "description": "Probability that a round of `dart` drops no tree.",
-        },
+        "rate_drop": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Fraction of trees that `dart` drops."},
+        "skip_drop": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Probability that `dart` drops no tree."},
         "one_drop": {"type": ["boolean", "integer"], "default": 0, "description": "Whether `dart` always drops at least one tree."},
-        "sample_type": {
-            "enum": ["uniform", "weighted"],
-            "default": "uniform",
-            "description": "How `dart` samples the trees that it drops.",
-        },
+        "sample_type": {"enum": ["uniform", "weighted"], "default": "uniform", "description": "How `dart` samples trees to drop."},
         "normalize_type": {"enum": ["tree", "forest"], "default": "tree", "description": "How `dart` weighs new trees."},
         "feature_selector": {
             "enum": ["cyclic", "shuffle", "random", "greedy", "thrifty"],
             "default": "cyclic",
-            "description": "How `gblinear` selects columns.",
+            "description": "Column order of `gblinear`.",
         },
-        "top_k": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "Number of columns that `greedy` and `thrifty` select; 0 for all.",
-        },
+        "top_k": {"type": "integer", "minimum": 0, "default": 0, "description": "Columns that `greedy` and `thrifty` select; 0 for all."},
         "tolerance": {"type": "number", "minimum": 0, "default": 0, "description": "Residual at which `gblinear` stops."},
         "updater": {"type": "string", "description": "Sequence of updaters that build a tree."},
-        "refresh_leaf": {
-            "type": ["boolean", "integer"],
-            "default": 1,
-            "description": "Whether the updater `refresh` also updates leaf values.",
-        },
-        "process_type": {
-            "enum": ["default", "update"],
-            "default": "default",
-            "description": "Whether new trees are built, or the trees of a model updated.",
-        },
-        "sparse_threshold": {"type": "number", "description": "Deprecated by XGBoost."},
-        "default_direction": {"description": "Deprecated by XGBoost."},
-        "opt_dense_col": {"type": "number", "description": "Deprecated by XGBoost."},
-        "objective": {
-            "type": "string",
-            "description": "Loss. The default follows the label: `binary:logistic`, `multi:softprob` or `reg:squarederror`.",
-        },
+        "refresh_leaf": {"type": ["boolean", "integer"], "default": 1, "description": "Whether `refresh` also updates leaf values."},
+        "process_type": {"enum": ["default", "update"], "default": "default", "description": "Build new trees, or update given ones."},
+        "objective": {"type": "string", "description": "Loss function. The default follows the label."},
         "base_score": {"type": ["number", "array"], "description": "Prediction before the first round."},
-        "eval_metric": {
-            "type": ["string", "array"],
-            "description": "Metrics of `valid` that every round reports, beside those of the objective.",
-        },
+        "eval_metric": {"type": ["string", "array"], "description": "Further metrics of `valid` that every round reports."},
         "seed": {"type": "integer", "description": "Seed; the default is the trial's. `random_state` is the same."},
         "random_state": {"type": "integer", "description": "The same as `seed`."},
-        "seed_per_iteration": {
-            "type": ["boolean", "integer"],
-            "default": True,
-            "description": "Whether each round has a seed of its own. A resumed trial repeats an uninterrupted one only then.",
-        },
+        "seed_per_iteration": {"type": ["boolean", "integer"], "default": True, "description": "Whether each round has its own seed."},
         "num_class": {"type": "integer", "minimum": 0, "description": "Number of classes; the default follows the label."},
-        "num_target": {"type": "integer", "minimum": 1, "description": "Number of outputs."},
         "tweedie_variance_power": {
             "type": "number",
             "exclusiveMinimum": 1,
             "exclusiveMaximum": 2,
             "default": 1.5,
-            "description": "Variance power of `reg:tweedie`.",
+            "description": "Power of `reg:tweedie`.",
         },
         "huber_slope": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Slope of `reg:pseudohubererror`."},
         "quantile_alpha": {"type": ["number", "array"], "description": "Quantiles of `reg:quantileerror`."},
         "expectile_alpha": {"type": ["number", "array"], "description": "Expectiles of `reg:expectileerror`."},
-        "aft_loss_distribution": {
-            "enum": ["normal", "logistic", "extreme"],
-            "default": "normal",
-            "description": "Distribution of `survival:aft`.",
-        },
-        "aft_loss_distribution_scale": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "default": 1,
-            "description": "Scale of that distribution.",
-        },
-        "lambdarank_pair_method": {"enum": ["mean", "topk"], "description": "How ranking objectives sample pairs."},
-        "lambdarank_num_pair_per_sample": {"type": "integer", "minimum": 1, "description": "Number of pairs of each sample."},
-        "lambdarank_normalization": {
-            "type": ["boolean", "integer"],
-            "default": True,
-            "description": "Whether ranking gradients are normalized.",
-        },
-        "lambdarank_score_normalization": {
-            "type": ["boolean", "integer"],
-            "default": True,
-            "description": "Whether ranking gradients are normalized by the score difference.",
-        },
-        "lambdarank_unbiased": {
-            "type": ["boolean", "integer"],
-            "default": False,
-            "description": "Whether clicks are corrected for their position.",
-        },
-        "lambdarank_bias_norm": {"type": "number", "default": 2, "description": "Norm of the position bias."},
-        "ndcg_exp_gain": {"type": ["boolean", "integer"], "default": True, "description": "Whether NDCG uses an exponential gain."},
         "boost_from_average": {"type": ["boolean", "integer"], "description": "Whether `base_score` is estimated from the label."},
         "device": {"type": "string", "description": "`cpu` or `cuda`. The default is `cuda` where Ray gave the worker a GPU."},
         "nthread": {"type": "integer", "description": "Threads; the default is the worker's CPUs. `n_jobs` is the same."},
         "n_jobs": {"type": "integer", "description": "The same as `nthread`."},
-        "verbosity": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 3,
-            "default": 1,
-            "description": "0 silent, 1 warnings, 2 information, 3 debugging.",
-        },
+        "verbosity": {"type": "integer", "minimum": 0, "maximum": 3, "default": 1, "description": "0 silent, 1 warnings, 2 info, 3 debug."},
         "validate_parameters": {"type": ["boolean", "integer"], "description": "Whether XGBoost warns about names that it does not know."},
-        "disable_default_eval_metric": {
-            "type": ["boolean", "integer"],
-            "description": "Has no effect: the trial's metrics are always named.",
-        },
-        "debug_synchronize": {"type": ["boolean", "integer"], "description": "Debugging aid of XGBoost."},
-        "max_row_perbatch": {"type": "integer", "description": "Debugging aid of XGBoost."},
     },
 }
 
@@ -317,25 +149,15 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
 
     cur = trial.current()
-    if cur.task is None:
-        raise ValueError("data.label is missing: the xgboost trainer needs a column to predict")
+    requested = RequestedMetrics.of(config, cur)
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
     train, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(_shard("train"), cur.label, cur.threads)))
     valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
     check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
 
-    requested = RequestedMetrics.of(config, cur)
     params = parameters(config, cur) | {"eval_metric": list(requested.metrics)}
     best = Best(cur, params.get("booster") in UNSLICEABLE, check, columns)
-    if checkpoint := ray.train.get_checkpoint():
-        with checkpoint.as_directory() as folder:
-            done = best.restore(Path(folder))
-            latest = Path(folder, "latest.ubj")
-            latest = latest if latest.exists() else Path(folder, "model.ubj")
-            booster = _booster(params, [train, valid], columns, latest)
-    else:
-        booster, done = _booster(params, [train, valid], columns), 0
-
+    booster, done = _restore(params, [train, valid], columns, best)
     saves = ray.train.get_context().get_world_rank() == 0
     splits = {"train": train, "valid": valid}
     evals = [(splits[part], part) for part in requested.splits]
@@ -346,26 +168,34 @@ def train_func(config: dict[str, Any]) -> None:
         if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
-        found = parsed(booster.eval_set(evals, step - 1))
+        measured = parsed(booster.eval_set(evals, step - 1))
         if step == done + 1:
-            requested.require(found)
-        metrics = requested.reported(found)
+            requested.require(measured)
+        metrics = requested.reported(measured)
         best.see(booster, step, metrics[requested.lead])
         resumable = not stretch or step % stretch == 0 or step == last or step in cur.milestones
         if step == last:  # before the report, which ends the trial if the scheduler's `max_t` is reached
             cur.report_final(requested.final(best.model(booster, step), splits, metrics))
-        if saves and resumable and cur.checkpoint_due(step, last=step == last):
-            with tempfile.TemporaryDirectory() as folder:
-                best.save(booster, step, Path(folder))
-                ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
-        else:
-            ray.train.report(metrics)
+        due = saves and resumable and cur.checkpoint_due(step, last=step == last)
+        report(metrics, functools.partial(best.save, booster, step) if due else None)
+
+
+def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: Best) -> tuple[xgb.Booster, int]:
+    """Return the booster of the checkpoint that the trial continues from, and its number of rounds. A new trial gets a new booster."""
+    import ray.train
+
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return _booster(params, matrices, columns), 0
+    with checkpoint.as_directory() as folder:
+        done = best.restore(Path(folder))
+        latest = Path(folder, "latest.ubj")
+        return _booster(params, matrices, columns, latest if latest.exists() else Path(folder, "model.ubj")), done
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    booster = xgb.Booster(model_file=str(Path(folder, "model.ubj")))
-    return Model(booster)
+    return Model(xgb.Booster(model_file=str(Path(folder, "model.ubj"))))
 
 
 class Model:

@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.trainers._metrics import measure
-from sweeps.trainers.torch_tabular import Params, load, train_func
+from sweeps.trainers.torch_tabular import load, parameters, train_func
 
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
@@ -30,14 +30,14 @@ def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
 )
 def test_a_value_that_breaks_its_rule(name, value, rule):
     with pytest.raises(ValueError, match=rf"params\.{name} is {value!r}, but must be {rule}"):
-        Params.of({name: value}, None)
+        parameters({name: value}, None)
 
 
 def test_params_are_filled_in():
-    assert Params.of({"depth": 3.0, "lr": 1}, 7) == Params(depth=3, lr=1.0, epochs=7)
-    assert isinstance(Params.of({"depth": 3.0}, None).depth, int)
-    assert Params.of({"epochs": 4}, 7).epochs == 4
-    assert Params.of({}, None).epochs == 20
+    filled = parameters({"depth": 3.0, "lr": 1}, 7)
+    assert (filled["depth"], filled["lr"], filled["width"], filled["epochs"]) == (3, 1, 64, 7) and isinstance(filled["depth"], int)
+    assert parameters({"epochs": 4}, 7)["epochs"] == 4
+    assert parameters({}, None)["epochs"] == 20
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
