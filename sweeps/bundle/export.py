@@ -267,9 +267,9 @@ def worth(study_store: StudyStore, number: int, step: int) -> float | None:
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
     """Return the trial's result as if it had ended at this step. Its costs stay those of the whole trial."""
     t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
-    curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.asked[1:])
+    curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.reported_metrics[1:])
     cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
-    judged = judge.judge(result.state, step, curve, others, cost)
+    judged = judge.score(result.state, step, curve, others, cost)
     return replace(result, value=judged.values[0], values=judged.values, metrics=judged.metrics, feasible=judged.feasible)
 
 

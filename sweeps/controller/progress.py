@@ -109,7 +109,7 @@ class SweepProgress:
     @property
     def _reports_decide(self) -> bool:
         """True if the value of one report is enough to rank its trial."""
-        return self._store.objectives.plain and self._space.repeats.count == 1
+        return self._store.objectives.need_one_report and self._space.repeats.count == 1
 
     def _find_best(self) -> None:
         """Find the best value among all trials that can still win."""

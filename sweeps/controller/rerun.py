@@ -108,7 +108,7 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     """
     from sweeps.controller import sweep_lookup
     from sweeps.study import record
-    from sweeps.study.trial_building import assembled
+    from sweeps.study.trial_building import build_trial
 
     folder = Path(sweep).resolve()
     space, roots = saved_space(folder)
@@ -116,9 +116,9 @@ def rerun(sweep: str | os.PathLike[str], trial: str, *, address: str | None = No
     recorded: TrialRecord = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(recorded)
-    original = dataclasses.replace(assembled(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
-    result, metrics = recorded.result, study.judge.asked
-    reports = next(record.reports_of(t, study.judge.metric) for t in record.trials_of(folder) if t.number == recorded.number)
+    original = dataclasses.replace(build_trial(space, recorded.number, lambda d: recorded.keys[d.name]), seed=recorded.seed)
+    result, metrics = recorded.result, study.objectives.reported_metrics
+    reports = next(record.reports_of(t, study.objectives.metric) for t in record.trials_of(folder) if t.number == recorded.number)
     # A trial that did not run to its end stops where it stood.
     stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
     address = address or read_origin(folder).get("address")
@@ -134,14 +134,14 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
     Raises:
         InputError: The trial never ran, reported nothing, or continued from checkpoints of other trials.
     """
-    from sweeps.study.record import in_short
+    from sweeps.study.record import lineage_text
 
     if trial.result.given:
         raise InputError(Problem("trial", f"{trial.id} is an initial point whose result was given: it was never run"))
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
         raise InputError(Problem("trial", f"{trial.id} was stopped before its first report: there is nothing to compare"))
     if trial.lineage:
-        text = f"trial {trial.id} took over from others under pbt ({in_short(trial.lineage)}), and cannot be trained alone"
+        text = f"trial {trial.id} took over from others under pbt ({lineage_text(trial.lineage)}), and cannot be trained alone"
         raise InputError(Problem("trial", text))
 
 
@@ -176,7 +176,7 @@ def _compare(
         fingerprint: Fingerprint of the sweep's data.
     """
     new_reports, end = train_once(session, trial, fingerprint)
-    error = end.error or _missing_value(Objectives.of(session.space), end.state, new_reports)
+    error = end.error or _missing_value(Objectives.from_space(session.space), end.state, new_reports)
     before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in found) for found in (reports, new_reports))
     return Comparison(trial.id, before, now, error, result.state is State.FAIL)
 
@@ -188,8 +188,8 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
 def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
     """Return why the study counts a trial as failed although its loop has ended; None if it does not."""
     curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
-    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.asked[1:]}
-    missing = objectives.judge(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
+    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
+    missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
     return None if state is not State.COMPLETE or missing is None else f"no value of `{missing}`"
 
 

@@ -268,7 +268,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
     from sweeps.execution.messages import Job
     from sweeps.study.objectives import Objectives
 
-    scheduler, objectives = scheduler_of(space.scheduler), Objectives.of(space)
+    scheduler, objectives = scheduler_of(space.scheduler), Objectives.from_space(space)
     rungs = steps if isinstance(steps := all_rungs(scheduler), range) else frozenset(steps)
     return Job(
         sweep=space.name,
@@ -279,7 +279,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         roots=roots,
         metric=objectives.metric,
         goal="minimize" if objectives.minimize else "maximize",
-        asked=objectives.asked,
+        asked=objectives.reported_metrics,
         max_t=scheduler.max_t,
         rungs=rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),

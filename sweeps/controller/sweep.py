@@ -80,7 +80,7 @@ class Sweep:
         running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
         trials = study.trials if study is not None else ()
-        metrics = [o.metric for o in study.judge.objectives] if study is not None else []
+        metrics = [o.metric for o in study.objectives.objectives] if study is not None else []
         columns: dict[str, Any] = {
             "number": pd.Series([t.number for t in trials], dtype="int64"),
             "state": pd.Series([trial_state(t, running) for t in trials], dtype="str"),
@@ -105,7 +105,7 @@ class Sweep:
     @property
     def study(self) -> optuna.Study | None:
         """A copy of the Optuna study in memory, for Optuna's own analyses and plots. None before the first trial."""
-        study: optuna.Study | None = record.copied(self.folder)
+        study: optuna.Study | None = record.copy_study(self.folder)
         return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:

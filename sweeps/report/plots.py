@@ -253,7 +253,7 @@ def main(folder: Path) -> None:
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sweeps", "figure.figsize": (8, 4.2), "font.size": 9})
     rungs = all_rungs(planned_scheduler(space.scheduler))
-    objectives = recorded.judge.objectives
+    objectives = recorded.objectives.objectives
     out.write(encoded(draw(space.dimensions, recorded.goal, space.objective.metric, rungs, recorded.ran, objectives)))
 
 

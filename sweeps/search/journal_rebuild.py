@@ -192,7 +192,7 @@ class _Salvage:
 
     def __init__(self, lines: Sequence[bytes], result: Mapping[str, Any] | None, known: Known):
         self.raw, self.result, self.known, self.space = lines, result, known, known.space
-        self.judge = Objectives.of(known.space)
+        self.judge = Objectives.from_space(known.space)
         self.dimensions = {d.name: d for d in known.space.dimensions}
         self.distributions = {d.name: distribution_of(d) for d in known.space.dimensions}
         self.scheduler = planned_scheduler(known.space.scheduler)  # a repair runs no code of the folder
@@ -353,7 +353,7 @@ class _Salvage:
                 asked[dimension.name] = keys[dimension.name]
                 return keys[dimension.name]
 
-            return asked if _holds(lambda _: trial_building.assembled(self.space, number, choose), None) else None
+            return asked if _holds(lambda _: trial_building.build_trial(self.space, number, choose), None) else None
         told = _attribute(parts.begun)
         if told["labels"].keys() <= keys.keys():
             return {name: keys[name] for name in told["labels"]}
@@ -371,7 +371,7 @@ class _Salvage:
     def _assembled(self, number: int, keys: Mapping[str, Any]) -> Trial | None:
         """Return the trial with these keys; None if the keys are not exactly those of the active dimensions."""
         found: list[Trial] = []
-        _holds(lambda _: found.append(trial_building.assembled(self.space, number, lambda dimension: keys[dimension.name])), None)
+        _holds(lambda _: found.append(trial_building.build_trial(self.space, number, lambda dimension: keys[dimension.name])), None)
         return found[0] if found and found[0].labels.keys() == keys.keys() else None
 
     def _put_configuration(self, number: int, parts: _Parts, keys: Mapping[str, Any]) -> None:
@@ -398,7 +398,7 @@ class _Salvage:
         made = self._assembled(number, keys)
         assert made is not None
         bracket = {"bracket": self.scheduler.bracket(self.space.search.seed, number)} if self.scheduler.bracket_count > 1 else {}
-        begun: dict[str, Any] = json.loads(json.dumps(record.begun(made) | bracket))
+        begun: dict[str, Any] = json.loads(json.dumps(record.start_attributes(made) | bracket))
         return begun
 
     def _mend_told(self, number: int, parts: _Parts) -> None:
@@ -658,7 +658,7 @@ def configuration_of(space: Space, number: int, told: Mapping[str, Any]) -> dict
 
         made: list[Trial] = []
         tried += 1
-        _holds(lambda _: made.append(trial_building.assembled(space, number, choose)), None)
+        _holds(lambda _: made.append(trial_building.build_trial(space, number, choose)), None)
         if made:
             return keys if _is_told(made[0], told) else None
         for option in open_[0].options if open_ else ():

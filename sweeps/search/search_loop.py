@@ -96,7 +96,9 @@ class SearchLoop:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._asker.ask(item)
-            trial = trial_building.assembled(self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), item.repeat_of)
+            trial = trial_building.build_trial(
+                self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), item.repeat_of
+            )
         self.queue.record_start(asked.params, item.repeat_of, item.interrupted)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
         self.store.record_start(asked, trial, bracket if self.scheduler.bracket_count > 1 else None)
@@ -254,7 +256,7 @@ class SearchLoop:
             record.reported_values(t),
             running,
             record.paused_at(t) if running else None,
-            record.so_far(t).get("seconds", 0.0),
+            record.latest_progress(t).get("seconds", 0.0),
             population=self._population(self.store.trial(t.number)) if self.scheduler.perturbs else "",
         )
 
@@ -277,4 +279,4 @@ class SearchLoop:
         live = self.store.live_trial(number)
         if not live.lineage:
             return live.trial
-        return trial_building.as_begun(self.space, self.store.frozen(number))
+        return trial_building.initial_trial(self.space, self.store.frozen(number))

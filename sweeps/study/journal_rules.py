@@ -141,7 +141,7 @@ class Rules:
             _need(value is None or type(value) is str, "`data` is no text")
 
     def _judge(self, value: Any) -> None:
-        judge = Objectives.read(value)
+        judge = Objectives.from_json(value)
         _need(len(judge.objectives) == self._values, f"has {len(judge.objectives)} objectives, and the study {self._values}")
         for o in judge.objectives:
             _need(type(o.metric) is str and o.goal in ("minimize", "maximize"), f"has an objective {_shown(o)}")

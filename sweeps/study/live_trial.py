@@ -65,7 +65,7 @@ class LiveTrial:
         Returns:
             The restored state. A checkpoint that no longer exists becomes None.
         """
-        live, latest = cls(trial, record.keys_of(t)), record.so_far(t)
+        live, latest = cls(trial, record.keys_of(t)), record.latest_progress(t)
 
         def existing(name: str) -> Checkpoint | None:
             if (recorded := latest.get(name)) is None:
@@ -73,8 +73,8 @@ class LiveTrial:
             path = SweepFolder(folder).trial(trial.id) / Path(recorded["path"]).name
             return Checkpoint(str(path), recorded["step"], recorded["best_step"]) if path.is_dir() else None
 
-        live.curve, live.other_curves = dict(record.curve_of(t)), record.others_of(t, objectives.asked[1:])
-        live.steps, live.chunks = max(live.curve, default=0), len(record.told(t))
+        live.curve, live.other_curves = dict(record.curve_of(t)), record.others_of(t, objectives.reported_metrics[1:])
+        live.steps, live.chunks = max(live.curve, default=0), len(record.progress_records(t))
         live.checkpoint, live.best = existing("checkpoint"), existing("best")
         live.attempts, live.seconds = latest.get("attempts", 0), latest.get("seconds", 0.0)
         live.lineage, live.decided_rung, live.passed_rung = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
@@ -92,7 +92,7 @@ class LiveTrial:
         """
         value = math.nan if objectives.metric is None else report.metrics[objectives.metric]
         self.steps, self.curve[report.step] = report.step, value
-        for name in objectives.asked[1:]:
+        for name in objectives.reported_metrics[1:]:
             if name in report.metrics:
                 self.other_curves.setdefault(name, []).append((report.step, report.metrics[name]))
         return value

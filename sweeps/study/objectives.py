@@ -53,12 +53,12 @@ class Objectives:
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
-    def of(cls, space: Space) -> Objectives:
+    def from_space(cls, space: Space) -> Objectives:
         """Return the objectives and constraints of a search space."""
         return cls(space.objectives, space.constraints)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Objectives:
+    def from_json(cls, told: Mapping[str, Any]) -> Objectives:
         """Build the objectives from the JSON object that `to_json` returned."""
         return cls(tuple(Objective(*o) for o in told["objectives"]), tuple(Constraint(*c) for c in told["constraints"]))
 
@@ -68,7 +68,7 @@ class Objectives:
         return {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def reported_metrics(self) -> tuple[str, ...]:
         """Metrics that the training loop must report. The leading metric comes first."""
         names = [o.metric for o in self.objectives] + [c.metric for c in self.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
@@ -76,7 +76,7 @@ class Objectives:
     @property
     def metric(self) -> str | None:
         """Name of the leading metric; None if all objectives and constraints are about costs."""
-        return next(iter(self.asked), None)
+        return next(iter(self.reported_metrics), None)
 
     @property
     def minimize(self) -> bool:
@@ -92,11 +92,11 @@ class Objectives:
         return tuple(o.goal == "minimize" for o in self.objectives)
 
     @property
-    def plain(self) -> bool:
+    def need_one_report(self) -> bool:
         """True if one report is enough to score a trial: one objective, which is a reported metric, and no constraints."""
         return len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
 
-    def judge(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
+    def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
         """Score a trial.
 
         Args:
@@ -114,7 +114,7 @@ class Objectives:
         known = dict(cost)
         if self.metric is not None and value is not None:
             known[self.metric] = value
-        for name in self.asked[1:]:
+        for name in self.reported_metrics[1:]:
             if (found := _at(others.get(name, ()), step)) is not None:
                 known[name] = found
         values: list[float | None] = []
@@ -122,7 +122,7 @@ class Objectives:
             there = known.get(objective.metric) if objective.metric not in COSTS or state is State.COMPLETE else None
             values.append(None if there is None or math.isnan(there) else there)
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
-        missing = next((name for name in self.asked if name not in known or math.isnan(known[name])), None)
+        missing = next((name for name in self.reported_metrics if name not in known or math.isnan(known[name])), None)
         return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, judged: TrialScore) -> dict[str, float]:

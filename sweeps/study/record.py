@@ -134,14 +134,14 @@ class Record:
     """A study as read from a sweep's folder.
 
     Attributes:
-        judge: Objectives and constraints of the sweep.
+        objectives: Objectives and constraints of the sweep.
         trials: All trials that have started, and the initial points with known results, in the order of their numbers.
         data: Fingerprint of the data; None if the data has not been read yet.
         repeats: Number of trials of a configuration, and the aggregate of their values.
         stops: True if the scheduler may stop trials.
     """
 
-    judge: Objectives
+    objectives: Objectives
     trials: tuple[TrialRecord, ...] = field(default=())
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
@@ -150,12 +150,12 @@ class Record:
     @property
     def goal(self) -> str:
         """Goal of the first objective: "minimize" or "maximize"."""
-        return self.judge.objectives[0].goal
+        return self.objectives.objectives[0].goal
 
     @property
     def metric(self) -> str:
         """Name of the first objective's metric."""
-        return self.judge.objectives[0].metric
+        return self.objectives.objectives[0].metric
 
     @property
     def ran(self) -> tuple[TrialRecord, ...]:
@@ -181,16 +181,16 @@ class Record:
     def front(self) -> list[TrialRecord]:
         """The trials of the Pareto front (see `ranking.front`); [] for a single objective."""
         known = {t.number: t for t in self.trials}
-        return [known[number] for number in self.configurations.front(self.judge.goals)]
+        return [known[number] for number in self.configurations.front(self.objectives.goals)]
 
     @property
     def best(self) -> TrialRecord | None:
         """The best trial of the best configuration; None if no trial has a value, or if there are several objectives."""
-        number = self.configurations.winner(self.judge.goals)
+        number = self.configurations.winner(self.objectives.goals)
         return None if number is None else next(t for t in self.trials if t.number == number)
 
 
-def begun(trial: Trial) -> dict[str, Any]:
+def start_attributes(trial: Trial) -> dict[str, Any]:
     """Return the `begun` attribute of a trial, which is recorded when the trial starts.
 
     The attribute holds the whole configuration, so the study can be read without the space file.
@@ -210,7 +210,7 @@ def begun(trial: Trial) -> dict[str, Any]:
     return told | ({"data": trial.data} if trial.data else {})
 
 
-def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
+def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
     """Return reports as rows for a progress record.
 
     Args:
@@ -226,15 +226,15 @@ def written(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
     ]
 
 
-def told(t: FrozenTrial) -> list[dict[str, Any]]:
+def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
     """Return the progress records of a trial, in order; see `sweeps.study.study_store`."""
     found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
     return [value for _, value in sorted(found, key=lambda f: f[0])]
 
 
-def so_far(t: FrozenTrial) -> dict[str, Any]:
+def latest_progress(t: FrozenTrial) -> dict[str, Any]:
     """Return the latest progress record of a trial; empty before the first."""
-    chunks = told(t)
+    chunks = progress_records(t)
     return chunks[-1] if chunks else {}
 
 
@@ -245,7 +245,7 @@ def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
         t: The trial as Optuna recorded it.
         metric: Name of the leading metric, or None.
     """
-    rows = [row for chunk in told(t) for row in chunk["reports"]]
+    rows = [row for chunk in progress_records(t) for row in chunk["reports"]]
     return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
 
 
@@ -259,7 +259,7 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
         names: Names of the metrics. A metric without reports is not in the result.
     """
     wanted, found = set(names), dict[str, list[tuple[int, float]]]()
-    for chunk in told(t):
+    for chunk in progress_records(t):
         for step, _, _, rest in chunk["reports"]:
             for name in wanted & rest.keys():
                 found.setdefault(name, []).append((int(step), float(rest[name])))
@@ -284,7 +284,7 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     After a perturbation, the model is a copy of the donor's model. So the pairs before the perturbation are the donor's pairs too.
     """
     curve: list[tuple[int, float]] = []
-    for chunk in told(t):
+    for chunk in progress_records(t):
         curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
         if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
             curve = [(int(step), float(value)) for step, value in chunk[PERTURBED]["curve"]]
@@ -293,12 +293,14 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 def decided_of(t: FrozenTrial) -> int:
     """Return the last perturbation step with a recorded decision; 0 if there is none."""
-    return max((chunk[PERTURBED]["step"] for chunk in told(t) if PERTURBED in chunk), default=0)
+    return max((chunk[PERTURBED]["step"] for chunk in progress_records(t) if PERTURBED in chunk), default=0)
 
 
 def passed_of(t: FrozenTrial) -> int:
     """Return the last rung from which a trial continued; 0 if there is none."""
-    return int(t.user_attrs.get(PASSED, so_far(t).get(PASSED, 0)))  # studies from before 2026-11-22 have the rung in a progress record
+    return int(
+        t.user_attrs.get(PASSED, latest_progress(t).get(PASSED, 0))
+    )  # studies from before 2026-11-22 have the rung in a progress record
 
 
 def paused_at(t: FrozenTrial) -> int | None:
@@ -311,13 +313,13 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 
     In contrast, `curve_of` has the donor's values for the steps before a perturbation.
     """
-    values = {int(step): float(value) for chunk in told(t) for step, _, value, _ in chunk["reports"]}
+    values = {int(step): float(value) for chunk in progress_records(t) for step, _, value, _ in chunk["reports"]}
     return dict(sorted((values | t.intermediate_values).items()))
 
 
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """Return the perturbations of a trial, in order."""
-    found = [chunk[PERTURBED] for chunk in told(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
+    found = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
     return tuple(Perturbation(**{name: kept[name] for name in Perturbation.__dataclass_fields__}) for kept in found)
 
 
@@ -327,23 +329,23 @@ def keys_of(t: FrozenTrial) -> dict[str, Any]:
     return dict(lineage[-1].keys if lineage else t.params)
 
 
-def in_short(lineage: Iterable[Perturbation]) -> str:
+def lineage_text(lineage: Iterable[Perturbation]) -> str:
     """Return the perturbations of a trial as text; see `sweeps.core.trial.Trial.lineage`."""
     return ", ".join(map(str, lineage))
 
 
 def checkpoints_of(t: FrozenTrial) -> set[str]:
     """Return the folder names of the latest and the best recorded checkpoint of a trial."""
-    last = so_far(t)
+    last = latest_progress(t)
     return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
 
 
-def result_of(t: FrozenTrial, judge: Objectives) -> Result:
+def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     """Return the result of a recorded trial.
 
     Args:
         t: The trial as Optuna recorded it.
-        judge: Objectives and constraints of the sweep.
+        objectives: Objectives and constraints of the sweep.
 
     Returns:
         The result. Its state is RUNNING for a trial that has not ended.
@@ -351,22 +353,22 @@ def result_of(t: FrozenTrial, judge: Objectives) -> Result:
     if is_given(t):
         values = tuple(t.values or ())
         return Result(State.COMPLETE, values[0] if values else None, values=values, given=True)
-    last, scaling = so_far(t), t.user_attrs.get("begun", {}).get("scaling", {})
+    last, scaling = latest_progress(t), t.user_attrs.get("begun", {}).get("scaling", {})
     best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
     state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
     cost = costs(seconds, scaling.get("num_workers", 1), scaling.get("resources_per_worker", {}))
-    judged = judge.judge(state, steps, curve_of(t), others_of(t, judge.asked[1:]), cost)
+    score = objectives.score(state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), cost)
     return Result(
         state=state,
-        value=judged.values[0],
-        best_step=judged.step,
+        value=score.values[0],
+        best_step=score.step,
         steps=steps,
         checkpoint=Checkpoint(**best) if best else None,
         error=last.get("error"),
         seconds=seconds,
-        values=judged.values,
-        metrics=judged.metrics,
-        feasible=judged.feasible,
+        values=score.values,
+        metrics=score.metrics,
+        feasible=score.feasible,
         final=last.get("final", {}),
     )
 
@@ -389,9 +391,9 @@ def read(folder: Path) -> Record | None:
     known = study.user_attrs
     if "judged" not in known:  # the driver has created the study, but has not recorded the objectives yet
         return None
-    judge, repeats = Objectives.read(known["judged"]), Repeats(**known.get("repeats", {}))
-    trials = tuple(_recorded(t, judge, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(judge, trials, known.get("data"), repeats, known.get("stops", True))
+    objectives, repeats = Objectives.from_json(known["judged"]), Repeats(**known.get("repeats", {}))
+    trials = tuple(_recorded(t, objectives, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    return Record(objectives, trials, known.get("data"), repeats, known.get("stops", True))
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
@@ -412,7 +414,7 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
     return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
 
 
-def copied(folder: Path) -> Any:
+def copy_study(folder: Path) -> Any:
     """Copy the Optuna study of a sweep into memory. Changes to the copy do not affect the sweep.
 
     Args:
@@ -454,8 +456,8 @@ def _study(folder: Path) -> Any:
     return study
 
 
-def _recorded(t: FrozenTrial, judge: Objectives, folder: Path) -> TrialRecord:
-    first, last, lineage, result = t.user_attrs["begun"], so_far(t), lineage_of(t), result_of(t, judge)
+def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
+    first, last, lineage, result = t.user_attrs["begun"], latest_progress(t), lineage_of(t), result_of(t, objectives)
     if result.checkpoint is not None:  # the folder may have been moved, or the checkpoint deleted
         path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
         result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)

@@ -57,7 +57,7 @@ class StudyStore:
     def __init__(self, folder: Path, space: Space, rungs: Container[int] = ()):
         self.folder, self.space = folder, space
         self._rungs = rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
-        self.objectives = Objectives.of(space)
+        self.objectives = Objectives.from_space(space)
         self.minimize = self.objectives.minimize
         # Optuna accepts intermediate values only for a study with a single objective.
         self._takes_last_value = len(space.objectives) == 1 and self.objectives.metric == space.objective.metric
@@ -82,9 +82,9 @@ class StudyStore:
     def _restore(self) -> None:
         """Restore the trials that an earlier driver started but did not finish."""
         for t in self.trials():
-            self.spent = max([self.spent, *(chunk["at"] for chunk in record.told(t)[-1:])])
+            self.spent = max([self.spent, *(chunk["at"] for chunk in record.progress_records(t)[-1:])])
             if "begun" in t.user_attrs and not t.state.is_finished():
-                trial = trial_building.rebuilt(self.space, t)
+                trial = trial_building.current_trial(self.space, t)
                 self._live[t.number] = LiveTrial.restore(trial, t, self.folder, self.objectives)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
 
@@ -104,12 +104,12 @@ class StudyStore:
                 distributions[dimension.name] = distribution_of(dimension)
                 return keys[dimension.name]
 
-            trial = trial_building.assembled(self.space, len(self.trials()), choose)
+            trial = trial_building.build_trial(self.space, len(self.trials()), choose)
             given = optuna.trial.create_trial(
                 params={name: point.keys[name] for name in distributions},
                 distributions=distributions,
                 values=point.values,
-                user_attrs={"begun": {**record.begun(trial), "given": True}},
+                user_attrs={"begun": {**record.start_attributes(trial), "given": True}},
             )
             self.study.add_trial(given)
         self.sync()
@@ -122,7 +122,7 @@ class StudyStore:
             trial: The trial.
             bracket: Bracket of the trial; None if the scheduler has a single bracket.
         """
-        asked.set_user_attr("begun", record.begun(trial) | ({} if bracket is None else {"bracket": bracket}))
+        asked.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
         self._live[asked.number] = LiveTrial(trial, dict(asked.params))
         self._open[asked.number] = asked
 
@@ -166,7 +166,7 @@ class StudyStore:
     def _record_progress(self, number: int, new: tuple[Report, ...], **more: Any) -> None:
         """Write a progress record of a trial with its new reports and additional keys."""
         live = self._live[number]
-        rows = record.written(new, self.objectives.metric)
+        rows = record.report_rows(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
         self._open[number].set_user_attr(f"{record.TOLD}{live.chunks}", chunk)
         live.chunks += 1
@@ -232,10 +232,10 @@ class StudyStore:
         live, asked = self._live[number], self._open[number]
         seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
         cost = costs(seconds, live.trial.shape.workers, dict(live.trial.shape.per_worker))
-        score = self.objectives.judge(state, live.steps, curve, live.other_curves, cost)
+        score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
         if state is State.COMPLETE and score.missing is not None:
             state, error = State.FAIL, error or self._missing_metric(live, score.missing)
-            score = self.objectives.judge(state, live.steps, curve, live.other_curves, cost)
+            score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
         error = error and shorten(error)
         final = dict(final or {}) if state is State.COMPLETE else {}
         self._record_progress(number, (), **{k: v for k, v in (("error", error), ("reason", reason), ("final", final)) if v})
@@ -283,7 +283,7 @@ class StudyStore:
         """Return a recorded trial, with its current parameters."""
         if number in self._live:
             return self._live[number].trial
-        return trial_building.rebuilt(self.space, self.trials()[number])
+        return trial_building.current_trial(self.space, self.trials()[number])
 
     def value_at(self, number: int, step: int) -> float:
         """Return the value of the leading metric at a step of a trial.
@@ -309,7 +309,7 @@ class StudyStore:
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
         """Return the names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
-        count, latest = self.space.checkpoints.per_trial - 1, record.so_far(t).get("checkpoint")
+        count, latest = self.space.checkpoints.per_trial - 1, record.latest_progress(t).get("checkpoint")
         if count < 2 or not latest:
             return set()
         folder = SweepFolder(self.folder).trial(t.user_attrs["begun"]["id"])
@@ -317,7 +317,7 @@ class StudyStore:
 
     def latest(self, number: int) -> Checkpoint | None:
         """Return the latest recorded checkpoint of a trial, or None. The checkpoint of the best step is in the trial's result."""
-        latest = record.so_far(self.trials()[number]).get("checkpoint")
+        latest = record.latest_progress(self.trials()[number]).get("checkpoint")
         return Checkpoint(**latest) if latest else None
 
     def saved(self) -> dict[int, tuple[str | None, str | None]]:
@@ -330,7 +330,7 @@ class StudyStore:
         def name(progress: dict[str, Any], which: str) -> str | None:
             return Path(progress[which]["path"]).name if progress.get(which) else None
 
-        latest = {t.number: record.so_far(t) for t in self.trials()}
+        latest = {t.number: record.latest_progress(t) for t in self.trials()}
         return {number: (name(progress, "best"), name(progress, "checkpoint")) for number, progress in latest.items()}
 
     @property

@@ -33,7 +33,7 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
+def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin: int | None = None) -> Trial:
     """Build a trial from the keys of its active dimensions.
 
     Args:
@@ -63,18 +63,18 @@ def assembled(space: Space, number: int, choose: Callable[[Any], Any], origin: i
     )
 
 
-def as_begun(space: Space, t: FrozenTrial) -> Trial:
+def initial_trial(space: Space, t: FrozenTrial) -> Trial:
     """Rebuild a recorded trial with its initial parameters, from before any perturbation.
 
     Args:
         space: The search space.
         t: The trial as Optuna recorded it.
     """
-    trial = assembled(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
-    return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
+    trial = build_trial(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
+    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
 
 
-def rebuilt(space: Space, t: FrozenTrial) -> Trial:
+def current_trial(space: Space, t: FrozenTrial) -> Trial:
     """Rebuild a recorded trial with its current parameters, from after the last perturbation.
 
     Args:
@@ -82,12 +82,12 @@ def rebuilt(space: Space, t: FrozenTrial) -> Trial:
         t: The trial as Optuna recorded it.
     """
     keys = record.keys_of(t)
-    trial = assembled(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
-    return dataclasses.replace(trial, lineage=record.in_short(record.lineage_of(t)))
+    trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
+    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
 
 
 @dataclasses.dataclass(frozen=True)
-class OnRecord:
+class RecordedTrials:
     """Picklable reader of a sweep's trials, so that another process can call it.
 
     Attributes:
@@ -113,10 +113,10 @@ class OnRecord:
         """
         if self.url is not None:
             storage.remember(self.url)
-        judge = Objectives.of(self.space)
+        objectives = Objectives.from_space(self.space)
         for t in record.trials_of(self.folder):
             if t.number not in whole:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
                 perturbed = (Report(taken.origin, taken.metrics, taken.time) for taken in record.lineage_of(t))
-                reports = *record.reports_of(t, judge.metric), *perturbed
-                yield as_begun(self.space, t), begin, reports, record.result_of(t, judge), end
+                reports = *record.reports_of(t, objectives.metric), *perturbed
+                yield initial_trial(self.space, t), begin, reports, record.result_of(t, objectives), end

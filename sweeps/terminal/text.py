@@ -267,8 +267,8 @@ def format_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> s
     lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {format_age(time.time() - sweep.began)} ago"]
     facts = []
     if study is not None:
-        facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.judge.objectives))]
-        facts += [("constraints", ", ".join(map(str, study.judge.constraints)))] if study.judge.constraints else []
+        facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives))]
+        facts += [("constraints", ", ".join(map(str, study.objectives.constraints)))] if study.objectives.constraints else []
         facts += [("repeats", f"{study.repeats.count}, compared by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
         front = [t.id for t in study.front]
         facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
@@ -292,7 +292,7 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
     """Format the trials as a table, the best first, with a column for each dimension."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
-    front, judge = {t.number for t in study.front}, study.judge
+    front, judge = {t.number for t in study.front}, study.objectives
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: Any) -> tuple[Any, ...]:

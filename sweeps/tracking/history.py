@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeps.space import Space
-from sweeps.study.trial_building import OnRecord
+from sweeps.study.trial_building import RecordedTrials
 from sweeps.tracking.events import TrialEnded, TrialEvent, TrialReported, TrialStarted
 
 
@@ -30,7 +30,7 @@ class TrialHistory:
 
         A trial has the parameters that it started with. What PBT changed since is among its reports.
         """
-        for trial, started, reports, result, ended in OnRecord(self.folder, self.space, self.url)(skip):
+        for trial, started, reports, result, ended in RecordedTrials(self.folder, self.space, self.url)(skip):
             yield TrialStarted(started, trial.number, trial)
             if reports:
                 yield TrialReported(reports[-1].time, trial.number, reports)

@@ -20,7 +20,7 @@ from sweeps.execution.messages import News, Past, Progress
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from sweeps.study.trial_building import OnRecord
+from sweeps.study.trial_building import RecordedTrials
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
 BODY = """
@@ -78,7 +78,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T) -> SearchLoop:
 
 def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
-    told = {told[0].number: told for told in OnRecord(loop.store.folder, loop.store.space)()}
+    told = {told[0].number: told for told in RecordedTrials(loop.store.folder, loop.store.space)()}
     reports_of = lambda t: [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]  # noqa: E731
     return [
         (t.number, t.state.name, t.params, t.user_attrs["begun"], record.origin_of(t), t.intermediate_values, reports_of(t))

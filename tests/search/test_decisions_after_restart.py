@@ -7,7 +7,7 @@ import pytest
 from sweeps.core.trial import Action, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
-from tests.search.test_study import reports
+from tests.study.test_study_store import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"
 SCHEDULERS = [

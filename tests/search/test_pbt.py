@@ -24,7 +24,7 @@ from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.record import Perturbation
-from sweeps.study.trial_building import OnRecord
+from sweeps.study.trial_building import RecordedTrials
 from sweeps.tracking.events import TrialChanged, TrialReported, TrialStarted
 from tests.search.deaths import Deaf, records_of, with_deaths
 
@@ -169,7 +169,7 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
 
 def test_what_is_on_record_is_told_again_as_it_was(space, undisturbed):
     going, told = undisturbed
-    for trial, _, reports, _, _ in OnRecord(going.search.store.folder, space)():
+    for trial, _, reports, _, _ in RecordedTrials(going.search.store.folder, space)():
         assert trial.params == told.began[trial.number].params
         assert trial.lineage == told.tags.get(trial.number, {}).get("sweeps.pbt", "")
         by_time = lambda r: (r.time, r.step, len(r.metrics))  # noqa: E731

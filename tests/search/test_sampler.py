@@ -9,7 +9,7 @@ from sweeps.core.trial import State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.distributions import distribution_of, suggest
 from sweeps.study.trial_building import seed_of
-from tests.search.test_study import reports
+from tests.study.test_study_store import reports
 
 ALL_DOMAINS = """
 params:

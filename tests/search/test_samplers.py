@@ -23,7 +23,7 @@ from sweeps.search.samplers import gp_model, tpe_model
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
-from tests.search.test_study import reports
+from tests.study.test_study_store import reports
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}

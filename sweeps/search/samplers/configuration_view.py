@@ -19,7 +19,7 @@ from sweeps.study.record import is_given, origin_of
 from sweeps.study.repeats import AGGREGATES
 
 
-def together(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
+def merge_repeats(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
     """Merge the trials of a configuration into one trial.
 
     The merged trial is a copy of the first trial with the aggregated values of all complete trials, as in `sweeps.study.repeats.merged`.
@@ -63,7 +63,7 @@ class ByConfiguration:
         return getattr(self._study, name)
 
     def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
-        """Return one merged trial for each configuration; see `together`."""
+        """Return one merged trial for each configuration; see `merge_repeats`."""
         return self._get_trials(deepcopy, states)
 
     def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:
@@ -71,5 +71,5 @@ class ByConfiguration:
         for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
             origin = origin_of(t)
             own[t.number if origin is None else origin].append(t)
-        seen = [together(trials, self._repeats) for trials in own.values()]
+        seen = [merge_repeats(trials, self._repeats) for trials in own.values()]
         return [t for t in seen if states is None or t.state in states]

@@ -19,7 +19,7 @@ from optuna.search_space.group_decomposed import _SearchSpaceGroup
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.samplers.configuration_view import together
+from sweeps.search.samplers.configuration_view import merge_repeats
 from sweeps.space.section_models import Repeats
 from sweeps.study.record import origin_of
 
@@ -35,7 +35,7 @@ class History:
     """Trials of a study, by level and cell.
 
     A level is a step at which trials were compared, or `FULL` for complete trials. A trial has a value at every level that it reached.
-    Failed trials and trials that violate a constraint rank last. A configuration with repeats counts as one trial; see `together`.
+    Failed trials and trials that violate a constraint rank last. A configuration with repeats counts as one trial; see `merge_repeats`.
 
     Args:
         grids: Names of the grid dimensions. Their values identify the cell of a trial.
@@ -86,7 +86,7 @@ class History:
         """Return the earlier trials that are running or have reached a level, in the order of their numbers.
 
         Returns:
-            Optuna's frozen trials. Each configuration counts as one trial; see `together`.
+            Optuna's frozen trials. Each configuration counts as one trial; see `merge_repeats`.
         """
         trials = {trial.number: trial for trial in (*self.known.values(), *self.running.values())}
         return [trials[number] for number in sorted(trials) if number != self.number]
@@ -103,7 +103,7 @@ class History:
             else:
                 self._repeated[origin].append(trial.number)
         for number in [*self.running, *fresh]:
-            trial = together([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
+            trial = merge_repeats([trials[n] for n in (number, *self._repeated.get(number, ()))], self._repeats)
             self.running[number] = trial
             for step, value in trial.intermediate_values.items():
                 self.last_step = max(self.last_step, step)

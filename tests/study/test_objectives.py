@@ -20,7 +20,7 @@ C, P = State.COMPLETE, State.PRUNED
 
 
 def test_one_objective_is_its_best_report():
-    judged = Objectives((LOSS,)).judge(C, 3, CURVE, {}, COST)
+    judged = Objectives((LOSS,)).score(C, 3, CURVE, {}, COST)
     assert (judged.step, judged.values, judged.feasible, judged.missing) == (2, (0.3,), True, None)
     assert judged.metrics == {"seconds": 10.0, "cpu_seconds": 40.0, "gpu_seconds": 10.0, "loss": 0.3}
 
@@ -28,7 +28,7 @@ def test_one_objective_is_its_best_report():
 def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
     judge = Objectives((LOSS, AUC), (Constraint("latency", "<=", 5),))
     others = {"auc": [(1, 0.6), (2, 0.7), (3, 0.9)], "latency": [(3, 4.0)]}
-    judged = judge.judge(C, 3, CURVE, others, COST)
+    judged = judge.score(C, 3, CURVE, others, COST)
     assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, "a metric that is not at that step: its latest"
     assert judged.feasible and judge.violations(judged) == {"latency": -1.0}
 
@@ -36,24 +36,24 @@ def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
 def test_a_cost_is_a_value_only_of_what_came_to_its_end():
     judge = Objectives((SECONDS, LOSS))
     assert judge.metric == "loss" and judge.minimize
-    assert judge.judge(C, 3, CURVE, {}, COST).values == (10.0, 0.3)
-    assert judge.judge(P, 3, CURVE, {}, COST).values == (None, 0.3)
+    assert judge.score(C, 3, CURVE, {}, COST).values == (10.0, 0.3)
+    assert judge.score(P, 3, CURVE, {}, COST).values == (None, 0.3)
 
 
 def test_costs_alone_stand_for_the_last_step_or_the_best_by_a_constraint():
-    assert Objectives((SECONDS,)).judge(C, 3, (), {}, COST).step == 3
+    assert Objectives((SECONDS,)).score(C, 3, (), {}, COST).step == 3
     judge = Objectives((SECONDS,), (Constraint("auc", ">", 0.5),))
     assert (judge.metric, judge.minimize) == ("auc", False)
-    judged = judge.judge(C, 3, ((1, 0.4), (2, 0.8), (3, 0.6)), {}, COST)
+    judged = judge.score(C, 3, ((1, 0.4), (2, 0.8), (3, 0.6)), {}, COST)
     assert (judged.step, judged.values, judged.feasible) == (2, (10.0,), True)
 
 
 def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
     judge = Objectives((LOSS,), (Constraint("latency", "<", 5),))
-    judged = judge.judge(C, 3, CURVE, {}, COST)
+    judged = judge.score(C, 3, CURVE, {}, COST)
     assert judged.missing == "latency" and not judged.feasible and judge.violations(judged)["latency"] > 0
-    assert Objectives((LOSS,)).judge(C, 0, (), {}, COST).missing == "loss"
-    assert Objectives((LOSS, AUC)).judge(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
+    assert Objectives((LOSS,)).score(C, 0, (), {}, COST).missing == "loss"
+    assert Objectives((LOSS, AUC)).score(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
 
 
 @pytest.mark.parametrize("sign", ["<=", "<", ">=", ">"])
@@ -66,5 +66,5 @@ def test_a_violation_is_above_zero_where_the_constraint_is_broken_and_nowhere_el
 
 def test_a_judge_is_read_back():
     judge = Objectives((LOSS, SECONDS), (Constraint("auc", ">=", 0.5),))
-    assert Objectives.read(judge.to_json()) == judge
+    assert Objectives.from_json(judge.to_json()) == judge
     assert set(costs(1.0, 1, {})) == set(COSTS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeps.search.samplers.configuration_view import ByConfiguration, together
+from sweeps.search.samplers.configuration_view import ByConfiguration, merge_repeats
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.section_models import Repeats
@@ -92,13 +92,13 @@ C, F, P, R = TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED, TrialState
     ids=["none begun", "one to come", "one runs", "all", "one failed", "stopped", "failed"],
 )
 def test_a_configuration_is_observed_when_its_last_trial_has_ended(ends, state, value):
-    seen = together(repeated(*ends), Repeats(3))
+    seen = merge_repeats(repeated(*ends), Repeats(3))
     assert (seen.state, seen.value if seen.values else None) == (state, value)
 
 
 def test_a_constraint_that_one_repeat_breaks_is_broken():
     trials = repeated((C, 1.0), (C, 4.0), limit=3.0)
-    seen = together(trials, Repeats(2))
+    seen = merge_repeats(trials, Repeats(2))
     assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, "and the record is as it was"
 
 

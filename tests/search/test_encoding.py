@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.search.samplers.encoding import Axes
-from tests.search.test_mixture import SPACE
+from tests.search.test_parzen import SPACE
 
 
 @settings(max_examples=40, deadline=None)

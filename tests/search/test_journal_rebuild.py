@@ -142,7 +142,7 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
     lines[at] = damage(lines[at])
     for reads in (
         lambda f: study_of(lines, f),
-        lambda f: record.copied(f),
+        lambda f: record.copy_study(f),
         lambda f: SearchLoop.open(f, whole.space),
         lambda f: record.trials_of(f),
     ):
