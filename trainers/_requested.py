@@ -105,7 +105,7 @@ class RequestedMetrics:
 
 
 def parsed(line: str) -> dict[str, float]:
-    """Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
+    r"""Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
     metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
     for error in metrics.keys() & {"valid-error", "valid-merror"}:
         metrics["valid-accuracy"] = 1.0 - metrics[error]

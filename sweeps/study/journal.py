@@ -116,6 +116,7 @@ class Journal(Reading):
         super().__init__(path)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append records to the journal, all of them or none."""
         left = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
         with open(self._file_path, "ab", buffering=0) as f:
             whole = f.tell()

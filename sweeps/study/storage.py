@@ -130,7 +130,6 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
         DamagedStudy: The study is damaged, or has fewer trials than the sweep's result.
         InputError: The database cannot be reached, or the journal is a symbolic link.
     """
-
     from sweeps.study.journal import Journal
 
     if (place := place_of(folder)) is not None:

@@ -41,6 +41,7 @@ class Progress:
         self.reported: set[str] = set()  # silent trials that were named already
 
     def __call__(self, snapshot: SweepStatus) -> None:
+        """Show a snapshot of the sweep."""
         if snapshot.reason == "interrupted" and not self.stopping:
             self.stopping = True
             self._say(STOPPING)

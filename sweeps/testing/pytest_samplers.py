@@ -52,16 +52,19 @@ class SamplerTests:
     grids_only: ClassVar[bool] = False
 
     def test_it_suggests_values_within_the_space(self) -> None:
+        """Check that suggested values lie within their domains."""
         for trial in self._run(lambda folder: self._search(folder)):
             if not self.grids_only:
                 assert 0 <= trial.params["x"] <= 1 and 1e-3 <= trial.params["y"] <= 1 and trial.params["n"] in range(1, 9)
                 assert ("extra" in trial.params) == (trial.params["kind"] == "b"), "a condition decides whether a dimension is there"
 
     def test_grid_cells_are_visited_evenly(self) -> None:
+        """Check that all grid cells get the same number of trials, give or take one."""
         cells = [trial.params["cell"] for trial in self._run(lambda folder: self._search(folder))]
         assert abs(cells.count("p") - cells.count("q")) <= 1
 
     def test_the_same_seed_suggests_the_same(self) -> None:
+        """Check that two sweeps with the same seed get the same suggestions."""
         first, second = (self._run(lambda folder: self._search(folder)) for _ in range(2))
         assert [t.params for t in first] == [t.params for t in second]
 

@@ -28,12 +28,14 @@ class SchedulerTests:
         raise NotImplementedError
 
     def test_the_port_is_complete(self) -> None:
+        """Check the attributes that every scheduler has."""
         scheduler = self.scheduler()
         assert isinstance(scheduler, Scheduler)
         assert scheduler.max_t is None or scheduler.max_t >= 1, "`max_t` is the step at which a trial ends, or None"
         assert scheduler.resource, "`resource` names what rungs count"
 
     def test_rungs_grow_and_lie_before_max_t(self) -> None:
+        """Check that rungs are sorted, and that no rung lies at or after `max_t`."""
         scheduler = self.scheduler()
         for bracket in range(scheduler.bracket_count):
             rungs = list(itertools.islice(scheduler.rungs(bracket), 50))
@@ -41,6 +43,7 @@ class SchedulerTests:
             assert scheduler.max_t is None or all(rung < scheduler.max_t for rung in rungs)
 
     def test_the_bracket_follows_from_seed_and_number(self) -> None:
+        """Check that a new scheduler draws the same bracket for a trial."""
         scheduler, again = self.scheduler(), self.scheduler()
         brackets = [scheduler.bracket(7, number) for number in range(50)]
         assert brackets == [again.bracket(7, number) for number in range(50)]
@@ -55,6 +58,7 @@ class SchedulerTests:
             assert self.scheduler().decide(copy.deepcopy(view), trial, rung) == decision, "a new scheduler decides otherwise"
 
     def test_decisions_use_declared_capabilities_only(self) -> None:
+        """Check that a scheduler declares every action that it decides on."""
         scheduler = self.scheduler()
         allowed = {Action.CONTINUE: True, Action.STOP: scheduler.stops, Action.PAUSE: scheduler.pauses, Action.EXPLOIT: scheduler.perturbs}
         for view, trial, rung in self._situations(scheduler):
@@ -64,6 +68,7 @@ class SchedulerTests:
             assert decision.donor is None or decision.donor in view.trials
 
     def test_a_decision_does_not_change_the_view(self) -> None:
+        """Check that `decide` leaves the view as it was."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             before = copy.deepcopy(view.curves)
@@ -71,6 +76,7 @@ class SchedulerTests:
             assert view.curves == before
 
     def test_only_a_paused_trial_continues(self) -> None:
+        """Check that `next_paused` returns a paused trial or None."""
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             assert scheduler.next_paused(view) is None
@@ -78,6 +84,7 @@ class SchedulerTests:
             assert scheduler.next_paused(view) in (None, trial)
 
     def test_it_can_be_pickled(self) -> None:
+        """Check that a pickled scheduler keeps its options."""
         assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
 
     def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:

@@ -1,4 +1,4 @@
-"""Fitted steps of a chain: estimators with `fit` and `transform`, and functions. (`ray_steps` has Ray's.)
+"""Fitted steps of a chain: estimators with `fit` and `transform`, and functions. `ray_steps` has the steps of Ray.
 
 Each step has a method `apply(frame) -> frame`. It keeps the number and order of rows and treats each row independently of the others.
 """
@@ -23,7 +23,8 @@ _ROWS_AT_ONCE = 4096
 class FittedStep(Protocol):
     """A fitted step."""
 
-    def apply(self, frame: pd.DataFrame) -> pd.DataFrame: ...
+    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame after the step."""
 
 
 def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
@@ -57,6 +58,7 @@ class FittedEstimator(RenamedFields):
     fixed_blocks: bool
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame in which the outputs of the estimator replace its inputs."""
         part = text_to_objects(frame[list(self.inputs)])
         size = _ROWS_AT_ONCE if self.fixed_blocks else max(1, len(part))
         result = []
@@ -145,6 +147,7 @@ class FunctionStep:
     params: Mapping[str, Any]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame in which the function's result replaces its input columns."""
         result = self.function(frame[list(self.inputs)].copy(), **self.params)
         if not isinstance(result, pd.DataFrame):
             raise ValueError(f"it returned {type(result).__name__}, not a DataFrame")

@@ -90,6 +90,7 @@ class Scale(PortableStep):
     high: float | None = None
 
     def transform(self, columns: Columns) -> Columns:
+        """Return the columns after scaling."""
         return columns | {name: self._scaled(to_floats(columns[name]), **how) for name, how in self.columns.items()}
 
     def _scaled(
@@ -124,6 +125,7 @@ class Fill(PortableStep):
     columns: dict[str, dict[str, Any]]
 
     def transform(self, columns: Columns) -> Columns:
+        """Return the columns without missing values."""
         return columns | {name: self._filled(columns[name], **how) for name, how in self.columns.items()}
 
     @staticmethod
@@ -158,6 +160,7 @@ class Encode(PortableStep):
         object.__setattr__(self, "_tables", tables)
 
     def transform(self, columns: Columns) -> Columns:
+        """Return the columns with codes in place of categories."""
         new: Columns = {}
         for name, how in self.columns.items():
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]

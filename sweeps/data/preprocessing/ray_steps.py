@@ -57,6 +57,7 @@ class FittedRayPreprocessor(RenamedFields):
     expanded: Mapping[str, tuple[str, ...]]
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame with the preprocessor's outputs."""
         part = to_ray_input(frame[list(self.inputs)], self.name)
         new: dict[str, Any] = {}
         for name, values in _transform(self.preprocessor, self.name, part, self.outputs).items():

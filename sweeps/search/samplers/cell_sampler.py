@@ -70,6 +70,7 @@ class CellSampler(BaseSampler):
         return {name: distribution for name, distribution in (known or self._free).items() if name not in self.cell}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        """Suggest values of several dimensions at once; {} for a repeat."""
         if origin_of(trial) is not None:
             return {}
         if self.model is None:
@@ -79,9 +80,11 @@ class CellSampler(BaseSampler):
         return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
+        """Return the value of the grid cell, or draw a value of one dimension."""
         if param_name in self.cell:
             return self.cell[param_name]
         return self.optuna_sampler.sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Pass the end of a trial to Optuna's sampler."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)

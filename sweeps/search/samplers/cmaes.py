@@ -22,6 +22,7 @@ class Cmaes(Algorithm):
     popsize: Annotated[AtLeast2 | None, Field(description="trials of a generation, or None to follow from the number of dimensions")] = None
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        """Build Optuna's sampler."""
         from optuna.distributions import CategoricalDistribution
         from optuna.samplers import CmaEsSampler
 

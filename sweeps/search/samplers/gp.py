@@ -19,6 +19,7 @@ class Gp(Algorithm):
     deterministic_objective: Annotated[StrictBool, Field(description="whether equal configurations have equal values")] = False
 
     def build(self, context: SamplerContext) -> Model:
+        """Build the model."""
         from sweeps.search.samplers.gp_model import GpModel
 
         return GpModel(self.n_startup_trials, self.deterministic_objective, context.always, context.max_t)

@@ -15,4 +15,5 @@ class Grid(Algorithm):
     several_objectives: ClassVar[bool] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        """Build Optuna's random sampler, which draws what no grid fixes."""
         return independent_sampler(context)

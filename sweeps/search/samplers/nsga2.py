@@ -23,6 +23,7 @@ class Nsga2(Algorithm):
     swapping_prob: Annotated[Number, Field(ge=0, le=1, description="probability of taking a value from the second parent")] = 0.5
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        """Build Optuna's sampler."""
         from optuna.samplers import NSGAIISampler
 
         random = independent_sampler(context)

@@ -21,6 +21,7 @@ class Qmc(Algorithm):
     scramble: Annotated[StrictBool, Field(description="shift the sequence at random, by the seed of the sweep")] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        """Build Optuna's sampler."""
         from optuna.exceptions import ExperimentalWarning
         from optuna.samplers import QMCSampler
 

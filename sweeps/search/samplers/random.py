@@ -15,4 +15,5 @@ class Random(Algorithm):
     several_objectives: ClassVar[bool] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
+        """Build Optuna's random sampler."""
         return independent_sampler(context)

@@ -21,6 +21,7 @@ class Tpe(Algorithm):
     n_ei_candidates: Annotated[AtLeast1, Field(description="number of values drawn for each suggestion, of which the best is taken")] = 16
 
     def build(self, context: SamplerContext) -> Model:
+        """Build the model."""
         from sweeps.search.samplers.tpe_model import TpeModel
 
         return TpeModel(self.n_startup_trials, self.n_ei_candidates)

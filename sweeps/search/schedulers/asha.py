@@ -26,10 +26,12 @@ class Asha(Scheduler):
     reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the problem of a grace period that is longer than a trial."""
         if self.grace_period > self.max_t:
             yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        """Return the rungs: the grace period, then each rung times the reduction factor, before `max_t`."""
         rungs, step = [], self.grace_period
         while step < self.max_t:
             rungs.append(step)
@@ -57,6 +59,7 @@ class Asha(Scheduler):
         return min(trials, 1) if self.rungs() else trials
 
     def late_trial_steps(self, repeats: int) -> float | None:
+        """Return the expected number of steps of a trial that starts late in the sweep."""
         ends = (*self.rungs(), self.max_t)
         steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
         return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))

@@ -29,12 +29,15 @@ class Hyperband(Asha):
 
     @property
     def bracket_count(self) -> int:
+        """Number of brackets."""
         return len(self.grace_periods)
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        """Return the rungs of a bracket: ASHA's, without the first ones."""
         return super().rungs()[bracket:]
 
     def bracket(self, seed: int, trial: int) -> int:
+        """Draw the bracket of a trial."""
         n, factor = len(super().rungs()), self.reduction_factor
         odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(self.bracket_count)]
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]
@@ -44,11 +47,13 @@ class Hyperband(Asha):
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
+        """Return the smallest possible number of steps: in each bracket, one trial passes all rungs and the others stop at the first."""
         if not self.rungs():
             return trials * self.max_t
         return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in self._sizes(trials, seed).items())
 
     def late_trial_steps(self, repeats: int) -> float | None:
+        """Return None: late trials take as many steps as early trials."""
         return None
 
     def _sizes(self, trials: int, seed: int) -> Counter[int]:

@@ -27,10 +27,12 @@ class Median(Scheduler):
     min_trials: Annotated[AtLeast1, Field(description="number of other trials that must have reached the step")] = 5
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the problem of a grace period that is longer than a trial."""
         if self.max_t is not None and self.grace_period > self.max_t:
             yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
 
     def rungs(self, bracket: int = 0) -> range:
+        """Return every step from the grace period on."""
         return range(self.grace_period, self.max_t or sys.maxsize)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:

@@ -19,7 +19,9 @@ class NoScheduler(Scheduler):
     max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
+        """Return no rungs."""
         return ()
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Let the trial continue."""
         return CONTINUE

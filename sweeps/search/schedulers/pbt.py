@@ -36,13 +36,16 @@ class Pbt(Scheduler):
     population: Annotated[AtLeast2 | None, Field(description="number of trials, the same as limits.max_trials")] = None
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the problem of an interval that is longer than a trial."""
         if self.max_t is not None and self.perturbation_interval > self.max_t:
             yield "perturbation_interval", f"must be at most max_t, {self.max_t}, got {self.perturbation_interval}"
 
     def rungs(self, bracket: int = 0) -> range:
+        """Return the perturbation steps."""
         return range(self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval)
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
+        """Let a trial exploit a better one if it is among the worst of its population."""
         donor, _ = self._choose(view, trial, rung)
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
 

@@ -28,15 +28,15 @@ class Client:
 
 
 def encodable(value: Any) -> Any:
-    """Return a value whose texts have a backslash escape for each character that UTF-8 cannot encode.
+    r"""Return a value whose texts have a backslash escape for each character that UTF-8 cannot encode.
 
     Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A database refuses a whole batch for one.
 
     Args:
         value: A text, a parameter, a tag, or a list or dict that may hold them. Other values are returned as they are.
 
-    >>> encodable({"name": ["caf\\udce9", 1]})
-    {'name': ['caf\\\\udce9', 1]}
+    >>> encodable({"name": ["caf\udce9", 1]})
+    {'name': ['caf\\udce9', 1]}
     """
     from mlflow.entities import Param, RunTag
 
