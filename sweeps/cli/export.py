@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,29 +20,11 @@ from sweeps.cli.group import main
 @click.option("--latest", is_flag=True, help="Export the trial's latest checkpoint instead of the best one.")
 @click.option("-o", "--output", type=options.PATH, default=None, help="Folder to write.  [default: SWEEP/exports/ID]")
 @click.option("--register", "name", default=None, metavar="NAME", help="Register the bundle as a version of this model in MLflow.")
-@click.option(
-    "--alias",
-    default=None,
-    metavar="ALIAS",
-    help="Move this alias to the new version if the version is better and violates no constraint that the current one satisfies.",
-)
+@click.option("--alias", default=None, metavar="ALIAS", help="Move this alias to the new version unless the current one is better.")
 @click.option("--force", is_flag=True, help="Move the alias in any case.")
 @options.trust
 @options.root
-def export(
-    sweep: str,
-    trial: str | None,
-    top: int | None,
-    pareto: bool,
-    refit: bool,
-    latest: bool,
-    output: Path | None,
-    name: str | None,
-    alias: str | None,
-    force: bool,
-    trust: bool,
-    root: Path,
-) -> None:
+def export(sweep: str, root: Path, top: int | None, pareto: bool, name: str | None, alias: str | None, force: bool, **how: Any) -> None:
     """Write the bundle of a trial of SWEEP. SWEEP is a folder, `latest`, a name, or the beginning of one."""
     from sweeps.controller import exports
     from sweeps.controller.sweep_lookup import find
@@ -55,9 +38,7 @@ def export(
         registry.check_names(name, alias)
     folder = find(sweep, root)
     reuse = name is not None  # An earlier export of the same model can be registered as it is.
-    written = exports.export(
-        folder, trial=trial, top=top, pareto=pareto, refit=refit, latest=latest, output=output, again=reuse, trust=trust
-    )
+    written = exports.export(folder, top=top, pareto=pareto, again=reuse, **how)
     for exported in written:
         click.echo(exported.path)
         for note in exported.notes:

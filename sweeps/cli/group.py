@@ -29,15 +29,12 @@ class ErrorReportingGroup(click.Group):
             return run()
         try:
             sys.exit(run())
-        except click.exceptions.NoArgsIsHelpError as e:
-            e.show()
-            sys.exit(e.exit_code)
-        except click.UsageError as e:
-            command = e.ctx.command_path if e.ctx else "sweeps"
-            click.echo(f"{command}: {' '.join(e.format_message().split())}  ({command} --help)", err=True)
-            sys.exit(e.exit_code)
         except click.ClickException as e:
-            e.show()
+            if isinstance(e, click.UsageError) and not isinstance(e, click.exceptions.NoArgsIsHelpError):
+                command = e.ctx.command_path if e.ctx else "sweeps"
+                click.echo(f"{command}: {' '.join(e.format_message().split())}  ({command} --help)", err=True)
+            else:
+                e.show()
             sys.exit(e.exit_code)
         except SweepsError as e:
             click.echo(printable(str(e)), err=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -54,21 +56,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this process]")
 @click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
 @options.root
-def serve(
-    bundle: Path,
-    host: str,
-    port: int,
-    max_bytes: int,
-    max_rows: int,
-    receive_timeout: int,
-    max_connections: int | None,
-    allowed_hosts: str | None,
-    token: str | None,
-    token_file: Path | None,
-    replicas: int | None,
-    address: str | None,
-    root: Path,
-) -> None:
+def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, address: str | None, **options: Any) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
 
     BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
@@ -79,16 +67,16 @@ def serve(
     from sweeps.serving.limits import MAX_CONNECTIONS, Limits
 
     under_ray = replicas is not None or address is not None
-    if under_ray and max_connections is not None:
-        text = "does not hold with --replicas and --address, where Ray Serve's proxy listens; put a proxy before it that has the limit"
+    if under_ray and options["max_connections"] is not None:
+        text = (
+            "cannot be used with --replicas or --address, because Ray Serve's proxy has no such limit; put a proxy with a limit before it"
+        )
         raise InputError(Problem("--max-connections", text))
-    access = Access.of(allowed_hosts, token_of(token, token_file))
-    limits = Limits(max_bytes, max_rows, receive_timeout, max_connections or MAX_CONNECTIONS)
+    access = Access.of(options["allowed_hosts"], token_of(options["token"], options["token_file"]))
+    max_connections = options["max_connections"] or MAX_CONNECTIONS
+    limits = Limits(options["max_bytes"], options["max_rows"], options["receive_timeout"], max_connections)
     bundle = bundle_of(bundle, root)
-
-    def print_line(line: str) -> None:
-        click.echo(line, err=True)
-
+    print_line = functools.partial(click.echo, err=True)
     if under_ray:
         from sweeps.serving.replicas import serve as serve_by_replicas
 

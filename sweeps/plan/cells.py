@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from sweeps.search.cells import Cell, scaling_key
 from sweeps.space import Dimension, Option, Space, Step
 from sweeps.space.conditions import ABSENT, holds
 from sweeps.space.enumeration import shapes_of
-from sweeps.space.templates import Chain, Template, children, dimensions
+from sweeps.space.templates import Chain, Template, dimensions
 
 
 def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
@@ -37,19 +38,9 @@ def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
 
 
 def has_conditional_grid(template: Template) -> bool:
-    """Return whether a grid is nested in an option of a choice. Its cells are visited only when the sampler takes this option."""
-    if isinstance(template, Dimension):
-        if template.kind == "choice" and any(_has_grid(option.value) for option in template.options):
-            return True
-        return any(has_conditional_grid(option.value) for option in template.options)
-    return any(map(has_conditional_grid, children(template)))
-
-
-def _has_grid(template: Template) -> bool:
-    """Return whether a template contains a grid."""
-    if isinstance(template, Dimension):
-        return template.is_grid or any(_has_grid(option.value) for option in template.options)
-    return any(map(_has_grid, children(template)))
+    """Return True if a grid is nested in an option of a choice. Its cells are visited only when the sampler takes this option."""
+    choices = (dim for dim in dimensions(template) if dim.kind == "choice")
+    return any(inner.is_grid for choice in choices for option in choice.options for inner in dimensions(option.value))
 
 
 def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()) -> Template:
@@ -66,17 +57,15 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
     own = {dim.name for dim in dimensions(template)}
 
     def pin(at: Template) -> Template:
-        """Fix the cell in a part of the template."""
         if isinstance(at, Dimension):
-            there = holds(at.when, cell, undecided)
-            if there is False:
+            if holds(at.when, cell, undecided) is False:
                 return pin(at.otherwise)
             if at.name in cell:
                 return pin(at.value(cell[at.name]))
             options = tuple(Option(o.key, pin(o.value)) for o in at.options)
-            asked = [term for term in at.when if term.name not in cell]
-            inside = replace(at, options=options, when=tuple(term for term in asked if term.name in own))
-            if all(term.name in own for term in asked):
+            open_terms = [term for term in at.when if term.name not in cell]
+            inside = replace(at, options=options, when=tuple(term for term in open_terms if term.name in own))
+            if all(term.name in own for term in open_terms):
                 return inside
             return Dimension(f"{at.name}?", "choice", (Option(True, inside), Option(False, pin(at.otherwise))))
         if isinstance(at, Chain):
@@ -87,7 +76,8 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
             columns = pin(at.columns)
             return Step(at.name, None if columns is ABSENT else columns, pin(at.params))
         if isinstance(at, dict):
-            return {key: value for key, value in ((key, pin(value)) for key, value in at.items()) if value is not ABSENT}
+            pinned = {key: pin(value) for key, value in at.items()}
+            return {key: value for key, value in pinned.items() if value is not ABSENT}
         if isinstance(at, (list, tuple)):
             return type(at)(value for value in map(pin, at) if value is not ABSENT)
         return at
@@ -95,29 +85,30 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
     return pin(template)
 
 
-def cell_templates(space: Space, section: str | tuple[str, ...], counts: Iterable[int]) -> list[tuple[Template, int]]:
-    """Return the distinct templates that `fix_cell` makes of one section or of several sections.
+def cell_templates(space: Space, sections: tuple[str, ...], counts: Iterable[int]) -> list[tuple[dict[str, Template], int]]:
+    """Return the distinct templates that `fix_cell` makes of some sections.
 
     Args:
         space: The search space.
-        section: Name of the section, or names of the sections.
+        sections: Names of the sections.
         counts: Number of trials of each cell.
 
     Returns:
-        Each template with its number of trials.
+        The sections of each template by name, with the template's number of trials.
     """
-    found_of = space.sections.get
-    template = found_of(section, {}) if isinstance(section, str) else {name: found_of(name, ()) for name in section}
-    mine = list(dimensions(template))
-    deciding = {dim.name for dim in mine} | {term.name for dim in mine for term in dim.when}
+    template = {name: space.sections.get(name, ()) for name in sections}
+    dims = list(dimensions(template))
+    deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     undecided = {dim.name for dim in space.dimensions if not dim.is_grid}
-    found: dict[str, tuple[Template, int]] = {}
+    trials: Counter[str] = Counter()
+    templates: dict[str, Template] = {}
     for cell, count in zip(space.cells, counts, strict=True):
         own = {name: key for name, key in cell.items() if name in deciding}
         name = json.dumps(own, sort_keys=True, default=str)
-        before = found.get(name)
-        found[name] = (before[0], before[1] + count) if before else (fix_cell(template, own, undecided), count)
-    return list(found.values())
+        trials[name] += count
+        if name not in templates:
+            templates[name] = fix_cell(template, own, undecided)
+    return [(templates[name], trials[name]) for name in templates]
 
 
 @dataclass(frozen=True)
@@ -143,8 +134,8 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     """
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)
-    for template, count in cell_templates(space, "scaling", counts):
-        shapes = [shape for shape in shapes_of(template, space.trainer.backend) if shape in most]  # a condition may rule some out
+    for template, count in cell_templates(space, ("scaling",), counts):
+        shapes = [shape for shape in shapes_of(template["scaling"] or {}, space.trainer.backend) if shape in most]  # some may be impossible
         for shape in shapes:
             most[shape] += count
         if len(shapes) == 1:

@@ -10,7 +10,6 @@ from typing import Any
 from sweeps.plan.cells import cell_templates, has_conditional_grid
 from sweeps.space import Dimension, Space, Step
 from sweeps.space.conditions import ABSENT
-from sweeps.space.enumeration import ways
 from sweeps.space.templates import Template, children, dimensions, fill
 
 # If a cell has more chains than this, the chains are only counted. Equal chains may then be counted more than once.
@@ -68,8 +67,7 @@ def count_variants(space: Space) -> int | None:
     data = space.sections.get("data", {})
     if any(not dim.options and values_of(dim) is None for dim in dimensions(data)):
         return None
-    names = [dim.name for dim in dimensions(data)]
-    return len({repr(filled["data"]) for filled in ways({"data": data}, names)}) if names else 1
+    return len({repr(filled) for filled in fillings(data)})
 
 
 def can_be_empty(template: Template) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,21 +22,6 @@ MIN_CHECKPOINTS = 2
 MAX_CONDITIONAL = 8
 # Steps that may return more columns than they get.
 WIDENING_STEPS = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
-
-
-@dataclass(frozen=True)
-class DataSize:
-    """Known size of a sweep's data. A number is None if it is unknown, because the data has not been read.
-
-    Attributes:
-        rows: Rows of all splits together.
-        features: Columns without the label.
-        outputs: Number of classes if there are more than two, else 1.
-    """
-
-    rows: int | None = None
-    features: int | None = None
-    outputs: int | None = None
 
 
 # (rows, outputs) of the data sets that scikit-learn ships. A test compares them with scikit-learn.
@@ -71,50 +56,44 @@ class DiskUse:
         return self.total is not None and self.free is not None and self.total > self.free
 
 
-def estimate_disk(space: Space, table: DataSize | None, free: int | None) -> DiskUse:
-    """Estimate the size of a sweep's checkpoints.
+def estimate_disk(space: Space, free: int | None) -> DiskUse:
+    """Estimate the size of a sweep's checkpoints from its space file alone.
 
     Args:
         space: The search space.
-        table: Size of the data; None to use only the space file.
         free: Free bytes on the disk of the sweep's folder.
     """
     count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
     formula = space.trainer_definition.checkpoint_bytes
     if formula is None:
         return DiskUse(count, None, None, free)
-    table = table or _most([_known(spec) for spec in space.variants])
-    outputs = _outputs(space.data, table)
-    params = largest_values(space.sections.get("params", {}))
+    variants = [_known_sizes(spec) for spec in space.variants]
+    largest = {name: max(v[name] for v in variants) for name in ("rows", "features", "outputs") if all(name in v for v in variants)}
     known = {
         "max_t": space.scheduler.max_t or 0,
-        "rows": table.rows or math.inf,
-        "outputs": outputs or 1,
-        "features": None if adds_columns(space.sections.get("preprocessor")) else table.features,
+        "rows": largest.get("rows", math.inf),
+        "outputs": largest.get("outputs", 1),
+        "features": None if adds_columns(space.sections.get("preprocessor")) else largest.get("features"),
     }
     # The default of an absent conditional parameter may be larger than every value of its domain.
+    params = largest_values(space.sections.get("params", {}))
     sizes = []
     for absent in _absences(space.sections.get("params")):
         present = {name: value for name, value in params.items() if name not in absent}
         sizes.append(evaluate_formula(formula, present | known))
     each = None if None in sizes else max(size for size in sizes if size is not None)
-    two_classes = "two classes at most" if each is not None and outputs is None and "outputs" in formula else None
+    two_classes = "two classes at most" if each is not None and "outputs" not in largest and "outputs" in formula else None
     return DiskUse(count, each, two_classes, free)
 
 
-def _known(data: DataSpec) -> DataSize:
-    """Return the size of the data as far as the space file alone determines it."""
+def _known_sizes(data: DataSpec) -> dict[str, float]:
+    """Return those of `rows`, `features` and `outputs` that follow from the space file alone. A binary model has one output."""
+    known: dict[str, float] = {}
     name = data.train.removeprefix("sklearn:")
-    if name == data.train or name not in SKLEARN_SIZES or data.label != "target":
-        return DataSize()
-    rows, outputs = SKLEARN_SIZES[name]
-    return DataSize(rows, len(sklearn_datasets.feature_names(name)) - len(data.drop), outputs)
-
-
-def _most(tables: Sequence[DataSize]) -> DataSize:
-    """Return the largest numbers over all data variants; None for a number that is unknown for any of them."""
-    found = {name: [getattr(table, name) for table in tables] for name in ("rows", "features", "outputs")}
-    return DataSize(**{name: None if None in numbers else max(numbers) for name, numbers in found.items()})
+    if name != data.train and name in SKLEARN_SIZES and data.label == "target":
+        rows, outputs = SKLEARN_SIZES[name]
+        known = {"rows": rows, "features": len(sklearn_datasets.feature_names(name)) - len(data.drop), "outputs": outputs}
+    return known | ({"outputs": 1} if data.task in ("binary", "regression") else {})
 
 
 def _absences(params: Template) -> Iterator[tuple[str, ...]]:
@@ -124,11 +103,6 @@ def _absences(params: Template) -> Iterator[tuple[str, ...]]:
     sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MAX_CONDITIONAL else (0, 1, len(names))
     for size in sizes:
         yield from itertools.combinations(names, size)
-
-
-def _outputs(data: DataSpec, table: DataSize) -> int | None:
-    """Return the number of outputs of the model, as in `DataSize.outputs`."""
-    return 1 if data.task in ("binary", "regression") else table.outputs
 
 
 def free_bytes(folder: Path) -> int | None:

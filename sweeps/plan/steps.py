@@ -77,27 +77,14 @@ def typical_steps(scheduler: Scheduler, trials: int, at_once: int, again: int = 
     few = min(trials, SIMULATED)
     assert scheduler.max_t is not None
     last = again * scheduler.max_t
-    sweeps = (trial_lengths(scheduler, few, at_once, seed) for seed in range(max(5, min(41, 1000 // few) | 1)))
-    totals = [sum(length + last * (length == scheduler.max_t) for length in taken) for taken in sweeps]
+    totals = []
+    for seed in range(max(5, min(41, 1000 // few) | 1)):
+        rng = random.Random(seed)
+        lengths = simulate(scheduler, few, at_once, [rng.random() for _ in range(few)].__getitem__)
+        totals.append(sum(length + last * (length == scheduler.max_t) for length in lengths))
     if (late := scheduler.late_trial_steps(again)) is None:
         return round(median(totals) * trials / few)
     return round(median(totals) + (trials - few) * late)
-
-
-def trial_lengths(scheduler: Scheduler, trials: int, at_once: int, seed: int = 0) -> list[int]:
-    """Return the number of steps of the first `SIMULATED` trials in a simulated sweep. Each trial has a random rank.
-
-    Args:
-        scheduler: The scheduler. Without a `max_t`, each trial counts as one step.
-        trials: Number of trials.
-        at_once: Number of concurrent trials.
-        seed: Seed of the random ranks.
-    """
-    few = min(trials, SIMULATED)
-    if scheduler.max_t is None:
-        return [1] * few
-    rng = random.Random(seed)
-    return simulate(scheduler, few, at_once, [rng.random() for _ in range(few)].__getitem__)
 
 
 def simulate(scheduler: Scheduler, trials: int, at_once: int, quality: Callable[[int], float]) -> list[int]:

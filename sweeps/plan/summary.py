@@ -11,10 +11,10 @@ from sweeps.core.resources import at_once, concurrency, parked_cpus
 from sweeps.plan import cells as visited
 from sweeps.plan.cells import ShapeCount
 from sweeps.plan.chains import FitCount, count_fits, count_variants
-from sweeps.plan.disk import DataSize, DiskUse, estimate_disk
+from sweeps.plan.disk import DiskUse, estimate_disk
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
-from sweeps.plan.gangs import GangCount, count_gangs
-from sweeps.plan.steps import StepCount, count_steps, trial_lengths
+from sweeps.plan.gangs import count_gangs
+from sweeps.plan.steps import StepCount, count_steps
 from sweeps.search.cells import Cell
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
@@ -37,7 +37,7 @@ class Plan:
         fit_at_once: Number of gangs of each shape that fit on the machine at once.
         at_once: Number of trials that `sweeps run` would run at once.
         room: Number of trials that fit on the machine at once. If `limits.max_concurrent_trials` is larger, the other trials wait.
-        gangs: Number of gangs to start.
+        gangs: The largest number of gangs to start; None if idle gangs of all shapes do not fit at once.
         variants: Number of data variants; None if `data.rows` is continuous.
         fits: Number of distinct preprocessing chains. Each is fitted once for each data variant.
         steps: Number of steps that all trials take under the scheduler; None if trials end only with their loops.
@@ -53,7 +53,7 @@ class Plan:
     fit_at_once: tuple[int, ...]
     at_once: int
     room: int
-    gangs: GangCount
+    gangs: int | None
     variants: int | None
     fits: FitCount
     steps: StepCount | None
@@ -90,7 +90,7 @@ class Plan:
                 for e, fitting in zip(self.shapes, self.fit_at_once, strict=True)
             ],
             "max_concurrent_trials": self.at_once,
-            "gangs": self.gangs.started,
+            "gangs": self.gangs,
             "variants": self.variants,
             "fits": {"least": self.fits.least, "most": self.fits.most},
             "steps": asdict(self.steps) if self.steps else None,
@@ -107,15 +107,12 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     return ends | ({} if dim.q in (None, 1) else {"q": dim.q})
 
 
-def plan(
-    space: Space, resources: Mapping[str, float], table: DataSize | None = None, free: int | None = None, memory: float | None = None
-) -> Plan:
+def plan(space: Space, resources: Mapping[str, float], free: int | None = None, memory: float | None = None) -> Plan:
     """Predict the course of a sweep on a machine: its trials, gangs, fits, steps and disk space.
 
     Args:
         space: The search space.
         resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
-        table: Size of the data, to estimate the checkpoints; None to use only the space file.
         free: Free bytes on the disk of the sweep's folder.
         memory: Memory of the machine in bytes; unlimited by default.
 
@@ -144,9 +141,9 @@ def plan(
         fit_at_once=tuple(min(at_once(e.shape, cluster), trials) for e in shapes),
         at_once=limit,
         room=room,
-        gangs=count_gangs(space, shapes, trial_lengths(scheduler, trials, limit), cluster, limit, stay),
+        gangs=count_gangs(shapes, cluster, limit, stay),
         variants=count_variants(space),
         fits=count_fits(space, counts),
         steps=count_steps(scheduler, trials, min(limit, room), space.search.seed, again),
-        disk=estimate_disk(space, table, free),
+        disk=estimate_disk(space, free),
     )

@@ -193,12 +193,9 @@ def _at_once(plan: Plan) -> str:
 
 def _gangs(plan: Plan) -> str:
     """Describe the number of gangs that start."""
-    gangs = plan.gangs
-    if gangs.started is None:
+    if plan.gangs is None:
         return "unknown: idle gangs of all shapes do not fit at once, so some are closed and started again"
-    if gangs.all_stay:
-        return f"at most {gangs.started}; idle gangs stay alive for later trials"
-    return f"about {gangs.started}: idle gangs of all shapes do not fit at once, so some are closed and started again"
+    return f"at most {plan.gangs}; idle gangs stay alive for later trials"
 
 
 def _data(plan: Plan) -> list[str]:

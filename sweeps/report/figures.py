@@ -9,11 +9,10 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sweeps.study.record import TrialRecord
@@ -70,13 +69,10 @@ class Drawing:
         root = str(Path(__file__).parents[1])
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "MPLBACKEND": "agg"}
         env |= environment or {}
-        # Files instead of pipes, so that the process can end before its output is read.
-        self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `result`
-        self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        # A new session, so that a Ctrl-C in the terminal does not end this process.
         command = [sys.executable, "-m", "sweeps.report.plots", str(folder.resolve())]
+        # A new session, so that a Ctrl-C in the terminal does not end this process.
         self._process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, start_new_session=True
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def result(self, timeout: float = SECONDS) -> Drawn:
@@ -84,25 +80,16 @@ class Drawing:
 
         If the process fails or takes longer than `timeout` seconds, the result has one figure with the reason.
         """
-        try:
-            if code := self._process.wait(timeout):
-                lines = _read(self._err).strip().splitlines()
-                raise RuntimeError(lines[-1] if lines else f"exit code {code}")
-            return decoded(_read(self._out))
-        except (subprocess.TimeoutExpired, RuntimeError, ValueError) as e:
-            self._process.kill()
-            self._process.wait()
-            log.warning("no figures in the report: %s", e)
-            return Drawn((Figure("Figures", "", f"The figures could not be drawn: {e}"),))
-        finally:
-            self._out.close()
-            self._err.close()
-
-
-def _read(file: IO[bytes]) -> str:
-    """Return the whole text of a file."""
-    file.seek(0)
-    return file.read().decode()
+        with self._process as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+                if process.returncode:
+                    raise RuntimeError((err.strip().splitlines() or [f"exit code {process.returncode}"])[-1])
+                return decoded(out)
+            except (subprocess.TimeoutExpired, RuntimeError, ValueError) as e:
+                process.kill()
+                log.warning("no figures in the report: %s", e)
+                return Drawn((Figure("Figures", "", f"The figures could not be drawn: {e}"),))
 
 
 def encoded(drawn: Drawn) -> str:

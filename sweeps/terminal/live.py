@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import math
 import os
 import sys
@@ -34,9 +33,7 @@ class Progress:
         self.stream = stream or sys.stderr
         self.silent = silent
         self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-        self.frames: _Frames | None = None
-        self.lines: _Lines | None = None
-        self.last: SweepStatus | None = None
+        self.view: _Frames | _Lines | None = None
         self.stopping = False
         self.reported: set[str] = set()  # silent trials that were named already
 
@@ -49,31 +46,22 @@ class Progress:
             if row.silent and row.trial not in self.reported and not self.silent:
                 self._say(f"trial {row.trial}: {row.silent}")
         self.reported = {row.trial for row in snapshot.rows if row.silent}
-        self.last = snapshot
-        if self.silent:
-            return
-        if self.terminal:
-            self.frames = self.frames or _Frames(self.stream)
-            self.frames.show(snapshot)
-        else:
-            self.lines = self.lines or _Lines(self._print)
-            self.lines.show(snapshot)
+        if not self.silent:
+            self.view = self.view or (_Frames(self.stream) if self.terminal else _Lines(self._print))
+            self.view.show(snapshot)
 
     def close(self) -> None:
         """Erase the view, so that the end of the sweep is printed in its place. If stdout is not the terminal, one line stays."""
-        if self.lines is not None:
-            self.lines.close()
-            self.lines = None
-        if self.frames is not None:
-            self.frames.close()
-            self.frames = None
-            if self.last is not None and not sys.stdout.isatty():
-                self._print(line(self.last))
+        view, self.view = self.view, None
+        if view is not None:
+            view.close()
+            if isinstance(view, _Frames) and view.snapshot is not None and not sys.stdout.isatty():
+                self._print(line(view.snapshot))
 
     def _say(self, text: str) -> None:
         """Print a text that stays on the screen."""
-        if self.frames is not None:
-            self.frames.say(text)
+        if self.view is not None:
+            self.view.say(text)
         else:
             self._print(text)
 
@@ -216,7 +204,7 @@ class _Frames(_View):
         self.stream.flush()
 
 
-class _Above(io.TextIOBase):
+class _Above:
     """Standard error while frames are drawn. What others write to it stays, above the frame."""
 
     def __init__(self, frames: _Frames):
@@ -236,12 +224,6 @@ class _Above(io.TextIOBase):
             self.frames.stream.write(self.part)
             self.frames.stream.flush()
             self.part = ""
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self.frames.stream.fileno()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.frames.stream, name)

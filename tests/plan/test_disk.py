@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps.data import sklearn_datasets
-from sweeps.plan.disk import SKLEARN_SIZES, DataSize, DiskUse, estimate_disk, evaluate_formula, free_bytes, largest_values
+from sweeps.plan.disk import SKLEARN_SIZES, DiskUse, estimate_disk, evaluate_formula, free_bytes, largest_values
 from sweeps.plan.text import format_bytes
 from sweeps.space.section_models import Checkpoints
 
@@ -15,40 +15,46 @@ FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 
 @pytest.fixture
 def trainer(tmp_path, monkeypatch):
-    """A user's trainer that says how large its checkpoints are; it cannot be imported."""
+    """A user's trainer with a formula for the size of its checkpoints. Importing it fails."""
     (tmp_path / "sized.py").write_text(f"CHECKPOINT_BYTES = {FORMULA!r}\nraise SystemExit\ndef train_func(config): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     return '{loop: "sized:train_func"}'
 
 
-def test_the_formula_of_a_trainer_is_read_and_reckoned_at_the_largest(make, trainer):
-    space = make("params: {depth: {randint: [1, 4]}, width: {choice: [5, 8, auto]}}", trials=6, trainer=trainer)
-    told = estimate_disk(space, DataSize(features=7, outputs=3), free=None)
-    assert told == DiskUse(12, 1000 + 3 * 8 * 7 * 3, None, None)
-    assert told.total == 12 * told.each and not told.short
-    assert estimate_disk(space, DataSize(features=7), None).assumed == "two classes at most"
+WINE = '{train: "sklearn:wine", label: target, valid: 0.2}'  # 13 features, 3 classes
+
+
+def test_the_formula_is_evaluated_with_the_largest_parameters(make, trainer):
+    space = make("params: {depth: {randint: [1, 4]}, width: {choice: [5, 8, auto]}}", trials=6, trainer=trainer, data=WINE)
+    estimate = estimate_disk(space, free=None)
+    assert estimate == DiskUse(12, 1000 + 3 * 8 * 13 * 3, None, None)
+    assert estimate.total == 12 * estimate.each and not estimate.short
+
+
+def test_without_the_label_column_two_classes_are_assumed(make, trainer, tmp_path):
+    (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '1000 * outputs'\ndef train_func(config): ...\n")
+    estimate = estimate_disk(make("params: {a: 1}", trainer=trainer), None)
+    assert (estimate.each, estimate.assumed) == (1000, "two classes at most")
 
 
 def test_every_checkpoint_that_a_trial_keeps_is_counted(make, trainer):
-    for kept, count in ((1, 2), (2, 2), (5, 5)):  # while a trial runs, it has two at least
-        space = replace(make("params: {depth: 3}", trials=6, trainer=trainer), checkpoints=Checkpoints(kept))
-        assert estimate_disk(space, DataSize(features=7), None).checkpoints == 6 * count
+    for per_trial, count in ((1, 2), (2, 2), (5, 5)):  # while a trial runs, it has two at least
+        space = replace(make("params: {depth: 3}", trials=6, trainer=trainer), checkpoints=Checkpoints(per_trial))
+        assert estimate_disk(space, None).checkpoints == 6 * count
 
 
-def test_what_cannot_be_known_is_not_told(make, trainer):
-    assert estimate_disk(make("params: {depth: 3}", trainer=trainer), None, None).each is None
-    widened = make("preprocessor: {grid: [none, OneHotEncoder]}", trainer=trainer)
-    assert estimate_disk(widened, DataSize(features=7), None).each is None
-    silent = make("params: {a: 1}", trainer='{loop: "tests.user_loops:wait_for"}')
-    assert estimate_disk(silent, DataSize(10, 10, 10), None) == DiskUse(24, None, None, None)
+def test_the_size_is_unknown_without_a_formula_or_the_number_of_columns(make, trainer):
+    assert estimate_disk(make("params: {depth: 3}", trainer=trainer), None).each is None
+    assert estimate_disk(make("preprocessor: {grid: [none, OneHotEncoder]}", trainer=trainer, data=WINE), None).each is None
+    without_formula = make("params: {a: 1}", trainer='{loop: "tests.user_loops:wait_for"}')
+    assert estimate_disk(without_formula, None) == DiskUse(24, None, None, None)
 
 
-def test_a_shipped_set_is_known(make, trainer):
-    space = make("params: {a: 1}", trainer=trainer, data='{train: "sklearn:wine", label: target, valid: 0.2}')
-    assert estimate_disk(space, None, None).each == 1000 + 2 * 10 * 13 * 3
+def test_the_size_of_a_shipped_data_set_is_known(make, trainer):
+    assert estimate_disk(make("params: {a: 1}", trainer=trainer, data=WINE), None).each == 1000 + 2 * 10 * 13 * 3
 
 
-def test_the_shipped_sets_are_as_scikit_learn_has_them():
+def test_the_sizes_of_shipped_data_sets_match_scikit_learn():
     datasets = pytest.importorskip("sklearn.datasets")
     assert set(SKLEARN_SIZES) == set(sklearn_datasets.NAMES)
     for name, (rows, outputs) in SKLEARN_SIZES.items():
@@ -75,18 +81,18 @@ def test_the_shipped_sets_are_as_scikit_learn_has_them():
         ("True or", None),
     ],
 )
-def test_a_formula_is_arithmetic_and_nothing_else(formula, value):
+def test_a_formula_allows_only_arithmetic(formula, value):
     assert evaluate_formula(formula, {"rows": math.inf, "unknown": None}) == value
 
 
-def test_numbers_are_found_wherever_parameters_are_tuned(make):
+def test_the_largest_values_of_nested_parameters_are_found(make):
     section = make(
         "params:\n  choice:\n    - {a: {uniform: [0, 2]}, b: true, c: text}\n    - {a: {grid: [1, 5]}, d: {randn: [0, 1]}, e: {q: 3}}"
     ).sections["params"]
     assert largest_values(section) == {"a": 5}
 
 
-def test_space_is_asked_for_where_the_folder_will_be(tmp_path):
+def test_free_space_is_that_of_the_nearest_existing_parent(tmp_path):
     assert free_bytes(tmp_path / "not" / "yet") == pytest.approx(free_bytes(tmp_path), rel=0.05)
     assert DiskUse(2, 10, None, free=19).short and not DiskUse(2, 10, None, free=20).short
 
@@ -94,5 +100,5 @@ def test_space_is_asked_for_where_the_folder_will_be(tmp_path):
 @pytest.mark.parametrize(
     "number, text", [(1, "1 byte"), (900, "900 bytes"), (12_345, "12 KB"), (999_600, "1.0 MB"), (1.23e9, "1.2 GB"), (5e15, "5,000 TB")]
 )
-def test_sizes_are_short(number, text):
+def test_bytes_are_formatted_with_two_or_three_digits(number, text):
     assert format_bytes(number) == text

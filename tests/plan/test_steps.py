@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Action
-from sweeps.plan.steps import SIMULATED, count_steps, simulate, trial_lengths
+from sweeps.plan.steps import SIMULATED, count_steps, simulate
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
@@ -91,7 +91,6 @@ def test_without_rungs_every_trial_goes_on():
         told = count_steps(scheduler, 7, 2)
         assert (told.least, told.typical, told.most) == (140, 140, 140)
     assert count_steps(NoScheduler(), 7, 2) is None
-    assert trial_lengths(NoScheduler(), 7, 2) == [1] * 7
 
 
 def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not_simulated_whole():

@@ -88,14 +88,14 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     assert clocks[0] == "1:01" and clocks[-1] > clocks[0] and "\x1b" not in out.getvalue()
     assert all(shown.startswith("0/8 trials · 2 running") for shown in out.getvalue().splitlines())
     said = out.getvalue()
-    assert show.lines is None and out.getvalue() == said
+    assert show.view is None and out.getvalue() == said
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     show = Progress(False, Terminal().stream)
     show(STANDING)
-    assert not show.terminal and show.frames is None
+    assert not show.terminal
 
 
 @pytest.mark.parametrize("silent", [True, False])
