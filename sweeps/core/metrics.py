@@ -1,4 +1,4 @@
-"""Table of the metrics that sweeps computes itself. Each has a name, tasks, a direction and a function.
+"""Table of the metrics that sweeps computes itself. Each has a name, tasks and a function.
 
 Trainers use these metrics for the values that trials report, and the export uses them for test scores. The definitions follow
 XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R² come from scikit-learn.
@@ -28,13 +28,11 @@ class Metric:
 
     Attributes:
         tasks: The tasks that have this metric.
-        goal: "minimize" or "maximize".
         function: Computes the metric. Classification metrics take class codes (n,) and probabilities (n, k). Metrics of numbers take
             two arrays of shape (n,).
     """
 
     tasks: tuple[str, ...]
-    goal: str
     function: Callable[[np.ndarray, np.ndarray], float]
 
 
@@ -169,15 +167,15 @@ def _r2(y: np.ndarray, p: np.ndarray) -> float:
 
 
 METRICS = {
-    "logloss": Metric(CLASSIFICATION, "minimize", _log_loss),
-    "mlogloss": Metric(CLASSIFICATION, "minimize", _log_loss),
-    "error": Metric(CLASSIFICATION, "minimize", _error),
-    "merror": Metric(CLASSIFICATION, "minimize", _error),
-    "accuracy": Metric(CLASSIFICATION, "maximize", lambda y, p: 1 - _error(y, p)),
-    "auc": Metric(CLASSIFICATION, "maximize", _auc),
-    "f1": Metric(CLASSIFICATION, "maximize", _f1),
-    "rmse": Metric(NUMERIC, "minimize", lambda y, p: _mse(y, p) ** 0.5),
-    "mse": Metric(NUMERIC, "minimize", _mse),
-    "mae": Metric(NUMERIC, "minimize", _mae),
-    "r2": Metric(NUMERIC, "maximize", _r2),
+    "logloss": Metric(CLASSIFICATION, _log_loss),
+    "mlogloss": Metric(CLASSIFICATION, _log_loss),
+    "error": Metric(CLASSIFICATION, _error),
+    "merror": Metric(CLASSIFICATION, _error),
+    "accuracy": Metric(CLASSIFICATION, lambda y, p: 1 - _error(y, p)),
+    "auc": Metric(CLASSIFICATION, _auc),
+    "f1": Metric(CLASSIFICATION, _f1),
+    "rmse": Metric(NUMERIC, lambda y, p: _mse(y, p) ** 0.5),
+    "mse": Metric(NUMERIC, _mse),
+    "mae": Metric(NUMERIC, _mae),
+    "r2": Metric(NUMERIC, _r2),
 }

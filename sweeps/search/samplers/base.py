@@ -1,8 +1,8 @@
 """Ports of a sampler. There are two kinds of samplers.
 
-A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` wraps an Optuna sampler and reseeds it for each trial. An
-`Algorithm`, such as `Tpe`, is a class with options that builds one of the two. Algorithm classes are cheap to import, because only `build`
-imports numpy, SciPy and Optuna.
+A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` builds an Optuna sampler for each trial. An `Algorithm`,
+such as `Tpe`, is a class with options that builds one of the two. Algorithm classes are cheap to import, because only `build` imports
+numpy, SciPy and Optuna.
 """
 
 from __future__ import annotations
@@ -36,20 +36,33 @@ class Model(Protocol):
         """
 
 
-@dataclass
 class ReseededSampler:
-    """Optuna sampler that is reseeded for each trial.
+    """Optuna sampler that is built again for each trial, with the trial's own seed.
+
+    The sampler keeps no state between trials, so each suggestion is a function of the study and the seed.
+
+    Args:
+        build: Returns the Optuna sampler of a trial. Its arguments are the seed of the trial and the number of earlier configurations in
+            the trial's cell.
+        space: Dimensions that are sampled together. The other dimensions are sampled independently.
 
     Attributes:
-        sampler: The Optuna sampler.
-        space: Dimensions that are sampled together. The other dimensions are sampled independently.
-        reseed: Prepares the sampler for a trial. Its arguments are the trial's own seed and the number of earlier configurations in the
-            trial's cell.
+        space: The argument.
+        sampler: The Optuna sampler of the current trial.
     """
 
-    sampler: BaseSampler
-    space: Mapping[str, BaseDistribution]
-    reseed: Callable[[int, int], None]
+    def __init__(self, build: Callable[[int, int], BaseSampler], space: Mapping[str, BaseDistribution]):
+        self._build, self.space = build, space
+        self.reseed(0, 0)
+
+    def reseed(self, seed: int, index: int) -> None:
+        """Build the Optuna sampler of the next trial.
+
+        Args:
+            seed: Seed of the trial.
+            index: Number of configurations that started in the trial's cell before the trial.
+        """
+        self.sampler = self._build(seed, index)
 
 
 @dataclass(frozen=True)
@@ -94,13 +107,8 @@ class Algorithm(ABC):
         """
 
 
-def independent_sampler(context: SamplerContext) -> ReseededSampler:
-    """Return a sampler that samples each dimension independently and at random.
-
-    Args:
-        context: Facts about the sweep.
-    """
+def independent_sampler() -> ReseededSampler:
+    """Return a sampler that samples each dimension independently and at random."""
     from optuna.samplers import RandomSampler
 
-    sampler = RandomSampler(seed=context.seed)
-    return ReseededSampler(sampler, {}, lambda seed, index: sampler._rng.rng.seed(seed))
+    return ReseededSampler(lambda seed, index: RandomSampler(seed), {})

@@ -43,7 +43,7 @@ class CellSampler(BaseSampler):
         context = SamplerContext(space.search.seed, always, grids, space.scheduler.max_t)
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
-        self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler(context)
+        self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
         self.history = History(grids, space.repeats, always)
         self._free = {name: distribution for name, distribution in always.items() if name not in grids}
         self._repeats = space.repeats

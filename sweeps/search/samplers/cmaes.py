@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext
 from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 
@@ -27,18 +28,6 @@ class Cmaes(Algorithm):
         from optuna.samplers import CmaEsSampler
 
         numbers = {name: d for name, d in context.free.items() if not isinstance(d, CategoricalDistribution)}
-        random = independent_sampler(context)
-        sampler = CmaEsSampler(
-            n_startup_trials=self.n_startup_trials,
-            sigma0=self.sigma0,
-            popsize=self.popsize,
-            seed=context.seed,
-            independent_sampler=random.sampler,
-            warn_independent_sampling=False,
-        )
-
-        def reseed(seed: int, index: int) -> None:
-            random.reseed(seed, index)
-            sampler._cma_rng.rng.seed(seed)
-
-        return ReseededSampler(sampler, numbers if len(numbers) > 1 else {}, reseed)  # CMA-ES needs at least two dimensions.
+        options: dict[str, Any] = dataclasses.asdict(self) | {"warn_independent_sampling": False}
+        space = numbers if len(numbers) > 1 else {}  # CMA-ES needs at least two dimensions.
+        return ReseededSampler(lambda seed, index: CmaEsSampler(**options, seed=seed), space)

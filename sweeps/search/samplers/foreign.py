@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext, independent_sampler
+from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext
 
 log = logging.getLogger(__name__)
 
@@ -32,24 +32,22 @@ def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, 
     takes_seed = "seed" in inspect.signature(factory).parameters
     if takes_seed and "seed" in options:
         raise TypeError("`seed` is not an option: sweeps gives each trial a seed that follows from search.seed")
-    sampler = factory(**options, **({"seed": context.seed} if takes_seed else {}))
-    if not isinstance(sampler, BaseSampler):
-        if not callable(getattr(sampler, "suggest", None)):
+    first = factory(**options, **({"seed": context.seed} if takes_seed else {}))
+    if not isinstance(first, BaseSampler):
+        if not callable(getattr(first, "suggest", None)):
             raise TypeError(f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`")
-        return sampler  # type: ignore[no-any-return]
+        return first  # type: ignore[no-any-return]
     if not takes_seed:
         log.warning("%s takes no `seed`, so a resumed sweep may suggest other values", name)
-    state = set(vars(sampler))
-    random = independent_sampler(context)
-    built = ReseededSampler(sampler, context.free, random.reseed)
+    latest: BaseSampler = first
+    known = set(vars(first))
 
-    def rebuild(seed: int, index: int) -> None:
-        nonlocal state
-        random.reseed(seed, index)
-        if grown := set(vars(built.sampler)) - state:
-            log.warning("%s keeps state (%s) that the study does not hold; it is lost with each trial", name, ", ".join(sorted(grown)))
-            state |= grown
-        built.sampler = factory(**options, **({"seed": seed} if takes_seed else {}))
+    def rebuild(seed: int, index: int) -> BaseSampler:
+        nonlocal latest
+        if new := set(vars(latest)) - known:
+            log.warning("%s keeps state (%s) that the study does not hold; it is lost with each trial", name, ", ".join(sorted(new)))
+            known.update(new)
+        latest = factory(**options, **({"seed": seed} if takes_seed else {}))
+        return latest
 
-    built.reseed = rebuild
-    return built
+    return ReseededSampler(rebuild, context.free)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext
 from sweeps.space.section_models import AtLeast2, Number
 
 
@@ -26,18 +27,5 @@ class Nsga2(Algorithm):
         """Build Optuna's sampler."""
         from optuna.samplers import NSGAIISampler
 
-        random = independent_sampler(context)
-        sampler = NSGAIISampler(
-            population_size=self.population_size,
-            mutation_prob=self.mutation_prob,
-            crossover_prob=self.crossover_prob,
-            swapping_prob=self.swapping_prob,
-            seed=context.seed,
-        )
-
-        def reseed(seed: int, index: int) -> None:
-            random.reseed(seed, index)
-            sampler._rng.rng.seed(seed)
-            sampler._random_sampler._rng.rng.seed(seed)
-
-        return ReseededSampler(sampler, context.free, reseed)
+        options: dict[str, Any] = dataclasses.asdict(self)
+        return ReseededSampler(lambda seed, index: NSGAIISampler(**options, seed=seed), context.free)

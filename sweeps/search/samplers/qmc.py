@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
-from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext
 
 
 @dataclass(frozen=True)
@@ -23,29 +24,19 @@ class Qmc(Algorithm):
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's sampler."""
         from optuna.exceptions import ExperimentalWarning
-        from optuna.samplers import QMCSampler
+        from optuna.samplers import QMCSampler, RandomSampler
 
         class IndexedQmc(QMCSampler):
-            """QMC sampler that takes the point at `index`. In contrast, Optuna counts the points in the study and takes the next one."""
+            """QMC sampler that takes the point at a given index. Optuna's own sampler takes the next point after those in the study."""
 
-            index = 0
+            def __init__(self, index: int, **options: Any):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ExperimentalWarning)
+                    super().__init__(**options, warn_independent_sampling=False)
+                self._index = index
 
             def _find_sample_id(self, study: Any, search_space: Any) -> int:
-                return self.index
+                return self._index
 
-        random = independent_sampler(context)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            sampler = IndexedQmc(
-                qmc_type=self.qmc_type,
-                scramble=self.scramble,
-                seed=context.seed,
-                independent_sampler=random.sampler,
-                warn_independent_sampling=False,
-            )
-
-        def reseed(seed: int, index: int) -> None:
-            random.reseed(seed, index)
-            sampler.index = index
-
-        return ReseededSampler(sampler, context.free, reseed)
+        options = dataclasses.asdict(self) | {"seed": context.seed}
+        return ReseededSampler(lambda seed, index: IndexedQmc(index, independent_sampler=RandomSampler(seed), **options), context.free)

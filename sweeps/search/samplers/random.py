@@ -16,4 +16,4 @@ class Random(Algorithm):
 
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's random sampler."""
-        return independent_sampler(context)
+        return independent_sampler()

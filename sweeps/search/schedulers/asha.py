@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -24,11 +23,6 @@ class Asha(Scheduler):
     max_t: Annotated[AtLeast1, Field(description="the report at which a trial ends")]
     grace_period: Annotated[AtLeast1, Field(description="the first rung; no trial is stopped before it")] = 1
     reduction_factor: Annotated[AtLeast2, Field(description="ratio of two rungs; one trial in this many passes a rung")] = 3
-
-    def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the problem of a grace period that is longer than a trial."""
-        if self.grace_period > self.max_t:
-            yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
         """Return the rungs: the grace period, then each rung times the reduction factor, before `max_t`."""

@@ -117,7 +117,10 @@ class Scheduler(ABC):
 
     def option_problems(self) -> Iterator[tuple[str, str]]:
         """Yield (option, problem) for every invalid value that the types of the options cannot detect."""
-        yield from ()
+        for option in ("grace_period", "perturbation_interval"):
+            first = getattr(self, option, 0)
+            if self.max_t is not None and isinstance(first, int) and first > self.max_t:
+                yield option, f"must be at most max_t, {self.max_t}, got {first}"
 
     # Estimates for `sweeps plan`
 

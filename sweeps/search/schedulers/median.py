@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -25,11 +24,6 @@ class Median(Scheduler):
     max_t: Annotated[AtLeast1 | None, Field(description="the report at which a trial ends")] = None
     grace_period: Annotated[AtLeast1, Field(description="the first report at which trials are compared; every later one is")] = 1
     min_trials: Annotated[AtLeast1, Field(description="number of other trials that must have reached the step")] = 5
-
-    def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the problem of a grace period that is longer than a trial."""
-        if self.max_t is not None and self.grace_period > self.max_t:
-            yield "grace_period", f"must be at most max_t, {self.max_t}, got {self.grace_period}"
 
     def rungs(self, bracket: int = 0) -> range:
         """Return every step from the grace period on."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -34,11 +33,6 @@ class Pbt(Scheduler):
     quantile_fraction: Annotated[Number, Field(gt=0, le=0.5, description="part of the population that exploits, and is exploited")] = 0.25
     resample_probability: Annotated[Number, Field(ge=0, le=1, description="probability of drawing a parameter anew")] = 0.25
     population: Annotated[AtLeast2 | None, Field(description="number of trials, the same as limits.max_trials")] = None
-
-    def option_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the problem of an interval that is longer than a trial."""
-        if self.max_t is not None and self.perturbation_interval > self.max_t:
-            yield "perturbation_interval", f"must be at most max_t, {self.max_t}, got {self.perturbation_interval}"
 
     def rungs(self, bracket: int = 0) -> range:
         """Return the perturbation steps."""
