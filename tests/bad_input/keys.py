@@ -80,11 +80,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "limits: {}",
             "4:1: limits.max_trials: is required, as params.eta is sampled: how many trials in all (at least the number of grid cells, 1)",
         ),
-        line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required by asha: the report at which a trial ends"),
+        line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the report at which a trial ends"),
         line(
             "no scheduler named beside its keys",
             "scheduler: {max_t: 9}",
-            f"6:1: scheduler.name: is required beside other keys: {names_of('scheduler')}",
+            f"6:1: scheduler.name: is required; give {names_of('scheduler')}",
         ),
         line(
             "the same key twice",
@@ -110,7 +110,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:10: trainer: unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?",
             "2:32: data.valid: a fraction must be above 0 and below 1, got 2",
             "3:30: objective.goal: must be minimize or maximize, got min; did you mean `minimize`?",
-            "4:22: limits.max_trials: must be at least 1, got 0",
+            "4:22: limits.max_trials: must be an integer of at least 1, got 0",
             "5:24: params.eta: uniform needs lower < upper, got [1, 0]",
         ),
     ),

@@ -62,14 +62,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
     ),
     "What YAML 1.1 would have read": (
         line("yes for true", "space: {scaling: {use_gpu: yes}}", "5:28: scaling.use_gpu: must be true or false, got yes; write true"),
-        line("no for a number", "limits: {max_trials: no}", "4:22: limits.max_trials: must be an integer, got no"),
+        line("no for a number", "limits: {max_trials: no}", "4:22: limits.max_trials: must be an integer of at least 1, got no"),
         line(
             "true in quotes",
             "space: {scaling: {use_gpu: 'true'}}",
             "5:28: scaling.use_gpu: must be true or false, got 'true'; write it without quotes",
         ),
         line("off for false", "space: {scaling: {use_gpu: off}}", "5:28: scaling.use_gpu: must be true or false, got off; write false"),
-        line("1_000", "limits: {max_trials: 1_000}", "4:22: limits.max_trials: must be an integer, got 1_000; write 1000"),
+        line("1_000", "limits: {max_trials: 1_000}", "4:22: limits.max_trials: must be an integer of at least 1, got 1_000; write 1000"),
         params(
             "1_000 as a bound",
             "n: {randint: [1, 1_000]}",
@@ -111,14 +111,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "reduction_factor of 1",
             "scheduler: {name: asha, max_t: 9, reduction_factor: 1}",
-            "6:53: scheduler.reduction_factor: must be at least 2, got 1",
+            "6:53: scheduler.reduction_factor: must be an integer of at least 2, got 1",
         ),
         line(
             "grace above max",
             "scheduler: {name: asha, max_t: 9, grace_period: 10}",
             "6:49: scheduler.grace_period: must be at most max_t, 9, got 10",
         ),
-        line("max_t of 0", "scheduler: {name: asha, max_t: 0}", "6:32: scheduler.max_t: must be at least 1, got 0"),
+        line("max_t of 0", "scheduler: {name: asha, max_t: 0}", "6:32: scheduler.max_t: must be an integer of at least 1, got 0"),
         line("zero workers", "space: {scaling: {num_workers: 0}}", "5:32: scaling.num_workers: must be an integer of at least 1, got 0"),
         line(
             "zero workers in a grid",
@@ -138,11 +138,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {scaling: {resources_per_worker: {CPU: .nan}}}",
             "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0, got .nan",
         ),
-        line("no trials", "limits: {max_trials: 0}", "4:22: limits.max_trials: must be at least 1, got 0"),
+        line("no trials", "limits: {max_trials: 0}", "4:22: limits.max_trials: must be an integer of at least 1, got 0"),
         line(
             "text for a number",
             "limits: {max_trials: '8'}",
-            "4:22: limits.max_trials: must be an integer, got '8'; write it without quotes",
+            "4:22: limits.max_trials: must be an integer of at least 1, got '8'; write it without quotes",
         ),
         line(
             "fewer trials than cells",
@@ -176,10 +176,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line("causes in no list", "limits: {max_trials: 4, retry_on: lost}", f"4:35: limits.retry_on: {CAUSES} lost"),
         line("no exception's name", "limits: {max_trials: 4, retry_on: [lost, 5xx]}", f"4:35: limits.retry_on: {CAUSES} [lost, 5xx]"),
-        line("negative retries", "limits: {max_trials: 4, max_failures: -1}", "4:39: limits.max_failures: must be at least 0, got -1"),
-        line("half a seed", "search: {seed: 0.5}", "6:16: search.seed: must be an integer, got 0.5"),
-        line("a seed that is too large", "search: {seed: 4294967296}", "6:16: search.seed: must be below 4294967296, got 4294967296"),
-        line("negative seed", "search: {seed: -1}", "6:16: search.seed: must be at least 0, got -1"),
+        line(
+            "negative retries",
+            "limits: {max_trials: 4, max_failures: -1}",
+            "4:39: limits.max_failures: must be an integer of at least 0, got -1",
+        ),
+        line("half a seed", "search: {seed: 0.5}", "6:16: search.seed: must be an integer of at least 0 and less than 4294967296, got 0.5"),
+        line(
+            "a seed that is too large",
+            "search: {seed: 4294967296}",
+            "6:16: search.seed: must be an integer of at least 0 and less than 4294967296, got 4294967296",
+        ),
+        line("negative seed", "search: {seed: -1}", "6:16: search.seed: must be an integer of at least 0 and less than 4294967296, got -1"),
         line(
             "a fraction of 1",
             "data: {train: rows.csv, valid: 1.0, label: y}",

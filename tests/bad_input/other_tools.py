@@ -101,7 +101,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a metric outside the objective",
             "metric: valid-logloss",
-            "6:1: metric: unknown key; put it under `objective`: {metric: valid-logloss, goal: minimize}",
+            "6:1: metric: unknown key; write `objective: {metric: ..., goal: minimize}`, or a list of these",
         ),
         line(
             "a parameter outside params",

@@ -34,7 +34,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "constraints: {latency_ms: 5}",
             '6:27: constraints.latency_ms: must be a comparison with a number, one of <=, >=, <, >, such as "<= 5", got 5',
         ),
-        line("no repeats", "repeats: 0", "6:10: repeats.count: must be at least 1, got 0"),
+        line("no repeats", "repeats: 0", "6:10: repeats.count: must be an integer of at least 1, got 0"),
         line(
             "an aggregate of another name",
             "repeats: {count: 3, aggregate: average}",
@@ -48,7 +48,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "PBT without an interval",
             "scheduler: {name: pbt}",
-            "6:1: scheduler.perturbation_interval: is required by pbt: the reports between two perturbations",
+            "6:1: scheduler.perturbation_interval: is required; give the reports between two perturbations",
         ),
         line(
             "a population of PBT beside more trials",
@@ -68,7 +68,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an option that will not do",
             "search: {options: {n_startup_trials: few}}",
-            "6:38: search.options.n_startup_trials: must be an integer, got few",
+            "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
         ),
         line(
             "an initial point of what is not there",
@@ -86,12 +86,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:28: search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta",
         ),
         line("a target that is no number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
-        line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be at least 1, got 0"),
-        line("no GPU-hours", "limits: {max_trials: 4, max_gpu_hours: 0}", "4:40: limits.max_gpu_hours: must be a number above 0, got 0"),
+        line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
+        line(
+            "no GPU-hours",
+            "limits: {max_trials: 4, max_gpu_hours: 0}",
+            "4:40: limits.max_gpu_hours: must be a number greater than 0, got 0",
+        ),
     ),
     "Checkpoints": (
-        line("none of a trial", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be at least 1, got 0"),
-        line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be at least 1, got 0"),
+        line("none of a trial", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be an integer of at least 1, got 0"),
+        line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be an integer of at least 1, got 0"),
         line(
             "a size without a unit",
             "checkpoints: {max_disk: 10}",
@@ -128,7 +132,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "more than all rows",
             "data: {train: rows.csv, label: y, valid: 0.25, rows: {choice: [0.5, 2]}}",
-            "2:69: data.rows.choice.1: must be a fraction above 0 and at most 1, got 2",
+            "2:69: data.rows.choice.1: must be a number greater than 0 and at most 1, got 2",
         ),
         line(
             "a range that begins at no rows",

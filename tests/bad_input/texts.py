@@ -101,7 +101,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set of a bad value",
             "validate run",
             ["space.yaml", "--set", "limits.max_trials=zero"],
-            "--set limits.max_trials=zero: limits.max_trials: must be an integer, got zero",
+            "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero",
         ),
         typed(
             "--set of bounds that are reversed",
