@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -35,21 +34,6 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
         return tuple(fork for child in children(template) for fork in _forks(child, every))
     branches = tuple(_forks(option.value, every) for option in template.options)
     return (_Fork(template, branches),) if every or template.is_grid or any(branches) else ()
-
-
-def count_cells(template: Template) -> int:
-    """Return the number of cells. With conditions, counting stops at `MAX_CELLS + 1`."""
-    if any(dim.when for dim in dimensions(template)):
-        return sum(1 for _ in itertools.islice(cells_of(template), MAX_CELLS + 1))
-    return _product(template)
-
-
-def _product(template: Template) -> int:
-    """Return the number of cells of a template without conditions."""
-    if isinstance(template, Dimension):
-        counts = [_product(option.value) for option in template.options]
-        return sum(counts) if template.is_grid else math.prod(counts)
-    return math.prod(_product(child) for child in children(template))
 
 
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
@@ -192,16 +176,6 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 
 
 # ---- shapes
-
-
-def count_variants(template: Template) -> int:
-    """Return the number of values of `variants`. The dimensions are grids, choices and ranges of integers."""
-    if isinstance(template, Dimension):
-        absent = bool(template.when)
-        if template.kind in BRANCHING:
-            return sum(count_variants(option.value) for option in template.options) + absent
-        return len(_integers(template)) + absent
-    return math.prod(count_variants(child) for child in children(template))
 
 
 def variants(template: Template) -> Iterator[Any]:

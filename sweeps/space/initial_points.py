@@ -35,9 +35,6 @@ class InitialPointsParser:
     def read(self, node: Node) -> tuple[InitialPoint, ...]:
         """Parse the list, and return the valid points."""
         path = "search.initial_points"
-        if not node.is_list:
-            self.problems.add(node.mark, path, f"must be a list of mappings of dimensions to values, got {node.show()}")
-            return ()
         points = [self._point(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return tuple(point for point in points if point is not None)
 

@@ -14,18 +14,18 @@ from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
 from sweeps.space.domains import Dimension
+from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
-from sweeps.space.problems import Problems, report_domains
-from sweeps.space.search_sections import Searching, option_names, perturbs, scheduler_keys
+from sweeps.space.problems import Problems, SpaceFile, report_domains
+from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import (
     Checkpoints,
     DataKeys,
     DataSpec,
     Limits,
     Objective,
-    SchedulerSpec,
     Search,
 )
 from sweeps.space.space_sections import SpaceParser
@@ -88,7 +88,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
     if root is None or len(problems):
         raise InputError(problems.sorted())
     folder = Path(base).absolute() if base is not None else Path(path).absolute().parent
-    return _Loader(root, source, folder, problems, algorithm).space(Path(path).absolute(), text, overrides)
+    return _Loader(SpaceFile(root, source, problems), folder, algorithm).space(Path(path).absolute(), text, overrides)
 
 
 def _override(root: Node | None, override: str, problems: Problems) -> Node | None:
@@ -138,20 +138,18 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
 
 
 class _Loader:
-    """Validator of one tree. Its methods add problems, and return None for an invalid value."""
+    """Validator of one space file. Its methods add problems, and return None for an invalid value.
 
-    def __init__(self, root: Node, source: str, folder: Path, problems: Problems, algorithm: str | None = None):
-        self.root, self.source, self.folder, self.problems, self.algorithm = root, source, folder, problems, algorithm
+    Args:
+        file: The file.
+        folder: Folder of relative paths.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`.
+    """
+
+    def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None):
+        self.file, self.problems, self.folder, self.algorithm = file, file.problems, folder, algorithm
         self.begun = algorithm is not None
         self.roots = (folder, Path.cwd())
-
-    def at(self, section: str) -> Mark:
-        """Return the place of a section's key, or the beginning of the file if the section is absent."""
-        return self.root.keys.get(section, Mark(self.source, 1, 1))
-
-    def node(self, section: str) -> Node:
-        """Return the node of a section. An absent section is a null node."""
-        return self.root.value.get(section) or Node(None, self.at(section))
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
         """Validate the tree and return the space.
@@ -165,44 +163,27 @@ class _Loader:
             InputError: With every problem.
         """
         self._check_keys()
-        name = self.name(path)
+        name = self._name(path)
         trainers = TrainerSection(self.roots, self.problems, self.begun)
-        trainer = trainers.read(self.node("trainer"), self.at("trainer"))
+        trainer = trainers.read(self.file.node("trainer"), self.file.at("trainer"))
         definition = trainers.definition or TrainerDefinition(additional_parameters=True)
         trainer_name = (trainer.name or trainer.loop) if trainer is not None else ""
-        reader = SpaceParser(self.problems, self.roots, self.begun, definition, trainer_name)
-        data, tuned = self.data(reader)
-        said = Searching(self.root, self.at, self.problems, self.roots)
-        objectives, constraints = said.objectives(), said.constraints()
-        search, scheduler, repeats, limits = said.search(), said.scheduler(), said.repeats(), said.limits()
-        checkpoints = said.checkpoints(scheduler)
-        trackers = read_trackers(self.node("trackers"), self.roots, self.problems)
-        said.together(objectives, search, scheduler, repeats, limits)
-        if scheduler and scheduler.population and limits and not limits.max_trials:
-            limits = replace(limits, max_trials=scheduler.population)
+        parser = SpaceParser(self.problems, self.roots, self.begun, definition, trainer_name)
+        data, tuned = self._data(parser)
+        search = SearchSections(self.file, self.roots)
+        trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
         if trainer is not None:
-            self.labelled(definition, trainer_name)
+            self._check_label(definition, trainer_name)
         self._check_space_is_given(bool(tuned))
-        before, choice = len(self.problems), Choice("")
-        sections = reader.space(self.node("space"))
-        self._check_preprocessor_has_data(sections, data)
-        if tuned and all(map(whole, tuned.values())):
-            sections = {"data": tuned, **sections}
-        reader.when_parser.conclude(enclosing_options(sections))
+        before, reason = len(self.problems), ""
+        sections = self._sections(parser, data, tuned)
+        cells: tuple[dict[str, Any], ...] = ()
         if len(self.problems) == before:  # counts of an incomplete space would mislead
-            cells = self.count(sections, reader.dimensions, search, limits)
-            self._check_perturbation(scheduler, reader.dimensions)
-            if search and search.algorithm == AUTO:
-                choice = self.choice(sections, reader.dimensions, search, objectives, scheduler, (limits and limits.max_trials) or cells)
-                search = said.chosen(search, choice)
-            search = self.points(sections, reader.dimensions, search, max(1, len(objectives)))
-            self._check_initial_points(search, limits)
+            cells = self._cells(sections, parser.dimensions, search)
+            reason = self._finish_search(sections, parser.dimensions, search, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert trainer and data and objectives and search and scheduler and repeats and limits and checkpoints
-        limits = replace(limits, max_trials=limits.max_trials or cells)
-        if perturbs(scheduler):
-            scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
+        assert trainer and data and search.search and search.scheduler and search.repeats and search.limits and search.checkpoints
         return Space(
             name=name,
             path=path,
@@ -210,19 +191,19 @@ class _Loader:
             overrides=overrides,
             trainer=trainer,
             data=data,
-            objectives=objectives,
-            constraints=constraints,
-            search=search,
-            scheduler=scheduler,
-            repeats=repeats,
-            limits=limits,
-            checkpoints=checkpoints,
+            objectives=search.objectives,
+            constraints=search.constraints,
+            search=search.search,
+            scheduler=search.scheduler,
+            repeats=search.repeats,
+            limits=search.limits,
+            checkpoints=search.checkpoints,
             sections=sections,
-            dimensions=reader.dimensions,
-            cells=tuple(enumeration.cells_of(sections)),
+            dimensions=parser.dimensions,
+            cells=cells,
             shapes=enumeration.all_shapes(sections, trainer.backend),
-            places=places(self.root, self.source),
-            algorithm_reason=choice.reason,
+            places=places(self.file.root, self.file.source),
+            algorithm_reason=reason,
             trackers=trackers,
             trainer_definition=definition,
             notes=trainers.notes,
@@ -230,62 +211,76 @@ class _Loader:
 
     def _check_keys(self) -> None:
         """Add a problem for each unknown key at the top of the file."""
-        for key in self.root.value:
+        root = self.file.root
+        for key in root.value:
             if key == "when":
-                self.problems.add(self.root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
+                self.problems.add(root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
             elif key not in TOP:
-                self.problems.add(self.root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
+                self.problems.add(root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the file neither tunes anything nor gives parameters."""
-        if self.node("space").value in (None, {}) and not tuned_data and not self.begun:
+        if self.file.node("space").value in (None, {}) and not tuned_data and not self.begun:
             text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
-            self.problems.add(self.at("space"), "space", text)
+            self.file.wrong("space", text)
 
-    def _check_preprocessor_has_data(self, sections: dict[str, Any], data: DataSpec | None) -> None:
-        """Add a problem for a preprocessor without data."""
+    def _sections(self, parser: SpaceParser, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
+        """Parse the section `space`, and return it with the tuned keys of `data`."""
+        sections = parser.space(self.file.node("space"))
         if data is not None and not data.given and _has_step(sections.get("preprocessor")):
             text = "needs `data`, which the file does not have; add `data`, or remove this"
-            self.problems.add(self.node("space").keys["preprocessor"], "preprocessor", text)
+            self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
+        if tuned and all(map(whole, tuned.values())):
+            sections = {"data": tuned, **sections}
+        parser.when_parser.conclude(enclosing_options(sections))
+        return sections
 
-    def _check_perturbation(self, scheduler: SchedulerSpec | None, dims: tuple[Dimension, ...]) -> None:
-        """Add a problem if a scheduler that perturbs parameters finds none to perturb."""
+    def _finish_search(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections, cells: int) -> str:
+        """Complete the search sections by what depends on the dimensions. Return the reason for the algorithm that `auto` chose."""
+        self._add_initial_points(sections, dims, search)
+        scheduler, limits, reason = search.scheduler, search.limits, ""
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
-            text = f"{scheduler.name} changes the sampled dimensions of `params`, and there are none"
-            self.problems.add(self.node("scheduler").value["name"].mark, "scheduler.name", text)
+            self.file.wrong("scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, and there are none")
+        if limits:
+            search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
+        if scheduler and limits and perturbs(scheduler):
+            search.scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
+        if search.search and search.search.algorithm == AUTO:
+            choice = self._choice(sections, dims, search, limits.max_trials if limits else cells)
+            search.choose(choice)
+            reason = choice.reason
+        return reason
 
-    def _check_initial_points(self, search: Search | None, limits: Limits | None) -> None:
-        """Add a problem if there are more initial points to run than trials."""
-        count = sum(point.values is None for point in search.initial_points) if search else 0
-        if limits and 0 < limits.max_trials < count:
-            text = f"{count} points are to be run, more than limits.max_trials, {limits.max_trials}"
-            self.problems.add(self.node("search").value["initial_points"].mark, "search.initial_points", text)
-
-    def choice(
-        self,
-        sections: dict[str, Any],
-        dims: tuple[Dimension, ...],
-        search: Search,
-        objectives: tuple[Objective, ...],
-        scheduler: SchedulerSpec | None,
-        max_trials: int,
-    ) -> Choice:
+    def _choice(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections, max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
         outer = enclosing_options(sections)
+        options = search.search.options if search.search else None
         return choose(
             sampled=sum(not dim.is_grid for dim in dims),
             conditional=sum(bool(dim.when) or outer.get(dim.name) is not None for dim in dims),
-            objectives=len(objectives),
+            objectives=len(search.objectives),
             max_trials=max_trials,
-            perturbs=scheduler is not None and perturbs(scheduler),
-            takes_options=set(search.options or ()) <= set(option_names("sampler", "gp")),
+            perturbs=search.scheduler is not None and perturbs(search.scheduler),
+            takes_options=set(options or ()) <= set(option_names("sampler", "gp")),
         )
 
-    def name(self, path: Path) -> str:
+    def _add_initial_points(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections) -> None:
+        """Parse the initial points. Add a problem if there are more points to run than trials."""
+        if search.search is None or not search.search.initial_points:
+            return
+        parser = InitialPointsParser(dims, sections, max(1, len(search.objectives)), self.problems)
+        points = parser.read(self.file.node("search").value["initial_points"])
+        search.search = replace(search.search, initial_points=points)
+        count = sum(point.values is None for point in points)
+        if search.limits and 0 < search.limits.max_trials < count:
+            text = f"{count} points are to be run, more than limits.max_trials, {search.limits.max_trials}"
+            self.file.wrong("search.initial_points", text)
+
+    def _name(self, path: Path) -> str:
         """Return the sweep's name, which is part of its folder's name. The default is the file's name."""
-        node = self.node("name")
+        node = self.file.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
         if not report_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
@@ -296,61 +291,49 @@ class _Loader:
             self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
-    def data(self, reader: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
+    def _data(self, parser: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
         """Return the data, and the templates of its tuned keys.
 
         `data` may be absent if the trainer is a mapping, because a user's loop may read its own data.
         """
-        if "data" not in self.root.value and self.node("trainer").is_map:
+        if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
-        return DataSection(reader, self.folder, self.roots).read(self.node("data"), self.at("data"))
+        return DataSection(parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
 
-    def labelled(self, definition: TrainerDefinition, trainer: str) -> None:
+    def _check_label(self, definition: TrainerDefinition, trainer: str) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
-        node = self.node("data")
+        node = self.file.node("data")
         has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
         if definition.needs_label and not has_label and (node.is_map or node.value is None) and not self.begun:
-            self.problems.add(self.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
+            self.problems.add(self.file.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
 
-    def points(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, objectives: int) -> Search | None:
-        """Return the search with its initial points."""
-        node = self.node("search")
-        given = node.value.get("initial_points") if node.is_map else None
-        if search is None or given is None or given.value is None:
-            return search
-        return replace(search, initial_points=InitialPointsParser(dims, sections, objectives, self.problems).read(given))
-
-    def count(self, sections: dict[str, Any], dims: tuple[Dimension, ...], search: Search | None, limits: Limits | None) -> int:
-        """Check the numbers of cells, shapes and data variants, and return the number of cells."""
-        cells = enumeration.count_cells(sections)
-        if cells > enumeration.MAX_CELLS:
-            many = "" if cells == enumeration.MAX_CELLS + 1 else f"{cells} cells, "
-            text = f"the grids make {many}more than {enumeration.MAX_CELLS}{'' if many else ' cells'}; change some grids to choices"
-            self.problems.add(self.at("space"), "space", text)
+    def _cells(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections) -> tuple[dict[str, Any], ...]:
+        """Enumerate the cells, and check the numbers of cells, shapes, data variants and trials."""
+        cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
+        if len(cells) > MAX_CELLS:
+            self.file.wrong("space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices")
             return cells
-        shapes = enumeration.count_variants(sections.get("scaling", {}))
-        if shapes > enumeration.MAX_SHAPES:
-            mark = self.node("space").keys["scaling"]
-            self.problems.add(mark, "scaling", f"makes {shapes} combinations, more than {enumeration.MAX_SHAPES}; give fewer options")
-        variants = enumeration.ways(
-            sections, [dim.name for key, t in sections.get("data", {}).items() if key != "rows" for dim in dimensions(t)]
-        )
-        if sum(1 for _ in itertools.islice(variants, MAX_VARIANTS + 1)) > MAX_VARIANTS:
-            self.problems.add(self.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
-        sampled = [dim.name for dim in dims if not dim.is_grid]
-        if search and search.algorithm == "grid" and sampled:
-            mark = self.node("search").value["algorithm"].mark
-            names = ", ".join(sampled[:5]) + (", ..." if len(sampled) > 5 else "")
-            text = f"grid search allows only `grid` dimensions, but these are sampled: {names}"
-            self.problems.add(mark, "search.algorithm", text)
-        if limits and limits.max_trials and limits.max_trials < cells:
-            mark = self.node("limits").value["max_trials"].mark
-            text = f"must be at least the number of grid cells, {cells}, got {limits.max_trials}"
-            self.problems.add(mark, "limits.max_trials", text)
+        if _more_than(MAX_SHAPES, enumeration.variants(sections.get("scaling", {}))):
+            text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
+            self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
+        names = [dim.name for key, template in sections.get("data", {}).items() if key != "rows" for dim in dimensions(template)]
+        if _more_than(MAX_VARIANTS, enumeration.ways(sections, names)):
+            self.problems.add(self.file.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
+        sampled, limits = [dim.name for dim in dims if not dim.is_grid], search.limits
+        if search.search and search.search.algorithm == "grid" and sampled:
+            names = sampled[:5] + ["..."] * (len(sampled) > 5)
+            self.file.wrong("search.algorithm", f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}")
+        if limits and 0 < limits.max_trials < len(cells):
+            self.file.wrong("limits.max_trials", f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}")
         elif limits and not limits.max_trials and sampled:
-            text = f"is required, as {sampled[0]} is sampled: how many trials in all (at least the number of grid cells, {cells})"
-            self.problems.add(self.at("limits"), "limits.max_trials", text)
+            text = f"is required, as {sampled[0]} is sampled: how many trials in all (at least the number of grid cells, {len(cells)})"
+            self.file.wrong("limits.max_trials", text)
         return cells
+
+
+def _more_than(count: int, items: Iterable[Any]) -> bool:
+    """Return whether there are more items than a number."""
+    return sum(1 for _ in itertools.islice(items, count + 1)) > count
 
 
 def _has_step(template: Template) -> bool:

@@ -51,6 +51,44 @@ class Problems:
         return [self._found[key] for key in sorted(self._found)]
 
 
+@dataclasses.dataclass(frozen=True)
+class SpaceFile:
+    """The tree of a space file with its problems.
+
+    Attributes:
+        root: The root node.
+        source: The file as the user named it.
+        problems: Collects the problems.
+    """
+
+    root: Node
+    source: str
+    problems: Problems
+
+    def at(self, section: str) -> Mark:
+        """Return the place of a section's key, or the beginning of the file if the section is absent."""
+        return self.root.keys.get(section, Mark(self.source, 1, 1))
+
+    def node(self, section: str) -> Node:
+        """Return the node of a section. An absent section is a null node."""
+        return self.root.value.get(section) or Node(None, self.at(section))
+
+    def wrong(self, path: str, text: str) -> None:
+        """Add a problem.
+
+        Args:
+            path: A section, or the dotted path of a value in it. If the value is absent, the problem is at the section's key.
+            text: The value, the rule, and the next thing to try.
+        """
+        section, *parts = path.split(".")
+        mark, node = self.at(section), self.node(section)
+        for part in parts:
+            inside = {str(i): child for i, child in enumerate(node.value)} if node.is_list else node.value if node.is_map else {}
+            node = inside.get(part, Node(None, self.at(section)))
+            mark = node.mark
+        self.problems.add(mark, path, text)
+
+
 @functools.cache
 def _adapter(model: type) -> TypeAdapter[Any]:
     # The configuration is the same for every section, so the models do not repeat it.

@@ -164,7 +164,7 @@ BAD_SPACE = [
     ("scaling: {num_workers: {grid: [1, {choice: [2, two]}]}}", "6:50", "num_workers.grid.1.choice.1: must be an integer"),
     ("scaling: {num_workers: {uniform: [1, 2]}}", "6:26", "must be a constant, a grid, a choice or a range of integers"),
     ("scaling: {num_workers: {randint: [0, 3]}}", "6:26", "scaling.num_workers: must be at least 1"),
-    ("scaling: {num_workers: {randint: [1, 99999]}}", "6:3", "scaling: makes 99998 combinations, more than 10000"),
+    ("scaling: {num_workers: {randint: [1, 99999]}}", "6:3", "scaling: makes more than 10000 combinations"),
     ("scaling: {num_workers: {grid: [1], choice: [2]}}", "6:38", "two domains in one mapping: grid, choice"),
     ("scaling: {use_gpu: maybe}", "6:22", "scaling.use_gpu: must be true or false, got maybe"),
     ("scaling: {use_gpu: {randint: [0, 2]}}", "6:22", "must be a constant, a grid or a choice, got"),

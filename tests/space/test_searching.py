@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core import registry
+from sweeps.core.resources import COSTS as ALWAYS
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.median import Median
@@ -18,7 +19,7 @@ from sweeps.search.schedulers.pbt import Pbt
 from sweeps.space import Constraint, InitialPoint, Objective, Repeats, load
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.problems import Problems
-from sweeps.space.search_sections import ALWAYS, option_names
+from sweeps.space.search_sections import option_names
 from sweeps.space.section_models import Checkpoints
 from sweeps.space.yaml12 import parse
 
@@ -185,7 +186,7 @@ INVALID = [
     ({"search": "{algorithm: random, options: {a: 3}}"}, "search.options.a: unknown option of random; it has none"),
     ({"search": "{options: {n_startup_trials: many}}"}, "search.options.n_startup_trials: must be an integer of at least 0, got many"),
     ({"search": "{options: 3}"}, "search.options: must be a mapping, got 3"),
-    ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list of mappings of dimensions to values, got 3"),
+    ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list, got 3"),
     ({"search": "{initial_points: [3]}"}, "search.initial_points.0: must be a mapping of dimensions to values"),
     ({"search": "{initial_points: [{params.etta: 1}]}"}, "search.initial_points.0: no dimension `params.etta`; did you mean `params.eta`?"),
     ({"search": "{initial_points: [{params.eta: 2}]}"}, "search.initial_points.0.params.eta: must be within its bounds, 0 to 1, got 2"),

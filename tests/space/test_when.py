@@ -14,7 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
-from sweeps.space.enumeration import MAX_CELLS, cells_of, conflicting_dimension, count_cells, points, possible, ways
+from sweeps.space.enumeration import MAX_CELLS, cells_of, conflicting_dimension, points, possible, ways
 from sweeps.space.templates import enclosing_options, fill
 
 BOOSTERS = """
@@ -307,12 +307,12 @@ def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
 @given(templates())
 def test_cells_are_what_the_grids_come_to_in_any_filling(template: Any) -> None:
     """With no grid inside a choice: a combination of grids is a cell if and only if some configuration has it."""
-    everything = every_way(template) if count_cells(template) < 50 else []
+    cells = [json.dumps(cell, sort_keys=True) for cell in itertools.islice(cells_of(template), 50)]
+    everything = every_way(template) if len(cells) < 50 else []
     assume(everything and len(everything) < 3000)
     grids = {d.name for d in _dims(template) if d.is_grid}
     expected = {json.dumps({k: v for k, v in asked.items() if k in grids}, sort_keys=True) for _, asked in everything}
-    cells = [json.dumps(cell, sort_keys=True) for cell in cells_of(template)]
-    assert len(cells) == len(set(cells)) == count_cells(template)
+    assert len(cells) == len(set(cells))
     assert set(cells) == expected
 
 
