@@ -106,7 +106,7 @@ BAD_TOP = [
     (
         top(space="{params: {" + ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40)) + "}}"),
         "4:1",
-        f"the grids make {2**40} cells, more than 100000",
+        "the grids make more than 100000 cells",
     ),
 ]
 
