@@ -104,10 +104,10 @@ def test_json_has_no_key_that_says_nothing():
     [
         (["validate", "absent.yaml"], 2, "absent.yaml"),
         (["run", "absent.yaml"], 2, "absent.yaml"),
-        (["export", "absent"], 2, "no such sweep"),
-        (["predict", "absent", "rows.csv"], 2, "absent: no such bundle or sweep"),
+        (["export", "absent"], 2, "is neither a sweep's folder nor"),
+        (["predict", "absent", "rows.csv"], 2, "absent: is neither a bundle, a sweep's folder nor"),
         (["predict", "absent/bundle", "rows.csv"], 2, "rows.csv: there is no such file"),
-        (["serve", "latest"], 2, "latest: no such bundle or sweep"),
+        (["serve", "latest"], 2, "latest: is neither a bundle, a sweep's folder nor"),
         (["run"], 2, "Missing argument"),
         (["rnu"], 2, "No such command"),
     ],

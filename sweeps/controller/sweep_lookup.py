@@ -44,11 +44,13 @@ def find(sweep: str | Path, root: Path) -> Path:
     if len(matching) == 1:
         return (root / matching[0]).resolve()
     if path.is_dir() and not matching:
-        raise InputError(Problem(str(sweep), "is not a sweep's folder: no origin.json in it"))
+        raise InputError(Problem(str(sweep), "is not a sweep's folder, because it has no origin.json"))
     if matching:
-        raise InputError(Problem(str(sweep), f"several sweeps in {root} begin so: {', '.join(matching[:5])}"))
-    hint = did_you_mean(name, names[-5:]) if names else "there are none"
-    raise InputError(Problem(str(sweep), f"no such sweep, neither as a folder nor in {root}; {hint}"))
+        raise InputError(
+            Problem(str(sweep), f"several sweeps in {root} have this beginning: {', '.join(matching[:5])}; give more of the name")
+        )
+    hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
+    raise InputError(Problem(str(sweep), f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"))
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
@@ -70,7 +72,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
     try:
         folder = find(bundle, root)
     except InputError as e:
-        raise InputError(Problem(p.place, p.text.replace("no such sweep", "no such bundle or sweep", 1)) for p in e.problems) from None
+        raise InputError(Problem(p.place, p.text.replace("neither a", "neither a bundle, a", 1)) for p in e.problems) from None
     return saved_space.bundle_of(folder)
 
 

@@ -75,7 +75,9 @@ def reference(kind: str, name: str) -> str:
         references.parse(name)
         return name
     if not is_built_in(kind, name):
-        raise references.RefError(f"there is no {kind} `{name}`; {did_you_mean(name, BUILT_IN[kind])} (your own is `module:attr`)")
+        raise references.RefError(
+            f"`{name}` is neither a built-in {kind} nor a reference `module:attr`; {did_you_mean(name, BUILT_IN[kind])}"
+        )
     return BUILT_IN[kind][name]
 
 

@@ -66,7 +66,7 @@ def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
     problems = []
     for name in spec.drop:
         if name == spec.label:
-            problems.append(Problem("data.drop", f"`{name}` is the label"))
+            problems.append(Problem("data.drop", f"must not contain the label, `{name}`"))
         elif name not in present:
             problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"))
     return problems
@@ -86,14 +86,14 @@ def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | No
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
             own, other = _describe_task(task, classes), _describe_task(wanted, known)
-            text = f"`{source}` is {own}, but `{first}` {other}; variants need the same task and classes"
+            text = f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all variants need the same task and classes"
             problems.append(Problem("data.train", text))
     return problems
 
 
 def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
     some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (", ..." if len(classes or ()) > 8 else "")
-    return f"{task} of {some}" if classes is not None else str(task)
+    return f"{task} with the classes {some}" if classes is not None else str(task)
 
 
 def _quoted_names(names: Iterable[str]) -> str:
@@ -125,7 +125,7 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
             other = _describe_type(kinds.get("train"))
-            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)}, but {other} in data.train"))
+            problems.append(Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)} here, but {other} in data.train"))
     if problems:
         raise InputError(problems)
     return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}

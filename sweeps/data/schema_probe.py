@@ -108,7 +108,7 @@ def probe_schema(system: Any, path: str) -> FileSchema:
             raise ValueError("it is empty")
     _check_text(start)
     if not start.strip() and len(start) < 4096:
-        raise ValueError("it is blank")
+        raise ValueError("it has only blank lines")
     try:
         return _probe_csv(system, path, _PROBE_BLOCK)
     except pa.ArrowInvalid:  # a row may be longer than a block

@@ -318,14 +318,14 @@ def reach(address: str) -> None:
         InputError: nobody does, or it is the address of a Ray Client.
     """
     if address.startswith("ray://"):
-        text = f"{address}: sweeps drives a cluster from one of its nodes: run it there, or by `ray job submit`, with --address auto"
+        text = f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job submit`, with --address auto"
         raise InputError(Problem("--address", text))
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         try:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as e:
-            raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {e}")) from e
+            raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {e}")) from e
 
 
 def join(address: str, shipped: dict[str, Any]) -> None:
@@ -343,7 +343,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
         ray.init(address=address, runtime_env=shipped, **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = _in_a_line(e)
-        raise InputError(Problem("--address", f"{address}: no Ray cluster that can be joined: {why}")) from e
+        raise InputError(Problem("--address", f"{address}: no Ray cluster can be reached: {why}")) from e
 
 
 def _in_a_line(error: Exception) -> str:

@@ -67,7 +67,9 @@ class ChainParser(DimensionParser):
         elif name == "Chain":
             self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
         elif name not in RAY_STEPS:
-            self.problems.add(mark, path, f"unknown step `{name}` (your own: module:attr); {suggest('step', name, RAY_STEPS)}")
+            self.problems.add(
+                mark, path, f"`{name}` is neither a built-in step nor a reference module:attr; {suggest('step', name, RAY_STEPS)}"
+            )
         # the parameters of an unknown step cannot be checked
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
 

@@ -79,7 +79,7 @@ class DataSection:
         if keys.label in keys.drop or (keys.label is not None and keys.label in _texts(tuned.get("drop", ()))):
             where = node.value["drop"]
             dropped = where.value[keys.drop.index(keys.label)] if keys.label in keys.drop else where
-            self.problems.add(dropped.mark, "data.drop", f"`{keys.label}` is the label")
+            self.problems.add(dropped.mark, "data.drop", f"must not contain the label, `{keys.label}`")
         if keys.drop_missing_label and keys.label is None:
             self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`")
         spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows, keys.drop_missing_label)
@@ -155,7 +155,7 @@ class DataSection:
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:
-                self.problems.add(node.mark, path, f"scikit-learn's `{name}` is not known; {did_you_mean(name, SKLEARN)}")
+                self.problems.add(node.mark, path, f"scikit-learn has no data set `{name}`; {did_you_mean(name, SKLEARN)}")
         elif _REF.match(text) and (fault := references.problem(text, self.roots)):
             self.problems.add(node.mark, path, fault)
 
@@ -183,7 +183,7 @@ class DataSection:
             return None  # absent, or reported with the rest of `data`
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
-                self.problems.add(node.mark, path, f"{node.show()} is text; write a fraction without quotes")
+                self.problems.add(node.mark, path, f"a fraction must be a number, got {node.show()} (text); write it without quotes")
                 return None
             self._source(node, path, value)
             return Split("path", path=value)

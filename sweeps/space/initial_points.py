@@ -52,12 +52,12 @@ class InitialPointsParser:
                 continue
             if name not in self.dims:
                 hint = did_you_mean(str(name), [*self.dims, VALUE])
-                self.problems.add(node.keys[name], path, f"no dimension `{name}`; {hint}")
+                self.problems.add(node.keys[name], path, f"the space has no dimension `{name}`; {hint}")
                 continue
             try:
                 keys[name], known[name] = key_of(self.dims[name], child)
             except InvalidValue as e:
-                self.problems.add(child.mark, f"{path}.{name}", f"{e}, got {child.show()}")
+                self.problems.add(child.mark, f"{path}.{name}", e.with_value(child))
         if len(self.problems) > before:
             return None
         missing = self._walk(node, path, known)

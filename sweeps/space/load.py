@@ -79,7 +79,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), base: str | Path | Non
         text = read_text(Path(path), source)
         root = parse(text, source)
         if not root.is_map:
-            problems.add(root.mark, "", f"a space file is a mapping with keys {', '.join(TOP)}, got {root.show()}")
+            problems.add(root.mark, "", f"a space file must be a mapping with keys {', '.join(TOP)}, got {root.show()}")
             root = None
     except InputError as e:
         problems.extend(e.problems)
@@ -101,7 +101,7 @@ def _override(root: Node | None, override: str, problems: Problems) -> Node | No
         problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
         return root
     if len(parts) > MAX_DEPTH:
-        problems.add(mark, "", f"nested more than {MAX_DEPTH} deep")
+        problems.add(mark, "", f"the values are nested more than {MAX_DEPTH} levels deep, the limit")
         return root
     try:
         value = parse(text, mark.source, override=True)
@@ -127,7 +127,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
         items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)
         return replace(node, value=items)
     if node.value is not None and not node.is_map:
-        raise LookupError(f"{here} is {node.show()}, which has no key `{part}`; set {here} as a whole")
+        raise LookupError(f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead")
     inside = dict(node.value or {})
     marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)
@@ -285,8 +285,9 @@ class _Loader:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
         if not report_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
-            rule = "must be text; quote it" if number else "must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ."
-            self.problems.add(node.mark, "name", f"{rule}, got {node.show()}")
+            rule = "must be 1 to 100 of the characters A-Z a-z 0-9 _ - . and must not begin with - or ."
+            text = f"must be text, got {node.show()}; quote it" if number else f"{rule}, got {node.show()}"
+            self.problems.add(node.mark, "name", text)
         if node.value == "latest":
             self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
@@ -326,7 +327,9 @@ class _Loader:
         if limits and 0 < limits.max_trials < len(cells):
             self.file.wrong("limits.max_trials", f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}")
         elif limits and not limits.max_trials and sampled:
-            text = f"is required, as {sampled[0]} is sampled: how many trials in all (at least the number of grid cells, {len(cells)})"
+            text = (
+                f"is required, because {sampled[0]} is sampled; give the number of trials, at least the number of grid cells, {len(cells)}"
+            )
             self.file.wrong("limits.max_trials", text)
         return cells
 

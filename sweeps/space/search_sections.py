@@ -72,7 +72,7 @@ class SearchSections:
         first: dict[str, int] = {}
         for i, objective in enumerate(objectives):
             if objective is not None and first.setdefault(objective.metric, i) != i:
-                self.file.wrong(f"objective.{i}.metric", f"`{objective.metric}` is an objective already")
+                self.file.wrong(f"objective.{i}.metric", f"`{objective.metric}` is already the metric of another objective")
         return tuple(objective for objective in objectives if objective is not None) if None not in objectives else ()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
@@ -91,7 +91,7 @@ class SearchSections:
             if not isinstance(metric, str) or not metric:
                 self.problems.add(node.keys[metric], f"constraints.{metric}", "a metric's name must be text")
             elif match is None or isinstance(bound, bool) or not isinstance(bound, (int, float)) or bound != bound:
-                text = f'must be a comparison with a number, one of {", ".join(COMPARISONS)}, such as "<= 5", got {child.show()}'
+                text = f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= 5", got {child.show()}'
                 self.problems.add(child.mark, f"constraints.{metric}", text)
             else:
                 constraints.append(Constraint(metric, match[1], float(bound)))
@@ -151,7 +151,7 @@ class SearchSections:
         """Add a problem for an option that the algorithm does not have."""
         others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
         valid = _algorithm_options(algorithm)
-        hint = f"it is one of {', '.join(others)}" if others else did_you_mean(str(name), valid) if valid else "it has none"
+        hint = f"it is an option of {', '.join(others)}" if others else did_you_mean(str(name), valid) if valid else "it has none"
         self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
 
     # ---- the scheduler
@@ -209,7 +209,7 @@ class SearchSections:
         others = [key for key in given if key not in own and key in scheduler_keys()]
         if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
             rest = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in others)
-            text = f"{name.value} does not take {', '.join(others)}; to drop them, replace the section: "
+            text = f"{name.value} does not take {', '.join(others)}; replace the whole section: "
             self.problems.add(name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'")
             return
         for key in others:
@@ -222,7 +222,7 @@ class SearchSections:
     def _check_checkpoints(self) -> None:
         """Add a problem if trials exchange checkpoints, as under PBT, and some checkpoints are to be deleted."""
         if self.checkpoints and not self.checkpoints.all_stay and self.scheduler and perturbs(self.scheduler):
-            text = f"is not for {self.scheduler.name}, whose trials continue from the checkpoints of other trials"
+            text = f"cannot be limited under {self.scheduler.name}, because its trials continue from the checkpoints of other trials"
             self.file.wrong("checkpoints", text)
 
     def _check_objectives(self) -> None:
@@ -230,18 +230,18 @@ class SearchSections:
         scheduler = self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
-            text = f"must be none: {metric} is known only when a trial has ended, and {scheduler} compares trials before"
+            text = f"must be none, because {metric} is known only after a trial has ended; got {scheduler}"
             self.file.wrong("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
-            text = f"several objectives need none: trials cannot be ranked by one number before they end, got {scheduler}"
+            text = f"must be none, because several objectives do not rank running trials by one number; got {scheduler}"
             self.file.wrong("scheduler.name", text)
         able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
-            self.file.wrong("search.algorithm", f"several objectives need {rule_of({'enum': able})}, got {self.search.algorithm}")
+            self.file.wrong("search.algorithm", f"must be {rule_of({'enum': able})} for several objectives, got {self.search.algorithm}")
         if self.limits and self.limits.target is not None:
-            self.file.wrong("limits.target", "is of one objective, but there are several")
+            self.file.wrong("limits.target", "is allowed only for one objective, but the file has several")
 
     def _check_population(self, scheduler: SchedulerSpec) -> None:
         """Add a problem for limits and repeats that contradict the population of a scheduler."""

@@ -180,21 +180,21 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         **{f"write `sklearn.{ref}`": ref.partition(":")[2] for ref in _SKLEARN_STEPS.split()},
     },
     "OrdinalEncoder": {
-        f"Ray Data's leaves an unseen category missing; scikit-learn's takes it: {UNSEEN}": "handle_unknown unknown_value",
+        f"Ray Data's encoder leaves an unseen category missing; scikit-learn's takes it: {UNSEEN}": "handle_unknown unknown_value",
     },
     "OneHotEncoder": {
         "it is not needed: an unseen category becomes zeros": "handle_unknown",
-        "scikit-learn's takes it: `sklearn.preprocessing:OneHotEncoder`": "drop",
+        "scikit-learn's encoder takes it: `sklearn.preprocessing:OneHotEncoder`": "drop",
         "max_categories": "min_frequency",
     },
     "StandardScaler": {
-        "scikit-learn's takes it: `sklearn.preprocessing:StandardScaler`": "with_mean with_std",
+        "scikit-learn's scaler takes it: `sklearn.preprocessing:StandardScaler`": "with_mean with_std",
     },
     "MinMaxScaler": {
-        "scikit-learn's takes it: `sklearn.preprocessing:MinMaxScaler`": "feature_range",
+        "scikit-learn's scaler takes it: `sklearn.preprocessing:MinMaxScaler`": "feature_range",
     },
     "SimpleImputer.strategy": {
-        'scikit-learn has it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median",
+        'scikit-learn takes it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median",
     },
 }
 # For each place: the word to suggest for each name of another tool. A single word is shown as "did you mean `word`?", other text unchanged.

@@ -82,7 +82,9 @@ class TrainerSection:
         """Return a built-in trainer, or the trainer of a user's module, by its name."""
         dotted = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
-            mapping = f"write your own loop as a mapping: {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
+            mapping = (
+                f"`{name}` is a loop, not a trainer's name; write {{loop: {node.show()}}}, with `backend: torch` if its ranks need one"
+            )
             fault = self._reference_problem(name, "loop")
             self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
         elif dotted and name in trainer_names():
@@ -90,7 +92,8 @@ class TrainerSection:
         elif dotted and self._is_own_module(name):
             return self._from_module(node, None, name)
         else:
-            text = f"unknown trainer {node.show()} (your own: {{loop: module:attr}}); {suggest('trainer.name', name, trainer_names())}"
+            hint = suggest("trainer.name", name, trainer_names())
+            text = f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; {hint}"
             self.problems.add(node.mark, "trainer", text)
         return None
 

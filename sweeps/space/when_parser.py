@@ -28,6 +28,11 @@ class InvalidValue(Exception):
         super().__init__(text)
         self.node = node
 
+    def with_value(self, node: Node) -> str:
+        """Return the message with the value in it: the rule, the value, then the hint."""
+        rule, semicolon, hint = str(self).partition("; ")
+        return f"{rule}, got {node.show()}{semicolon}{hint}"
+
 
 def read_term(dim: Dimension, node: Node) -> Term:
     """Parse one key of a `when`: a value, a comparison, or a list of these. In a list, one item must be true.
@@ -91,7 +96,7 @@ def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]
     """Return the keys of the options for which a comparison is true."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
-            raise InvalidValue(f"compares numbers, but {dim.name} has the option {say(option.value)}", node)
+            raise InvalidValue(f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}", node)
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
         raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
@@ -191,7 +196,7 @@ class WhenParser:
                 return read_term(dim, node)
             except InvalidValue as e:
                 at = e.node or node
-                wrong(f"when {name}: {e}, got {at.show()}", at.mark)
+                wrong(f"when {name}: {e.with_value(at)}", at.mark)
         elif name not in self.begun:  # an invalid dimension has its own problem
             self._later.append((mark, path, str(name)))
         return None
@@ -213,5 +218,5 @@ class WhenParser:
             return
         for name, dim in self.known.items():
             if dim.when and name in outer and (other := conflicting_dimension(dim, self.known, outer)) is not None:
-                text = f"`when` can never be true: with the conditions it depends on, `{other}` would need two values at once"
+                text = f"`when` can never be true, because it depends on conditions that need two values of `{other}` at once"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

@@ -64,7 +64,7 @@ def read_text(path: Path, source: str) -> str:
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise stop(f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if len(data) > MAX_BYTES:
-        raise stop("is larger than 1 MB; a space file is small")
+        raise stop("is larger than 1 MB, the limit of a space file")
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")
@@ -166,11 +166,14 @@ class _Builder:
             if self.root is not None:
                 raise _Stop(self.mark(event.start_mark), "a second document begins here; a space file is one document")
             if event.version and tuple(event.version) < (1, 2):
-                raise _Stop(self.mark(event.start_mark), f"%YAML {'.'.join(map(str, event.version))}: a space file is YAML 1.2")
+                raise _Stop(
+                    self.mark(event.start_mark),
+                    f"%YAML {'.'.join(map(str, event.version))}: a space file must be YAML 1.2; remove this line",
+                )
         elif isinstance(event, AliasEvent):
             mark = self.mark(event.start_mark)
             if event.anchor not in self.anchors:
-                raise _Stop(mark, f"`*{event.anchor}`: no anchor `&{event.anchor}` before it")
+                raise _Stop(mark, f"`*{event.anchor}`: there is no anchor `&{event.anchor}` before this alias")
             known = self.anchors[event.anchor]
             if known is None:
                 raise _Stop(mark, f"`*{event.anchor}` refers to a value that contains it")
@@ -178,12 +181,12 @@ class _Builder:
         elif isinstance(event, (ScalarEvent, SequenceStartEvent, MappingStartEvent)):
             mark = self.mark(event.start_mark)
             if event.tag is not None:
-                raise _Stop(mark, f"tag `{_tag(event.tag)}`: a space file has no tags; it is plain data")
+                raise _Stop(mark, f"tag `{_tag(event.tag)}`: a space file must be plain data without tags; remove the tag")
             if isinstance(event, ScalarEvent):
                 self.scalar(event, mark)
                 return
             if len(self.stack) >= MAX_DEPTH:
-                raise _Stop(mark, f"nested more than {MAX_DEPTH} deep")
+                raise _Stop(mark, f"the values are nested more than {MAX_DEPTH} levels deep, the limit")
             if event.anchor:
                 self.anchors[event.anchor] = None
             self.stack.append(_Open(Node([] if isinstance(event, SequenceStartEvent) else {}, mark), event.anchor))
@@ -213,9 +216,9 @@ class _Builder:
         if not counted:
             self.total += size
         if self.total > MAX_NODES:
-            raise _Stop(mark, f"more than {MAX_NODES} values (each alias counts as a copy); a space file is small")
+            raise _Stop(mark, f"the file has more than {MAX_NODES} values, the limit; each alias counts as a copy of its value")
         if len(self.stack) + height > MAX_DEPTH:
-            raise _Stop(mark, f"nested more than {MAX_DEPTH} deep")
+            raise _Stop(mark, f"the values are nested more than {MAX_DEPTH} levels deep, the limit")
         if not self.stack:
             self.root = node
             return
@@ -231,7 +234,7 @@ class _Builder:
                 raise _Stop(mark, "merge keys (`<<`) are not YAML 1.2; write the keys out")
             if node.value in top.node.value:
                 first = top.node.keys[node.value]
-                raise _Stop(mark, f"duplicate key `{node.value}`" + (f"; it is already on line {first.line} already" if first.line else ""))
+                raise _Stop(mark, f"duplicate key `{node.value}`" + (f"; it is already on line {first.line}" if first.line else ""))
             top.key, top.has_key = node.value, True
             top.node.keys[node.value] = mark
         else:

@@ -78,7 +78,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no max_trials, though eta is sampled",
             "limits: {}",
-            "4:1: limits.max_trials: is required, as params.eta is sampled: how many trials in all (at least the number of grid cells, 1)",
+            "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, at least the number of "
+            "grid cells, 1",
         ),
         line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the report at which a trial ends"),
         line(
@@ -89,13 +90,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "the same key twice",
             "data: {train: rows.csv, valid: 0.2, valid: 0.3}",
-            "2:37: duplicate key `valid`; it is already on line 2 already",
+            "2:37: duplicate key `valid`; it is already on line 2",
         ),
         whole(
             "the same section twice",
             "limits: {max_trials: 4}⏎...⏎limits: {max_trials: 8}",
             top() + "limits: {max_trials: 8}\n",
-            "6:1: duplicate key `limits`; it is already on line 4 already",
+            "6:1: duplicate key `limits`; it is already on line 4",
         ),
         line(
             "a section that is no mapping",
@@ -107,7 +108,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "several at once",
             short(SEVERAL),
             SEVERAL,
-            "1:10: trainer: unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?",
+            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
             "2:32: data.valid: a fraction must be above 0 and below 1, got 2",
             "3:30: objective.goal: must be minimize or maximize, got min; did you mean `minimize`?",
             "4:22: limits.max_trials: must be an integer of at least 1, got 0",
@@ -128,12 +129,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a condition on no option",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
-            "5:99: params.eta: when params.booster: is not an option of params.booster; did you mean `dart`?, got drat",
+            "5:99: params.eta: when params.booster: is not an option of params.booster, got drat; did you mean `dart`?",
         ),
         params(
             "a comparison of words",
             'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> 1"}}',
-            "5:99: params.eta: when params.booster: compares numbers, but params.booster has the option gbtree, got '> 1'",
+            "5:99: params.eta: when params.booster: a comparison needs options that are numbers, but params.booster has the option "
+            "gbtree, got '> 1'",
         ),
         params(
             "a comparison that can never be true",
@@ -148,7 +150,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "conditions that exclude each other",
             "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], when: {params.a: y, params.b: 1}}",
-            "5:102: params.c: `when` can never be true: with the conditions it depends on, `params.a` would need two values at once",
+            "5:102: params.c: `when` can never be true, because it depends on conditions that need two values of `params.a` at once",
         ),
         params(
             "a condition that is no mapping",

@@ -72,16 +72,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
             'data: {train: "rows:load", label: y, valid: 0.25}',
             "2:15: data.train: `rows:load`: no module `rows` in ./ or among the installed packages",
         ),
-        line("the label dropped", "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}", "2:55: data.drop: `y` is the label"),
+        line(
+            "the label dropped",
+            "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}",
+            "2:55: data.drop: must not contain the label, `y`",
+        ),
         line(
             "unknown trainer",
             "trainer: xgbost",
-            "1:10: trainer: unknown trainer xgbost (your own: {loop: module:attr}); did you mean `xgboost`?",
+            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
         ),
         line(
             "a loop without its backend",
             "trainer: my_mod:train",
-            "1:10: trainer: write your own loop as a mapping: {loop: my_mod:train}, with `backend: torch` if its ranks need one",
+            "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: my_mod:train}, with `backend: torch` if "
+            "its ranks need one",
         ),
         line(
             "an estimator of scikit-learn for a trainer",
@@ -114,7 +119,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown step",
             "space: {preprocessor: StandardScalr}",
-            "5:23: preprocessor: unknown step `StandardScalr` (your own: module:attr); did you mean `StandardScaler`?",
+            "5:23: preprocessor: `StandardScalr` is neither a built-in step nor a reference module:attr; did you mean `StandardScaler`?",
         ),
         line(
             "unknown parameter of a step",
@@ -129,8 +134,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown word for a step",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
-            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; "
-            'scikit-learn has it: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
+            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; scikit-learn takes it:"
+            ' {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(
             "no such step of scikit-learn",
@@ -167,7 +172,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown set of scikit-learn",
             'data: {train: "sklearn:irs", valid: 0.25, label: y}',
-            "2:15: data.train: scikit-learn's `irs` is not known; did you mean `iris`?",
+            "2:15: data.train: scikit-learn has no data set `irs`; did you mean `iris`?",
         ),
         line(
             "unknown resource",
@@ -177,7 +182,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a name that is no folder's",
             "name: a/b",
-            "6:7: name: must be up to 100 of A-Z a-z 0-9 _ - . and not begin with - or ., got a/b",
+            "6:7: name: must be 1 to 100 of the characters A-Z a-z 0-9 _ - . and must not begin with - or ., got a/b",
         ),
         line(
             "a label that is no text", "data: {train: rows.csv, label: 1, valid: 0.25}", "2:32: data.label: must be text, got 1; quote it"

@@ -94,7 +94,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:34: params.day: uniform [lower, upper]: lower must be a number, got '2019-01-01' (text)",
             "5:46: params.day: uniform [lower, upper]: upper must be a number, got '2019-02-01' (text)",
         ),
-        line("a number for a name", "name: 2019", "6:7: name: must be text; quote it, got 2019"),
+        line("a number for a name", "name: 2019", "6:7: name: must be text, got 2019; quote it"),
         line(
             "true for a word",
             "objective: {metric: valid-logloss, goal: true}",
@@ -105,7 +105,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "eta: {uniform: [~, 1]}",
             "5:34: params.eta: uniform [lower, upper]: lower must be a number, got null",
         ),
-        whole("a %YAML 1.1 directive", "%YAML 1.1", "%YAML 1.1\n---\n" + top(), "2:1: %YAML 1.1: a space file is YAML 1.2"),
+        whole(
+            "a %YAML 1.1 directive",
+            "%YAML 1.1",
+            "%YAML 1.1\n---\n" + top(),
+            "2:1: %YAML 1.1: a space file must be YAML 1.2; remove this line",
+        ),
     ),
     "Numbers": (
         line(
@@ -196,7 +201,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a fraction in quotes",
             "data: {train: rows.csv, valid: '0.2', label: y}",
-            "2:32: data.valid: '0.2' is text; write a fraction without quotes",
+            "2:32: data.valid: a fraction must be a number, got '0.2' (text); write it without quotes",
         ),
         line(
             "fractions that leave nothing",

@@ -69,32 +69,32 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a scaler",
             "space: {preprocessor: Scaler}",
-            "5:23: preprocessor: unknown step `Scaler` (your own: module:attr); did you mean `StandardScaler`?",
+            "5:23: preprocessor: `Scaler` is neither a built-in step nor a reference module:attr; did you mean `StandardScaler`?",
         ),
         line(
             "a function as a step of scikit-learn",
             "space: {preprocessor: FunctionTransformer}",
-            "5:23: preprocessor: unknown step `FunctionTransformer` (your own: module:attr); "
-            "write the function itself, as `module:function`",
+            "5:23: preprocessor: `FunctionTransformer` is neither a built-in step nor a reference module:attr; write the function "
+            "itself, as `module:function`",
         ),
         line(
             "a step that is not needed",
             "space: {preprocessor: Repartitioner}",
-            "5:23: preprocessor: unknown step `Repartitioner` (your own: module:attr); "
-            "it is not needed: each worker gets an equal part of the rows",
+            "5:23: preprocessor: `Repartitioner` is neither a built-in step nor a reference module:attr; it is not needed: each "
+            "worker gets an equal part of the rows",
         ),
         line(
             "what Ray Data's encoder does not take",
             "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
-            "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's leaves an unseen category "
-            'missing; scikit-learn\'s takes it: {"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, '
-            "unknown_value: -1, encoded_missing_value: -2}}",
+            "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's encoder leaves an "
+            'unseen category missing; scikit-learn\'s takes it: {"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: '
+            "use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}",
         ),
         line(
             "a framework for a trainer",
             "trainer: lightgbm",
-            "1:10: trainer: unknown trainer lightgbm (your own: {loop: module:attr}); write a loop, as docs/how-to/own-loop.md "
-            'shows, and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
+            "1:10: trainer: `lightgbm` is neither a built-in trainer nor a mapping {loop: module:attr}; write a loop, as "
+            'docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
         ),
         line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
         line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; it is a key of `limits`"),
@@ -123,8 +123,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a scheduler beside another one's keys",
             "scheduler: {name: asha, max_t: 9, grace_period: 2}; sweeps validate space.yaml --set scheduler.name=none",
             (
-                "--set scheduler.name=none: scheduler: none does not take grace_period; to drop them, replace the section: "
-                "--set 'scheduler={name: none, max_t: 9}'",
+                "--set scheduler.name=none: scheduler: none does not take grace_period; replace the whole section: --set "
+                "'scheduler={name: none, max_t: 9}'",
             ),
             top(scheduler="{name: asha, max_t: 9, grace_period: 2}"),
             args=("space.yaml", "--set", "scheduler.name=none"),

@@ -57,8 +57,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "variants of other classes",
             "{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}",
-            "2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
-            "variants need the same task and classes",
+            "2:33: data.train.grid.1: the label of `other.csv` is multiclass with the classes 'maybe', 'no', 'yes', but the label "
+            "of `rows.csv` is binary with the classes 'no', 'yes'; all variants need the same task and classes",
             files={"other.csv": ROWS.replace("7,b,yes", "7,b,maybe")},
         ),
         data(
@@ -76,7 +76,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "Data: what it is": (
         file("an empty file", "bad.csv", "", "2:15: data.train: `bad.csv` cannot be read: it is empty"),
         file("a header without rows", "bad.csv", "age,plan,y\n", "2:15: data.train: `bad.csv` has no rows"),
-        file("blank lines", "bad.csv", "\n\n\n", "2:15: data.train: `bad.csv` cannot be read: it is blank"),
+        file("blank lines", "bad.csv", "\n\n\n", "2:15: data.train: `bad.csv` cannot be read: it has only blank lines"),
         file(
             "a Git LFS pointer",
             "bad.tsv.gz",
@@ -234,7 +234,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "another type of label in valid",
             "{train: rows.csv, label: y, valid: valid.csv}",
-            "2:42: data.valid: column `y` holds int64, but text in data.train",
+            "2:42: data.valid: column `y` holds int64 here, but text in data.train",
             files={"valid.csv": "age,plan,y\n1,a,0\n2,b,1\n"},
         ),
         steps(

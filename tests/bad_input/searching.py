@@ -12,27 +12,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "several objectives under a scheduler",
             f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
             answered(
-                ("6:19: scheduler.name: several objectives need none: trials cannot be ranked by one number before they end, got asha",)
+                ("6:19: scheduler.name: must be none, because several objectives do not rank running trials by one number; got asha",)
             ),
             top(objective=TWO, scheduler="{name: asha, max_t: 9}"),
         ),
         Case(
             "a cost as the objective under a scheduler",
             "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
-            answered(
-                ("6:19: scheduler.name: must be none: seconds is known only when a trial has ended, and asha compares trials before",)
-            ),
+            answered(("6:19: scheduler.name: must be none, because seconds is known only after a trial has ended; got asha",)),
             top(objective="{metric: seconds, goal: minimize}", scheduler="{name: asha, max_t: 9}"),
         ),
         line(
             "an objective twice",
             "objective: [{metric: a, goal: minimize}, {metric: a, goal: maximize}]",
-            "3:51: objective.1.metric: `a` is an objective already",
+            "3:51: objective.1.metric: `a` is already the metric of another objective",
         ),
         line(
             "a constraint that is no comparison",
             "constraints: {latency_ms: 5}",
-            '6:27: constraints.latency_ms: must be a comparison with a number, one of <=, >=, <, >, such as "<= 5", got 5',
+            '6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
         ),
         line("no repeats", "repeats: 0", "6:10: repeats.count: must be an integer of at least 1, got 0"),
         line(
@@ -58,7 +56,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an option of another algorithm",
             "search: {algorithm: tpe, options: {popsize: 8}}",
-            "6:36: search.options.popsize: unknown option of tpe; it is one of cmaes",
+            "6:36: search.options.popsize: unknown option of tpe; it is an option of cmaes",
         ),
         line(
             "unknown option",
@@ -73,7 +71,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an initial point of what is not there",
             "search: {initial_points: [{params.etta: 0.1}]}",
-            "6:28: search.initial_points.0: no dimension `params.etta`; did you mean `params.eta`?",
+            "6:28: search.initial_points.0: the space has no dimension `params.etta`; did you mean `params.eta`?",
         ),
         line(
             "an initial point beyond the bounds",
@@ -148,7 +146,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "the label in a feature subset",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [y]]}}",
-            "2:54: data.drop: `y` is the label",
+            "2:54: data.drop: must not contain the label, `y`",
         ),
     ),
 }

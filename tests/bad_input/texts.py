@@ -33,24 +33,24 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a Python object",
             "name: !!python/object/apply:os.system [id]",
-            "6:7: tag `!!python/object/apply:os.system`: a space file has no tags; it is plain data",
+            "6:7: tag `!!python/object/apply:os.system`: a space file must be plain data without tags; remove the tag",
         ),
-        line("a tag", "name: !mine x", "6:7: tag `!mine`: a space file has no tags; it is plain data"),
+        line("a tag", "name: !mine x", "6:7: tag `!mine`: a space file must be plain data without tags; remove the tag"),
         whole(
             "an alias bomb",
             "a0: &a0 [x, ...], a1: &a1 [*a0, *a0, ...], and on",
             BOMB,
-            "4:45: more than 10000 values (each alias counts as a copy); a space file is small",
+            "4:45: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
         whole("an alias of itself", "a: &x [*x]", "a: &x [*x]\n", "1:8: `*x` refers to a value that contains it"),
-        whole("an alias of nothing", "a: *x", "a: *x\n", "1:4: `*x`: no anchor `&x` before it"),
+        whole("an alias of nothing", "a: *x", "a: *x\n", "1:4: `*x`: there is no anchor `&x` before this alias"),
         whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not YAML 1.2; write the keys out"),
-        whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: nested more than 50 deep"),
+        whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: the values are nested more than 50 levels deep, the limit"),
         whole(
             "very many values",
             "a: [1,1,1,1,1,...",
             "a: [" + "1," * 100_000 + "]",
-            "1:20003: more than 10000 values (each alias counts as a copy); a space file is small",
+            "1:20003: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
         whole("two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file is one document"),
         whole("UTF-16", "as PowerShell writes it", ("\ufeff" + top()).encode("utf-16-le"), "1:1: is UTF-16; save it as UTF-8"),
@@ -68,18 +68,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a list",
             "- a",
             "- a\n",
-            "1:1: a space file is a mapping with keys name, trainer, data, objective, constraints, search, scheduler, "
-            "repeats, limits, checkpoints, trackers, space, got [a]",
+            "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
+            " limits, checkpoints, trackers, space, got [a]",
         ),
         whole(
             "words",
             "hello",
             "hello\n",
-            "1:1: a space file is a mapping with keys name, trainer, data, objective, constraints, search, scheduler, "
-            "repeats, limits, checkpoints, trackers, space, got hello",
+            "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
+            " limits, checkpoints, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
-        whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB; a space file is small"),
+        whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB, the limit of a space file"),
         typed("no such file", "validate run", ["absent.yaml"], "absent.yaml:1:1: no such file"),
         typed("a directory", "validate run", ["folder"], "folder:1:1: is a directory, not a space file"),
         typed("a pipe", "validate run", ["pipe"], "pipe:1:1: is not a regular file"),
@@ -119,7 +119,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set below a word",
             "validate run",
             ["space.yaml", "--set", "trainer.loop=a:b"],
-            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set trainer as a whole",
+            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead",
         ),
         typed(
             "--set of nothing",
@@ -159,14 +159,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--address nobody listens to",
             "run",
             ["space.yaml", "--address", "127.0.0.1:1"],
-            "--address: 127.0.0.1:1: no Ray cluster that can be joined: [Errno 111] Connection refused",
+            "--address: 127.0.0.1:1: no Ray cluster can be reached: [Errno 111] Connection refused",
         ),
         typed(
             "--address of a Ray Client",
             "run",
             ["space.yaml", "--address", "ray://head:10001"],
-            "--address: ray://head:10001: sweeps drives a cluster from one of its nodes: run it there, or by `ray job submit`, "
-            "with --address auto",
+            "--address: ray://head:10001: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job "
+            "submit`, with --address auto",
         ),
         typed(
             "--tracking-uri without a store",
@@ -184,7 +184,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "resume of nothing",
             "resume",
             ["latest"],
-            "latest: no such sweep, neither as a folder nor in sweeps-runs; there are none",
+            "latest: is neither a sweep's folder nor the name of a sweep in sweeps-runs; sweeps-runs has no sweeps",
         ),
     ),
 }

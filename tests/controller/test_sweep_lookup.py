@@ -229,7 +229,7 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
             sweep_lookup.find(name, tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         list_sweeps(tmp_path / "absent")
-    with pytest.raises(InputError, match="there are none"):
+    with pytest.raises(InputError, match="has no sweeps"):
         sweep_lookup.find("latest", tmp_path / "absent")
 
 

@@ -82,7 +82,8 @@ def test_variants_agree_on_the_label(space, tmp_path):
     (tmp_path / "same.csv").write_text(ROWS)
     preflight.check_data(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
     assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
-        "space.yaml:2:33: data.train.grid.1: `other.csv` is multiclass of 'maybe', 'no', 'yes', but `rows.csv` binary of 'no', 'yes'; "
+        "space.yaml:2:33: data.train.grid.1: the label of `other.csv` is multiclass with the classes 'maybe', 'no', 'yes', "
+        "but the label of `rows.csv` is binary with the classes 'no', 'yes'; all "
         "variants need the same task and classes"
     ]
 

@@ -112,7 +112,8 @@ def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
     with pytest.raises(InputError) as e:
         DataVariants(ask("a")[0], ask("a", "b"), 0, ("train",))
     assert str(e.value) == (
-        "data.train: `b.csv` is multiclass of 'maybe', 'no', 'yes', but `a.csv` binary of 'no', 'yes'; "
+        "data.train: the label of `b.csv` is multiclass with the classes 'maybe', 'no', 'yes', "
+        "but the label of `a.csv` is binary with the classes 'no', 'yes'; all "
         "variants need the same task and classes"
     )
 

@@ -77,7 +77,7 @@ INVALID = [
         "data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
     ),
     ("{train: {grid: [a.csv, a.csv]}, valid: v.csv}", "data.train: grid has the same option twice: a.csv"),
-    ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn's `irs` is not known; did you mean `iris`?"),
+    ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn has no data set `irs`; did you mean `iris`?"),
     ("{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}", "data.train: unknown domain `grid_search`; did you mean `grid`?"),
     ("{train: a.csv, valid: {choice: [0.1, 0.2]}}", "data.valid: cannot be tuned (`choice`); only train, drop and rows of data can"),
     (
@@ -97,7 +97,7 @@ INVALID = [
     ),
     ("{train: a.csv, valid: 0.1, drop: {choice: [a, b]}}", "data.drop.choice.0: must be a list of columns, got a"),
     ("{train: a.csv, valid: 0.1, drop: {choice: [[a], [3]]}}", "data.drop.choice.1.0: a column's name must be text, got 3"),
-    ("{train: a.csv, valid: 0.1, label: y, drop: {choice: [[a], [y]]}}", "data.drop: `y` is the label"),
+    ("{train: a.csv, valid: 0.1, label: y, drop: {choice: [[a], [y]]}}", "data.drop: must not contain the label, `y`"),
     (
         "{train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv, rows: {choice: [1, 0.5]}}",
         "`when` may name only earlier dimensions; `data.rows` comes later",

@@ -49,8 +49,12 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
     "trackers, problem",
     [
         ("jsonl", "s.yaml:5:11: trackers: must be a list, such as [mlflow, jsonl], got jsonl"),
-        ("[jsonn]", "s.yaml:5:12: trackers.0: there is no tracker `jsonn`; did you mean `jsonl`? (your own is `module:attr`)"),
-        ("[wandb]", f"s.yaml:5:12: trackers.0: there is no tracker `wandb`; valid: {', '.join(registry.names('tracker'))}"),
+        ("[jsonn]", "s.yaml:5:12: trackers.0: `jsonn` is neither a built-in tracker nor a reference `module:attr`; did you mean `jsonl`?"),
+        (
+            "[wandb]",
+            f"trackers.0: `wandb` is neither a built-in tracker nor a reference `module:attr`; valid: "
+            f"{', '.join(registry.names('tracker'))}",
+        ),
         ("[mlflow, mlflow]", "s.yaml:5:20: trackers.1: `mlflow` is listed twice with the same options"),
         ("[{jsonl: {path: x}}]", "s.yaml:5:13: trackers.0.jsonl: jsonl has no options; write `jsonl` alone"),
         ("[webhook]", "s.yaml:5:12: trackers.0.webhook.url: is required"),

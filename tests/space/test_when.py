@@ -190,7 +190,7 @@ INVALID = [
     ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
     ("{params.n: true}", "must be a number or a comparison"),
     ("{params.n: []}", "an empty list never matches"),
-    ("{params.c: 4}", "params.x: when params.c: is not an option of params.c; valid: 3, 6, 9, got 4"),
+    ("{params.c: 4}", "params.x: when params.c: is not an option of params.c, got 4; valid: 3, 6, 9"),
     ("{params.c: 0}", "is not an option"),
     ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]
@@ -211,11 +211,11 @@ MORE = [
     ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name only grids"),
     ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "which contains this dimension"),
     ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` belongs beside a domain"),
-    ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "compares numbers, but params.a has the option x"),
-    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is not an option of params.a; valid: x, y, got z"),
+    ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "a comparison needs options that are numbers"),
+    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "is not an option of params.a, got z; valid: x, y"),
     (
         "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
-        "params.c: `when` can never be true: with the conditions it depends on, `params.a` would need two values at once",
+        "params.c: `when` can never be true, because it depends on conditions that need two values of `params.a` at once",
     ),
     (
         "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",
