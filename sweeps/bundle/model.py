@@ -16,6 +16,7 @@ from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDE
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.sweep_folder import SweepFolder
+from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
@@ -108,7 +109,8 @@ class Bundle:
         try:
             return function(raw)
         except InputError as e:
-            if (located := self._find_refused_value(raw, function, e)) is None:
+            located = None if isinstance(e.problems[0], InvalidValue) else self._find_refused_value(raw, function, e)
+            if located is None:
                 raise
             raise located from e
 
@@ -132,7 +134,7 @@ class Bundle:
         one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these rows: ", " it: ", 1)
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
-                return InputError(schema.InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
+                return InputError(InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:

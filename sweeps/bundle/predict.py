@@ -16,8 +16,9 @@ from pyarrow import fs
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.bundle.schema import InvalidValue, enforce_schema
+from sweeps.bundle.schema import enforce_schema
 from sweeps.core.errors import InputError, Problem
+from sweeps.data.column_values import InvalidValue
 from sweeps.data.files import first_line
 from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, pandas_names, probe_schema
 from sweeps.data.tables import infer_types

@@ -27,7 +27,7 @@ from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
 from sweeps.core import references
 from sweeps.core.errors import BundleError
-from sweeps.data.columns import is_tensor, tensors_to_arrays
+from sweeps.data.column_values import is_tensor, tensors_to_arrays
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space.trainer_definition import definition_of

@@ -1,4 +1,4 @@
-"""Columns of a frame: their kinds, the form of their values before the first step, and how a step selects them."""
+"""Columns of a frame: the kinds of input columns, and how a step selects columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pandas.api import types as pdt
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
+from sweeps.data.column_values import tensors_to_arrays, to_dates, to_numbers, to_text
 
 PREPROCESSOR_KEY = "space.preprocessor"
 
@@ -68,87 +69,13 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         InputError: a value does not fit the column, such as text in a column of numbers.
     """
     if column.kind == "number":
-        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub" and keep_integers:
+        if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values
-        return pd.Series(_to_numbers(column, values), index=values.index, name=column.name)
+        numbers = to_numbers(values, column.name).to_numpy(column.dtype, na_value=np.nan)
+        return pd.Series(numbers, index=values.index, name=column.name)
     if column.kind == "text":
-        return _to_strings(values)
-    if column.kind == "time":
-        iso = "ISO8601" if values.dtype.kind not in "Miuf" else None
-        times = pd.to_datetime(values, errors="coerce", utc=True, format=iso)
-        _refuse_values(column, values, times.isna().to_numpy(), "time")
-        return times.dt.as_unit("us") if "UTC" in column.dtype else times.dt.as_unit("us").dt.tz_localize(None)
-    return tensors_to_arrays(values)
-
-
-def is_tensor(values: pd.Series) -> bool:
-    """Return whether a column holds tensors of Ray Data. Compares the type's name only, because bundles are loaded without Ray."""
-    return type(values.dtype).__name__ == "TensorDtype"
-
-
-def tensors_to_arrays(values: pd.Series) -> pd.Series:
-    """Convert a column of Ray Data's tensors to NumPy arrays, which need no Ray. Other columns are returned unchanged."""
-    if not is_tensor(values):
-        return values
-    cells = np.empty(len(values), dtype=object)
-    for i, cell in enumerate(values):
-        cells[i] = np.asarray(cell)
-    return pd.Series(cells, index=values.index, name=values.name)
-
-
-def _to_numbers(column: InputColumn, values: pd.Series) -> np.ndarray:
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iubf":
-        return np.array(values.to_numpy(), dtype=column.dtype)
-    if pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype):
-        return np.asarray(values.to_numpy(dtype=column.dtype, na_value=np.nan))
-    if values.dtype.kind in "Mm":
-        _refuse_values(column, values, np.ones(len(values), dtype=bool), "number")
-        return np.full(len(values), np.nan, dtype=column.dtype)
-    numbers = np.array([_parse_number(v) for v in values.astype(object)], dtype=np.float64)
-    _refuse_values(column, values, np.isinf(numbers) & ~values.isin([np.inf, -np.inf]).to_numpy(), "number")
-    return numbers.astype(column.dtype)
-
-
-def _parse_number(value: Any) -> float:
-    """Convert an object or text to a number. NaN if the value is missing, infinity if it is not a number."""
-    if isinstance(value, str):
-        value = {"": np.nan, "true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
-    try:
-        return np.nan if pd.isna(value) else float(value)
-    except (TypeError, ValueError):
-        return np.inf
-
-
-def _refuse_values(column: InputColumn, values: pd.Series, bad: np.ndarray, kind: str) -> None:
-    """Raise an error if some values are present but not of the column's kind. Blank text counts as missing.
-
-    Raises:
-        InputError: names the first such value.
-    """
-    wrong = values[bad & values.notna().to_numpy()]
-    wrong = wrong[[str(v).strip() != "" for v in wrong]]
-    if len(wrong):
-        raise InputError(Problem(f"column `{column.name}`", f"{wrong.iloc[0]!r} is not a {kind}, but this column held {kind}s in training"))
-
-
-def _to_strings(values: pd.Series) -> pd.Series:
-    if values.dtype == "str":
-        return values
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(object)
-    return pd.Series([_to_string(v) for v in values], index=values.index, name=values.name, dtype="str")
-
-
-def _to_string(value: Any) -> Any:
-    """Convert a value to text. A file with only digits in a text column, such as ZIP codes, is read as numbers but means the same."""
-    if isinstance(value, str):
-        return value
-    return np.nan if pd.isna(value) else format_value(value)
-
-
-def format_value(value: Any) -> str:
-    """Return a value as the text that a file held: 12.0 from an integer column with missing values is `12`."""
-    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+        return to_text(values)
+    return to_dates(values, column.name, column.dtype) if column.kind == "time" else tensors_to_arrays(values)
 
 
 def is_number(values: pd.Series) -> bool:

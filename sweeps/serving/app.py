@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
-from sweeps.bundle.schema import InvalidValue
 from sweeps.core.errors import InputError, Problem
+from sweeps.data.column_values import InvalidValue
 from sweeps.serving import request_checks
 from sweeps.serving.access import Access, Guard, Receive, Send
 from sweeps.serving.batching import Batcher

@@ -7,20 +7,21 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pydantic_core
 
 from sweeps.bundle.manifest import ColumnSchema
-from sweeps.bundle.schema import tensor_rule, to_tensor
+from sweeps.bundle.schema import tensor_rule
+from sweeps.data.column_values import to_tensor
 from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20
+MISSING = "is missing; send null if the value is unknown"
 
 
 class Refused(Exception):
@@ -55,27 +56,81 @@ class Rows:
     by_column: bool
 
 
-RULES = {
-    "integer": "must be a number or null",
-    "double": "must be a number or null",
-    "boolean": "must be true, false or null",
-    "string": "must be text or null",
-    "datetime": "must be a date or a time as text, such as 2026-01-31T12:00:00, or null",
-    "any": "can be any value",
+@dataclass(frozen=True)
+class _Kind:
+    """How the values of a column appear in a request.
+
+    Attributes:
+        json_type: JSON Schema's name of the type; "" for any value.
+        rule: The rule for a value, in words.
+        convert: Returns the value for the model, or raises `ValueError`.
+    """
+
+    json_type: str
+    rule: str
+    convert: Callable[[Any], Any]
+
+
+def _number(value: Any) -> float:
+    kind = type(value)
+    if kind is float or kind is int:
+        number = float(value)
+        if math.isinf(number):
+            raise ValueError
+        return number
+    if value is None:
+        return math.nan
+    raise ValueError
+
+
+def _require_type(kind: type) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if value is None or type(value) is kind:
+            return value
+        raise ValueError
+
+    return convert
+
+
+def _date(value: Any) -> Any:
+    if value is None:
+        return None
+    if type(value) is not str or not value.strip():
+        raise ValueError
+    datetime.datetime.fromisoformat(value)
+    return value
+
+
+_NUMBER = _Kind("number", "must be a number or null", _number)
+_KINDS = {
+    "integer": _NUMBER,
+    "double": _NUMBER,
+    "boolean": _Kind("boolean", "must be true, false or null", _require_type(bool)),
+    "string": _Kind("string", "must be text or null", _require_type(str)),
+    "datetime": _Kind("string", "must be a date or a time as text, such as 2026-01-31T12:00:00, or null", _date),
+    "any": _Kind("", "can be any value", lambda value: value),
 }
+
+
+def _kind(column: ColumnSchema) -> _Kind:
+    if column.type == "category":
+        return _KINDS["string" if not column.categories or any(isinstance(c, str) for c in column.categories) else "double"]
+    if column.type != "tensor":
+        return _KINDS[column.type]
+
+    def convert(value: Any) -> Any:
+        if value is None and column.shape is None:
+            return None
+        if type(value) is not list:
+            raise ValueError
+        return to_tensor(value, column.dtype, column.shape)
+
+    return _Kind("array", f"must be {tensor_rule(column)}, in nested lists", convert)
 
 
 def rule_of(column: ColumnSchema) -> str:
     """Return the rule for the values of a column, in words."""
-    if column.type == "category":
-        return RULES["string" if _of_text(column) else "double"]
-    if column.type == "tensor":
-        return f"must be {tensor_rule(column)}, in nested lists"
-    return RULES[column.type]
-
-
-def _of_text(column: ColumnSchema) -> bool:
-    return not column.categories or any(isinstance(c, str) for c in column.categories)
+    return _kind(column).rule
 
 
 def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS) -> Rows:
@@ -94,64 +149,60 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     except ValueError as e:
         raise Refused(400, [{"rule": f"the body must be JSON: {e}"}]) from None
     if isinstance(parsed, list):
-        return _read_records(parsed, columns, max_rows)
-    if isinstance(parsed, dict) and len({"records", "columns"} & set(parsed)) == 1:
-        if "records" not in parsed:
-            return _read_columns(parsed["columns"], columns, max_rows)
-        if isinstance(parsed["records"], list):
-            return _read_records(parsed["records"], columns, max_rows)
-        raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
-    raise Refused(422, [{"rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'}])
-
-
-def _read_records(records: list[Any], columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
-    _check_row_count(len(records), max_rows)
-    wrong = [{"row": i, "rule": "a record must be an object", "value": short(r)} for i, r in enumerate(records) if not isinstance(r, dict)]
-    if wrong:
-        raise Refused(422, _first_problems(wrong))
+        parsed = {"records": parsed}
+    if not isinstance(parsed, dict) or ("records" in parsed) == ("columns" in parsed):
+        raise Refused(422, [{"rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'}])
     problems: list[dict[str, Any]] = []
+    if "records" in parsed:
+        rows = _read_records(parsed["records"], columns, max_rows, problems)
+    else:
+        rows = _read_columns(parsed["columns"], columns, max_rows, problems)
+    if problems:
+        more = {"rule": f"only the first {MAX_PROBLEMS} problems are listed; there may be more"}
+        raise Refused(422, problems[:MAX_PROBLEMS] + [more] * (len(problems) >= MAX_PROBLEMS))
+    return rows
+
+
+def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
+    """Read a list of records, and add what is wrong to `problems`."""
+    if not isinstance(records, list):
+        raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
+    _check_row_count(len(records), max_rows)
     values: dict[str, list[Any]] = {}
-    for column in columns:
+    for row, record in enumerate(records):
+        if not isinstance(record, dict):
+            problems.append({"row": row, "rule": "a record must be an object", "value": short(record)})
+    for column in () if problems else columns:
         name = column.name
         try:
-            raw = [record[name] for record in records]
+            cells = [record[name] for record in records]
         except KeyError:
             row = next(i for i, record in enumerate(records) if name not in record)
-            problems.append({"field": name, "row": row, "rule": "is missing; send null if the value is unknown"})
+            problems.append({"field": name, "row": row, "rule": MISSING})
             continue
-        values[name] = _convert(column, raw, problems)
-    if problems:
-        raise Refused(422, _first_problems(problems))
+        values[name] = _convert(column, cells, problems)
     return Rows(len(records), values, False)
 
 
-def _read_columns(found: Any, columns: Sequence[ColumnSchema], max_rows: int) -> Rows:
-    if not isinstance(found, dict):
+def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
+    """Read a list of values for each field, and add what is wrong to `problems`."""
+    if not isinstance(lists, dict):
         raise Refused(422, [{"field": "columns", "rule": "must be an object with a list for each field"}])
-    missing = [c.name for c in columns if c.name not in found]
-    problems: list[dict[str, Any]] = [{"field": n, "rule": "is missing; send null if the value is unknown"} for n in missing]
-    named = [c for c in columns if c.name in found]
-    problems += [{"field": c.name, "rule": "must be a list of values"} for c in named if not isinstance(found[c.name], list)]
-    if problems:
-        raise Refused(422, _first_problems(problems))
-    count = len(found[named[0].name]) if named else 0
+    first = next((c.name for c in columns if isinstance(lists.get(c.name), list)), None)
+    count = 0 if first is None else len(lists[first])
     _check_row_count(count, max_rows)
     values: dict[str, list[Any]] = {}
-    for column in named:
-        if len(found[column.name]) != count:
-            rule = f"must have as many values as `{named[0].name}`: {count}, not {len(found[column.name])}"
-            problems.append({"field": column.name, "rule": rule})
+    for column in columns:
+        name = column.name
+        if name not in lists:
+            problems.append({"field": name, "rule": MISSING})
+        elif not isinstance(lists[name], list):
+            problems.append({"field": name, "rule": "must be a list of values"})
+        elif len(lists[name]) != count:
+            problems.append({"field": name, "rule": f"must have as many values as `{first}`: {count}, not {len(lists[name])}"})
         else:
-            values[column.name] = _convert(column, found[column.name], problems)
-    if problems:
-        raise Refused(422, _first_problems(problems))
+            values[name] = _convert(column, lists[name], problems)
     return Rows(count, values, True)
-
-
-def _first_problems(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first problems, with a remark if there may be more."""
-    more = [{"rule": f"only the first {MAX_PROBLEMS} problems are listed; there may be more"}]
-    return problems[:MAX_PROBLEMS] + more * (len(problems) >= MAX_PROBLEMS)
 
 
 def _check_row_count(count: int, most: int) -> None:
@@ -161,67 +212,15 @@ def _check_row_count(count: int, most: int) -> None:
 
 def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
     """Convert the values of a column, and add invalid ones to `problems`."""
-    if column.type == "tensor":
-        convert: Any = functools.partial(_tensor, column=column)
-    else:
-        convert = _CONVERTERS[("string" if _of_text(column) else "double") if column.type == "category" else column.type]
-    converted: list[Any] = []
+    kind = _kind(column)
+    convert, converted = kind.convert, []
     for row, value in enumerate(values):
         try:
             converted.append(convert(value))
         except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
-                problems.append({"field": column.name, "row": row, "rule": rule_of(column), "value": short(value)})
+                problems.append({"field": column.name, "row": row, "rule": kind.rule, "value": short(value)})
     return converted
-
-
-def _number(value: Any) -> float:
-    kind = type(value)
-    if kind is float or kind is int:
-        number = float(value)
-        if math.isinf(number):
-            raise ValueError
-        return number
-    if value is None:
-        return math.nan
-    raise ValueError
-
-
-def _require_type(kind: type) -> Any:
-    def convert(value: Any) -> Any:
-        if value is None or type(value) is kind:
-            return value
-        raise ValueError
-
-    return convert
-
-
-def _tensor(value: Any, column: ColumnSchema) -> Any:
-    """Convert nested lists to an array. Null is allowed only if the column has no common shape."""
-    if value is None and column.shape is None:
-        return None
-    if type(value) is not list:
-        raise ValueError
-    return to_tensor(value, column)
-
-
-def _date(value: Any) -> Any:
-    if value is None:
-        return None
-    if type(value) is not str or not value.strip():
-        raise ValueError
-    datetime.datetime.fromisoformat(value)
-    return value
-
-
-_CONVERTERS: dict[str, Any] = {
-    "integer": _number,
-    "double": _number,
-    "boolean": _require_type(bool),
-    "string": _require_type(str),
-    "datetime": _date,
-    "any": lambda value: value,
-}
 
 
 def short(value: Any) -> str:
@@ -258,25 +257,18 @@ def schemas(
     return request, {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
 
 
-def _nested(column: ColumnSchema) -> dict[str, Any]:
-    """Return the schema of nested lists with the shape of a tensor."""
-    kind = "boolean" if column.dtype == "bool" else "number"
-    if column.shape is None:
-        return {"type": ["array", "null"]}
-    field: dict[str, Any] = {"type": kind}
-    for size in reversed(column.shape):
-        field = {"type": "array", "items": field, "minItems": size, "maxItems": size}
-    return field
-
-
 def _field(column: ColumnSchema) -> dict[str, Any]:
-    if column.type == "category":
-        return {"type": ["string" if _of_text(column) else "number", "null"], "examples": list(column.categories or ())[:20]}
-    if column.type == "tensor":
-        return _nested(column)
-    types = {"integer": "number", "double": "number", "boolean": "boolean", "string": "string", "datetime": "string"}
-    field: dict[str, Any] = {"type": [types[column.type], "null"]} if column.type in types else {}
-    if column.type != "datetime":
+    """Return the JSON Schema of a value."""
+    if column.type == "tensor" and column.shape is not None:
+        field: dict[str, Any] = {"type": "boolean" if column.dtype == "bool" else "number"}
+        for size in reversed(column.shape):
+            field = {"type": "array", "items": field, "minItems": size, "maxItems": size}
         return field
-    # JSON Schema's `date-time` has a time zone, which is refused if the training data had none.
-    return field | ({"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]})
+    name = _kind(column).json_type
+    field = {"type": [name, "null"]} if name else {}
+    if column.type == "category":
+        field["examples"] = list(column.categories or ())[:20]
+    elif column.type == "datetime":
+        # JSON Schema's `date-time` has a time zone, which is refused if the training data had none.
+        field |= {"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]}
+    return field

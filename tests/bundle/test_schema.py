@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.bundle.manifest import ColumnSchema
-from sweeps.bundle.schema import InvalidValue, enforce_schema, infer_schema, tensors_to_arrow
+from sweeps.bundle.schema import enforce_schema, infer_schema, tensors_to_arrow
 from sweeps.core.errors import InputError
+from sweeps.data.column_values import InvalidValue
 
 RAW = pd.DataFrame(
     {

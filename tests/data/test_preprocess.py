@@ -309,9 +309,9 @@ def test_invalid_rows_are_refused():
     raw = table().to_pandas()
     with pytest.raises(InputError, match="missing columns `f`, `c`"):
         identity.transform(raw.drop(columns=["c", "f"]))
-    with pytest.raises(InputError, match="column `i`: 'many' is not a number"):
+    with pytest.raises(InputError, match="column `i` holds 'many' in row 1, but must hold numbers"):
         identity.transform(raw.astype({"i": object}).assign(i="many"))
-    with pytest.raises(InputError, match="column `t`: 'soon' is not a time"):
+    with pytest.raises(InputError, match="column `t` holds 'soon' in row 1, but must hold dates"):
         identity.transform(raw.assign(t="soon"))
     assert identity.transform(raw.assign(i=" ", t=None))[["i", "t"]].isna().all().all()
 

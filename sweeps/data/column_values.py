@@ -1,0 +1,189 @@
+"""Convert the values of raw columns to the form that they had in training.
+
+The values of a column may arrive with another dtype. A CSV file with a gap among integers is read as floats, and text that happens to be
+all digits is read as integers. Fitted chains, bundles and the server all use the conversions and the error message of this module.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeps.core.errors import InputError, Problem
+
+# NumPy's codes for the element types of a tensor: booleans, integers and floats
+NUMERIC_KINDS = "biuf"
+BOOLEAN_WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+class _Summary(str):
+    """A short description that an error message shows in place of an array, a list or a mapping."""
+
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return cls(f"a mapping with {len(value)} keys")
+        if not isinstance(value, np.ndarray | list | tuple):
+            return value
+        try:
+            return cls(f"an array of shape {np.asarray(value).shape}")
+        except ValueError:
+            return cls("lists of different lengths")
+
+
+@dataclass(frozen=True)
+class InvalidValue(Problem):
+    """A value that its column cannot hold.
+
+    Attributes:
+        column: name of the column.
+        rule: what the values of the column must be.
+        row: row of the value, counted from 0.
+        value: the value, or a description of an array or a list.
+    """
+
+    column: str
+    rule: str
+    row: int
+    value: Any
+
+    @classmethod
+    def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
+        """Create the problem with its message. The message counts rows from 1."""
+        value = _Summary.of(value)
+        return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
+
+    def shifted(self, rows: int) -> InvalidValue:
+        """Return the same problem with `rows` further rows before it."""
+        return self.create(self.column, self.rule, self.row + rows, self.value)
+
+
+def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str) -> None:
+    """Refuse the first value that is present but could not be parsed. Blank text counts as missing.
+
+    Raises:
+        InputError: there is such a value.
+    """
+    for row in np.flatnonzero(parsed.isna() & values.notna()):
+        if str(values.iloc[row]).strip():
+            raise InputError(InvalidValue.create(name, rule, int(row), values.iloc[row]))
+
+
+def to_numbers(values: pd.Series, name: str) -> pd.Series:
+    """Parse a column of numbers or booleans. Columns with a numeric dtype are returned unchanged.
+
+    Raises:
+        InputError: a value is not a number.
+    """
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return values
+    objects = values.astype(object).where(values.notna(), None)  # pandas would convert dates to nanoseconds
+    numbers = pd.to_numeric(objects, errors="coerce")
+    _refuse_unparsed(values, numbers, name, "must hold numbers")
+    return numbers
+
+
+def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
+    """Convert numbers to an integer dtype. If a value is missing or does not fit, they become floats."""
+    if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
+        exact = numbers.to_numpy()
+    else:
+        exact = numbers.to_numpy("float64", na_value=np.nan)
+        if not (np.isfinite(exact) & (exact == np.trunc(exact)) & (np.abs(exact) < 2**53)).all():
+            return pd.Series(exact, index=numbers.index)
+    whole = exact.astype(dtype.lower(), copy=False)
+    return pd.Series(whole if (whole == exact).all() else exact, index=numbers.index)
+
+
+def to_booleans(values: pd.Series) -> pd.Series:
+    """Convert words and numbers to booleans. If a value is missing or unknown, the result is a column of objects."""
+    known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
+    return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)
+
+
+def to_text(values: pd.Series) -> pd.Series:
+    """Convert values to text. A file with only digits in a text column, such as ZIP codes, is read as numbers but means the same."""
+    return values if values.dtype == "str" else values.astype(object).map(format_value, na_action="ignore").astype("str")
+
+
+def format_value(value: Any) -> str:
+    """Return a value as the text that a file held: 12.0 from an integer column with missing values is `12`."""
+    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+
+
+def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
+    """Convert a column to dates with the dtype of training. Text is ISO 8601, with `T` or a space.
+
+    Raises:
+        InputError: a value is not a date, or only one of the value and the dtype has a time zone.
+    """
+    dates = _parse_dates(values, dtype)
+    if dates is None:  # Some value has a time zone that training did not have, or lacks one. Find the first such value.
+        row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
+        zone = "with a time zone, as 2026-01-31T12:00:00+00:00" if "," in dtype else "without a time zone, as 2026-01-31T12:00:00"
+        raise InputError(InvalidValue.create(name, f"must hold dates as in training, {zone}", row, values.iloc[row]))
+    _refuse_unparsed(values, dates, name, "must hold dates, as 2026-01-31T12:00:00")
+    return dates
+
+
+def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
+    """Parse dates; values that are not dates become NaT. None if the dates do not share the dtype."""
+    aware = "," in dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
+    try:
+        return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_tensor(values: pd.Series) -> bool:
+    """Return whether a column holds tensors of Ray Data. Compares the type's name only, because bundles are loaded without Ray."""
+    return type(values.dtype).__name__ == "TensorDtype"
+
+
+def tensors_to_arrays(values: pd.Series) -> pd.Series:
+    """Convert a column of Ray Data's tensors to NumPy arrays, which need no Ray. Other columns are returned unchanged."""
+    if not is_tensor(values):
+        return values
+    cells = np.empty(len(values), dtype=object)
+    for i, cell in enumerate(values):
+        cells[i] = np.asarray(cell)
+    return pd.Series(cells, index=values.index, name=values.name)
+
+
+def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
+    """Convert a cell of a tensor column to an array.
+
+    Args:
+        value: an array or nested lists. Readers without Ray find Ray Data's tensors in a Parquet file as the values in one row or, if
+            shapes differ, as a mapping of `data` and `shape`; both are accepted.
+        dtype: type of the elements.
+        shape: shape of the array. None for any shape.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and shape.
+    """
+    array = _array(value["data"]).reshape([int(n) for n in value["shape"]]) if isinstance(value, Mapping) else _array(value)
+    if array.dtype.kind not in NUMERIC_KINDS or not array.ndim:
+        raise ValueError("not an array of numbers")
+    if shape is not None and array.shape != tuple(shape):
+        if array.ndim > 1:
+            raise ValueError("wrong shape")
+        array = array.reshape(shape)
+    wanted = np.dtype(dtype)
+    typed = array.astype(wanted, copy=False)
+    if wanted.kind != "f" and not (typed == array).all():
+        raise ValueError("the type cannot hold the values")
+    return typed
+
+
+def _array(value: Any) -> np.ndarray:
+    """Convert nested lists or arrays to one array."""
+    array = np.asarray(value)
+    return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array
