@@ -96,45 +96,52 @@ def export_trial(
     Returns:
         The result. It has an `error` if the bundle cannot be written.
     """
-    trial, result = study_store.trial(number), study_store.results()[number]
+    result = study_store.results()[number]
     done = Exported(described(study_store, number))
-    kept = study_store.latest(number) if latest else result.checkpoint
-    if refitted is not None:
-        source, step = refitted.checkpoint, refitted.steps
-    elif kept is None:
-        return replace(done, notes=(f"trial {trial.id} reported no checkpoint: nothing to export",))
-    else:
-        step, value = kept.best_step, study_store.value_at(number, kept.best_step)
-        if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
-            why = "" if latest else f": the loop saved none at its best step {result.best_step}"
-            done = replace(done, notes=(f"what is exported is the model of step {step} ({value:.6g}){why}",))
-        source = SweepFolder(folder).trial(trial.id) / Path(kept.path).name  # the folder may have been moved
-        refuse_special_files(source)
-        if not source.is_dir():
-            which = "latest checkpoint" if latest else "checkpoint"
-            return replace(done, notes=(f"trial {trial.id}'s {which} was deleted: nothing to export",))
+    source, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
+    done = replace(done, notes=(note,) if note else ())
+    if source is None:
+        return done
     if space.trainer.load is None:
         return replace(done, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
-    for root in reversed(roots):
-        if str(root) not in sys.path:
-            sys.path.insert(0, str(root))
+    sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
     description = done.best if step == result.best_step else described(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
-        return _bundle(done, trial, step, description, folder, space, source, target / "bundle", roots, refitted, store)
+        return _write_bundle(done, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
     except UnreadableFile as e:
         return replace(done, error=e)
     except Exception as e:
         if disk_error(e) is not None:
             raise
-        if not isinstance(e, BundleError):
-            log.exception("export of trial %s", trial.id)
-            return replace(done, error=BundleError(f"trial {trial.id} cannot be exported: {type(e).__name__}: {e}"))
-        log.error("export of trial %s", trial.id, exc_info=e)
-        return replace(done, error=e)
+        name = format_trial_id(number)
+        log.error("export of trial %s", name, exc_info=e)
+        error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
+        return replace(done, error=error)
 
 
-def _bundle(
+def _model_to_export(
+    folder: Path, study_store: StudyStore, number: int, result: Result, refitted: Refitted | None, latest: bool
+) -> tuple[Path | None, int, str]:
+    """Return the checkpoint to export, the step of its model, and a note. If there is no checkpoint, the note says why."""
+    if refitted is not None:
+        return refitted.checkpoint, refitted.steps, ""
+    trial_id = format_trial_id(number)
+    checkpoint = study_store.latest(number) if latest else result.checkpoint
+    if checkpoint is None:
+        return None, 0, f"trial {trial_id} reported no checkpoint: nothing to export"
+    source = SweepFolder(folder).trial(trial_id) / Path(checkpoint.path).name  # the folder may have been moved
+    refuse_special_files(source)
+    if not source.is_dir():
+        return None, 0, f"trial {trial_id}'s {'latest checkpoint' if latest else 'checkpoint'} was deleted: nothing to export"
+    step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
+    if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
+        reason = "" if latest else f": the loop saved none at its best step {result.best_step}"
+        note = f"what is exported is the model of step {step} ({value:.6g}){reason}"
+    return source, step, note
+
+
+def _write_bundle(
     done: Exported,
     trial: Trial,
     step: int,
@@ -147,19 +154,15 @@ def _bundle(
     refitted: Refitted | None,
     store: PreparedStore,
 ) -> Exported:
-    load = space.trainer.load
-    assert load is not None
-    facts = store.load_info(trial.data)
+    load = str(space.trainer.load)
+    info = store.load_info(trial.data)
     fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
     notes, best = done.notes, dict(done.best)
     if fitted is not None and (test := store.load_test(trial.data)) is not None:
-        rows = fitted.transform(test[0])
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-        best["test"], note = score_test(metric, facts.task, test[1], _predicted(trial, load, source, rows))
+        best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0])))
         notes = (*notes, note) if note else notes
-    stored = source / CHECK_PREDICTIONS
-    made = {
-        **description,
+    made = description | {
         "test": best["test"],
         "sweep": folder.name,
         "metric": space.objective.metric,
@@ -168,23 +171,24 @@ def _bundle(
         "seed": trial.seed,
         "space": space.text,
         "overrides": list(space.overrides),
-        "data_fingerprint": facts.fingerprint,
+        "data_fingerprint": info.fingerprint,
         "git": provenance.git(space.data.base),
         "versions": provenance.versions(),
     }
     if refitted is not None:
         made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
+    predictions = source / CHECK_PREDICTIONS
     path = write.write_bundle(
-        target,
+        target / "bundle",
         checkpoint=source,
         fitted=fitted,
         load=load,
         roots=roots,
-        label=facts.label,
-        task=facts.task,
-        classes=facts.classes,
-        raw=facts.check if space.data.given else None,
-        expected=np.load(stored) if stored.exists() else None,
+        label=info.label,
+        task=info.task,
+        classes=info.classes,
+        raw=info.check if space.data.given else None,
+        expected=np.load(predictions) if predictions.exists() else None,
         made=to_json_value(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)
@@ -213,7 +217,7 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
     return value, None
 
 
-def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
+def _predict(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any:
     """Predict rows with the model of a checkpoint.
 
     Raises:
@@ -222,8 +226,7 @@ def _predicted(trial: Trial, load: str, source: Path, rows: pd.DataFrame) -> Any
     try:
         return references.resolve(load)(str(source)).predict(rows)
     except Exception as e:
-        said = f"trial {trial.id} cannot be exported: `{load}` or its model raised {type(e).__name__}: {e}"
-        raise BundleError(said) from e
+        raise BundleError(f"trial {trial.id} cannot be exported: `{load}` or its model raised {type(e).__name__}: {e}") from e
 
 
 def described(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
@@ -238,19 +241,19 @@ def described(study_store: StudyStore, number: int, step: int | None = None) -> 
         step: describe the trial at this step, instead of its best step. Repeated trials are always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
-    first, repeats = number if trial.origin is None else trial.origin, study_store.space.repeats
-    own, together = dict(configurations.trials[first]), configurations.results()[first]
+    first, repeats, objectives = number if trial.origin is None else trial.origin, study_store.space.repeats, study_store.objectives
+    own, aggregate = dict(configurations.trials[first]), configurations.results()[first]
     result = own[number]
     if step is not None and step != result.best_step and repeats.count == 1:
-        result = together = _at_step(study_store, number, result, step)
+        result = aggregate = _at_step(study_store, number, result, step)
     description = describe(trial, result)
     if repeats.count > 1:
         values = {format_trial_id(n): r.value for n, r in own.items()}
-        description |= {"value": together.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
-    if len(study_store.objectives.objectives) > 1:
-        description["values"] = dict(zip((o.metric for o in study_store.objectives.objectives), together.values, strict=True))
-    if study_store.objectives.constraints:
-        description["feasible"] = together.feasible
+        description |= {"value": aggregate.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
+    if len(objectives.objectives) > 1:
+        description["values"] = dict(zip((o.metric for o in objectives.objectives), aggregate.values, strict=True))
+    if objectives.constraints:
+        description["feasible"] = aggregate.feasible
     return description
 
 
@@ -260,17 +263,16 @@ def worth(study_store: StudyStore, number: int, step: int) -> float | None:
     At its best step this is the trial's own value. For repeated trials, and for cost objectives, it is the same value at every step: only
     all repeats together have a value, and a cost belongs to the whole trial.
     """
-    value: float | None = described(study_store, number, step)["value"]
-    return value
+    return described(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
     """Return the trial's result as if it had ended at this step. Its costs stay those of the whole trial."""
-    t, judge = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
-    curve, others = [(s, v) for s, v in record.curve_of(t) if s == step], record.others_of(t, judge.reported_metrics[1:])
-    cost = {name: result.metrics[name] for name in COSTS if name in result.metrics}
-    judged = judge.score(result.state, step, curve, others, cost)
-    return replace(result, value=judged.values[0], values=judged.values, metrics=judged.metrics, feasible=judged.feasible)
+    recorded, objectives = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
+    curve, others = [(s, v) for s, v in record.curve_of(recorded) if s == step], record.others_of(recorded, objectives.reported_metrics[1:])
+    costs = {name: result.metrics[name] for name in COSTS if name in result.metrics}
+    score = objectives.score(result.state, step, curve, others, costs)
+    return replace(result, value=score.values[0], values=score.values, metrics=score.metrics, feasible=score.feasible)
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
@@ -294,21 +296,20 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         InputError: there is no such trial, or no trial with a value.
     """
     results = study_store.results()
-    known = {format_trial_id(n): n for n in results}
-    if trial_id is None and len(study_store.objectives.objectives) > 1:
+    if trial_id is not None:
+        known = {format_trial_id(n): n for n in results}
+        if (name := complete_trial_id(trial_id)) not in known:
+            raise unknown_trial("--trial", trial_id, known)
+        return known[name]
+    if len(study_store.objectives.objectives) > 1:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
-    if trial_id is None:
-        best = study_store.winner()
-        if best is None:
-            saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-            more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
-            raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
-        return best
-    name = complete_trial_id(trial_id)
-    if name not in known:
-        raise unknown_trial("--trial", trial_id, known)
-    return known[name]
+    best = study_store.winner()
+    if best is None:
+        saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
+        more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
+        raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
+    return best
 
 
 def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> list[int]:
@@ -323,11 +324,11 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
         InputError: no trial has one.
     """
     results = study_store.results()
-    found = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
-    if not found:
+    numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
+    if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
         raise InputError(Problem("--top", f"no trial of this sweep came to its end with a value and {what}"))
-    return found[:count]
+    return numbers[:count]
 
 
 def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
@@ -354,5 +355,5 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
 def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -> bool:
     """Return whether the checkpoint to export exists. The sweep's folder may have been moved."""
-    kept = study_store.latest(number) if latest else result.checkpoint
-    return kept is not None and (SweepFolder(study_store.folder).trial(number) / Path(kept.path).name).is_dir()
+    checkpoint = study_store.latest(number) if latest else result.checkpoint
+    return checkpoint is not None and (SweepFolder(study_store.folder).trial(number) / Path(checkpoint.path).name).is_dir()

@@ -19,7 +19,7 @@ from sweeps.core.sweep_folder import SweepFolder
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import step_files
-from sweeps.data.preprocessing.fitted_chain import FittedChain
+from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
 T = TypeVar("T")
 
@@ -187,8 +187,7 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
     except (MemoryError, SweepsError):
         raise
     except Exception as e:
-        message = next((line for line in str(e).splitlines() if line.strip()), "")
-        raise InputError(Problem("rows", f"{what} these rows: {type(e).__name__}: {message}".rstrip(": "))) from e
+        raise InputError(Problem("rows", f"{what} these rows: {one_line(e)}")) from e
 
 
 def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:

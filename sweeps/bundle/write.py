@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,10 @@ from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
 from sweeps.core import references
+from sweeps.core.atomic_files import staged
 from sweeps.core.errors import BundleError
 from sweeps.data.column_values import is_tensor, tensors_to_arrays
+from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space.trainer_definition import definition_of
@@ -64,11 +65,8 @@ def write_bundle(
     raw: pd.DataFrame | None,
     expected: np.ndarray | None,
     made: dict[str, Any],
-    code: Sequence[Path] = (),
 ) -> Path:
-    """Write the bundle of a trained model.
-
-    The bundle is kept only if a fresh process loads it and its predictions equal those of training.
+    """Write the bundle of a trained model. It is kept only if a fresh process loads it and its predictions equal those of training.
 
     Args:
         target: the bundle's folder. An older bundle there is replaced.
@@ -81,10 +79,8 @@ def write_bundle(
         classes: original values of the label, in the order of the model's codes.
         raw: at least one row of raw features without the label, with the dtypes and column order of training. None if the loop read its
             own data: the bundle then has no example rows and is only loaded.
-        expected: the model's output for `raw` in training, of shape (n,) or (n, k). None if it is unknown: the bundle then only has to
-            predict.
+        expected: the model's output for `raw` in training, of shape (n,) or (n, k). None to check only that the bundle predicts.
         made: facts of the sweep for the manifest.
-        code: further modules of the user to copy.
 
     Returns:
         `target`.
@@ -92,60 +88,75 @@ def write_bundle(
     Raises:
         BundleError: the bundle cannot be written, does not load in a fresh process, or predicts otherwise. Nothing is left behind.
     """
-    target = Path(target)
     if target.exists() and not (target / manifest.FILE).is_file():
         raise BundleError(f"{target}: exists and is not a bundle, so it is not replaced")
-    if raw is None:
-        expected = None
-    elif expected is not None and len(expected) != len(raw):
+    if raw is not None and expected is not None and len(expected) != len(raw):
         raise BundleError(f"{target}: must have one expected prediction for each row, got {len(expected)} for {len(raw)} rows")
-    columns = [] if raw is None else schema.infer_schema(raw)
+    facts = Manifest(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        load=load,
+        label=label,
+        task=task,  # type: ignore[arg-type]
+        classes=None if classes is None else [schema.json_scalar(c) for c in classes],
+        columns=[] if raw is None else schema.infer_schema(raw),
+        checked=raw is not None and expected is not None,
+        made=json.loads(json.dumps(made, default=str)),
+        python=platform.python_version(),
+        requirements=[],
+        pickled={},
+    )
+    _build(target, facts, checkpoint, fitted, roots, raw, expected)
+    return target
+
+
+def _build(
+    target: Path, facts: Manifest, checkpoint: Path, fitted: Any, roots: Sequence[Path], raw: pd.DataFrame | None, expected: Any
+) -> None:
+    """Write and check a bundle; see `write_bundle`. `facts` lacks what follows from the files."""
     if raw is not None:
-        arrays = {n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}
-        raw = raw.assign(**arrays).reset_index(drop=True)
+        raw = raw.assign(**{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
-        work = Path(folder)
-        left_out = definition_of(references.parse(load)[0], [Path(r) for r in roots]).resume_files
-        data_folder = work / Path(manifest.DATA_FOLDER).name
-        pickled = _stage_data(data_folder, Path(checkpoint), left_out, fitted, raw, columns, expected)
-        copied, requirements = _stage_code(work / "code", load, roots, code, data_folder)
-        facts = Manifest(
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            load=load,
-            label=label,
-            task=task,  # type: ignore[arg-type]
-            classes=None if classes is None else [schema.json_scalar(c) for c in classes],
-            columns=columns,
-            checked=expected is not None,
-            made=json.loads(json.dumps(made, default=str)),
-            python=platform.python_version(),
-            requirements=requirements,
-            pickled={},
-        )
-        bundle = work / "bundle"
-        _save_model(bundle, target, facts, raw, data_folder, copied)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
+        data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
+        left_out = definition_of(references.parse(facts.load)[0], roots).resume_files
+        pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, facts.columns)
+        if facts.checked:
+            np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
+        code, requirements = _stage_code(Path(folder, "code"), facts.load, roots, data_folder)
+        facts = facts.model_copy(update={"requirements": requirements})
+        _save_model(bundle, target, facts, raw, data_folder, code)
         (bundle / integrity.NO_BYTECODE).touch()
         files = manifest.hash_files(bundle)
         pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | pickled
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
         _check_in_fresh_process(bundle, target)
-        _replace(bundle, target, work / "old")
-    return target
 
 
-def _save_model(bundle: Path, target: Path, facts: Manifest, raw: pd.DataFrame | None, data_folder: Path, copied: Sequence[Path]) -> None:
-    """Write MLflow's files, the data and the code into the bundle. Errors name `target`."""
-    with _quiet_mlflow() as pyfunc, _mlflow_errors(target):
-        pyfunc.save_model(
-            path=str(bundle),
-            loader_module=integrity.LOADER_MODULE,
-            data_path=str(data_folder),
-            code_paths=[str(p) for p in copied],
-            signature=None if raw is None else _signature(facts),
-            input_example=None if raw is None else _example(raw),
-            pip_requirements=facts.requirements,
-        )
+def _save_model(bundle: Path, target: Path, facts: Manifest, raw: pd.DataFrame | None, data_folder: Path, code: Sequence[Path]) -> None:
+    """Write MLflow's files, the data and the code into the bundle.
+
+    Raises:
+        BundleError: MLflow cannot save the model. The message names `target`.
+    """
+    os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # MLflow must not copy a `uv.lock` from the user's folder
+    pyfunc, logger = import_pyfunc(), logging.getLogger("mlflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            pyfunc.save_model(
+                path=str(bundle),
+                loader_module=integrity.LOADER_MODULE,
+                data_path=str(data_folder),
+                code_paths=[str(path) for path in code],
+                signature=None if raw is None else _signature(facts),
+                input_example=None if raw is None else _example(raw),
+                pip_requirements=facts.requirements,
+            )
+    except Exception as e:
+        raise BundleError(f"{target}: not written: MLflow cannot save it: {type(e).__name__}: {first_line(e)}") from e
+    finally:
+        logger.setLevel(level)
 
 
 def copy_checkpoint(source: Path, target: Path) -> Path:
@@ -164,21 +175,13 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     if not source.is_dir():
         raise BundleError(f"{source}: the checkpoint does not exist")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
-        copy = Path(folder, "copy")
-        shutil.copytree(source, copy)
-        _replace(copy, target, Path(folder, "old"))
+    with staged(target) as part:
+        shutil.copytree(source, part)
     return target
 
 
 def _stage_data(
-    folder: Path,
-    checkpoint: Path,
-    left_out: tuple[str, ...],
-    fitted: Any,
-    raw: pd.DataFrame | None,
-    columns: Sequence[manifest.ColumnSchema],
-    expected: np.ndarray | None,
+    folder: Path, checkpoint: Path, left_out: Sequence[str], fitted: Any, raw: pd.DataFrame | None, columns: Sequence[manifest.ColumnSchema]
 ) -> dict[str, str]:
     """Copy what the loader reads into one folder.
 
@@ -202,8 +205,6 @@ def _stage_data(
             _write_rows(raw, columns, folder / manifest.CHECK_ROWS)
     except (ValueError, TypeError) as e:  # includes Arrow's errors
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
-    if expected is not None:
-        np.save(folder / manifest.CHECK_OUTPUT, np.asarray(expected))
     return {f"{manifest.DATA_FOLDER}/{name}": kind for name, kind in pickled.items()}
 
 
@@ -211,16 +212,6 @@ def _example(raw: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that MLflow keeps as an example."""
     values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
     return raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
-
-
-@contextmanager
-def _mlflow_errors(target: Path) -> Iterator[None]:
-    """Raise an error of MLflow as a BundleError with one line."""
-    try:
-        yield
-    except Exception as e:
-        message = next((line for line in str(e).splitlines() if line.strip()), "")
-        raise BundleError(f"{target}: not written: MLflow cannot save it: {type(e).__name__}: {message}".rstrip(": ")) from e
 
 
 def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], file: Path) -> None:
@@ -235,26 +226,23 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
     pq.write_table(table, file)
 
 
-def _stage_code(folder: Path, load: str, roots: Sequence[Path], code: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
+def _stage_code(folder: Path, load: str, roots: Sequence[Path], data: Path) -> tuple[list[Path], list[str]]:
     """Copy the local modules that loading needs.
 
     Returns:
         The copied files and folders, and the requirements for everything else.
     """
-    extra = [Path(p).resolve() for p in code]
-    modules = {CHECK_MODULE, references.parse(load)[0], *(p.stem for p in extra if p.suffix == ".py" or p.is_dir())}
+    modules = {CHECK_MODULE, references.parse(load)[0]}
     for file in data.glob("*.pkl"):
         modules |= pickled_modules(file.read_bytes())
     if (data / step_files.FILE).is_file():
         modules |= {references.parse(name)[0] for name in step_files.function_references(data)}
-    needed = find_requirements(modules, [*(Path(r).resolve() for r in roots), *(p.parent for p in extra)])
+    needed = find_requirements(modules, [Path(r).resolve() for r in roots])
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
-    own_files = {
-        f"{Path(integrity.SWEEPS_COPY).name}/{name}": file
-        for name, file in {**find_requirements(SHIPPED_MODULES).sweeps_modules, **needed.sweeps_modules}.items()
-    }
-    for name, source in {**own_files, **needed.local_modules, **{p.name: p for p in extra}}.items():
+    own_files = find_requirements(SHIPPED_MODULES).sweeps_modules | needed.sweeps_modules
+    own_files = {f"{Path(integrity.SWEEPS_COPY).name}/{name}": file for name, file in own_files.items()}
+    for name, source in (own_files | needed.local_modules).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=IGNORED)
@@ -286,35 +274,10 @@ def _prediction_type(facts: Manifest) -> str:
     return "boolean" if kinds == {bool} else "string"
 
 
-@contextmanager
-def _quiet_mlflow() -> Iterator[Any]:
-    """Yield `mlflow.pyfunc` without its log messages. MLflow also must not copy a `uv.lock` from the user's folder."""
-    pyfunc, logger, name = import_pyfunc(), logging.getLogger("mlflow"), "MLFLOW_UV_AUTO_DETECT"
-    level, before = logger.level, os.environ.get(name)
-    logger.setLevel(logging.ERROR)
-    os.environ[name] = "false"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield pyfunc
-    finally:
-        logger.setLevel(level)
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
 def _check_in_fresh_process(bundle: Path, target: Path) -> None:
     """Run the check in a process with only the installed packages and the code that the bundle carries."""
     code = os.pathsep.join([str(bundle / integrity.SWEEPS_COPY), str(bundle / integrity.CODE_FOLDER)])
-    env = {
-        **os.environ,
-        "PYTHONPATH": code,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
+    env = os.environ | {"PYTHONPATH": code, "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "sweeps.bundle.check", str(bundle)]
     try:
         # A session of its own: a Ctrl-C in the terminal stops the sweep, which then still finishes its export
@@ -332,10 +295,3 @@ def _check_in_fresh_process(bundle: Path, target: Path) -> None:
     if done.returncode:
         output = done.stderr.strip() or f"exit code {done.returncode}"
         raise BundleError(f"{target}: not written: {output.splitlines()[-1]}") from RuntimeError(output)
-
-
-def _replace(bundle: Path, target: Path, old: Path) -> None:
-    """Move a finished folder to its place. A folder that is already there moves to `old`."""
-    if target.exists():
-        os.rename(target, old)
-    os.rename(bundle, target)
