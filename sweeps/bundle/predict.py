@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -20,7 +20,7 @@ from sweeps.bundle.schema import enforce_schema
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.files import first_line
-from sweeps.data.schema_probe import COLUMN_BLOCK, CSV_BLOCK, csv_options, pandas_names, probe_schema
+from sweeps.data.schema_probe import csv_blocks, pandas_names, probe_schema
 from sweeps.data.tables import infer_types
 
 CHUNK_ROWS = 50_000  # rows in memory at a time
@@ -54,12 +54,38 @@ def predict_file(
         InputError: a file is missing, damaged or of another format; a column is missing or has other values; or the disk is full.
         BundleError: the bundle is damaged.
     """
-    kind = _file_format(source)
-    if isinstance(target, str | Path):
-        _file_format(target)
-    system, path = _filesystem(source)
-    if isinstance(target, str | Path) and not _is_uri(target):
+    if isinstance(target, str) and not _is_uri(target):
         target = Path(target)
+    _check_files(source, target if isinstance(target, str | Path) else None)
+    loaded = load_bundle(bundle)
+    if workers > 1:
+        parts = _predict_distributed(loaded, source, workers)
+    else:
+        parts = predict_chunks(loaded, _with_file_errors(_read_rows(source, loaded.manifest), source))
+    parts = _with_progress(parts, on_progress)
+    if target is None:
+        return pd.concat(list(parts), ignore_index=True)
+    if not isinstance(target, str | Path):
+        with _spool_csv(parts) as spool:
+            shutil.copyfileobj(spool, target)
+        return target
+    with _atomic_output(target) as stream:
+        write = _write_parquet if _is_parquet(target) else _write_csv
+        write(parts, stream)
+    return target
+
+
+def _check_files(source: str | Path, target: str | Path | None) -> None:
+    """Check the paths of the files before the bundle is loaded.
+
+    Raises:
+        InputError: the input is missing, the output cannot be written there, or a name has an unknown suffix.
+    """
+    _is_parquet(source)
+    system, path = _filesystem(source)
+    if target is not None:
+        _is_parquet(target)
+    if isinstance(target, Path):
         if not target.parent.is_dir():
             raise InputError(Problem(str(target), f"there is no folder {target.parent}"))
         if target.is_dir():
@@ -70,34 +96,20 @@ def predict_file(
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     if file_type != fs.FileType.File:
         raise InputError(Problem(str(source), "there is no such file"))
-    if isinstance(target, str | Path) and _is_same_file(source, target):
+    if target is not None and _is_same_file(source, target):
         raise InputError(Problem(str(target), "is the input file, which would be overwritten; name another file with -o"))
-    loaded = load_bundle(bundle)
-    if workers > 1:
-        parts = _with_progress(_predict_distributed(loaded.path, loaded, source, kind, workers), on_progress)
-    else:
-        chunks = _with_file_errors(_read_rows(system, path, kind, loaded.manifest), source)
-        parts = _with_progress(predict_chunks(loaded, chunks), on_progress)
-    if target is None:
-        return pd.concat(list(parts), ignore_index=True)
-    if not isinstance(target, str | Path):
-        with _spool_csv(parts) as spool:
-            shutil.copyfileobj(spool, target)
-        return target
-    with _atomic_output(target) as stream:
-        write = _write_parquet if _file_format(target) == "parquet" else _write_csv
-        write(parts, stream, packed=str(target).lower().endswith(".gz"))
-    return target
 
 
-def _file_format(path: str | Path) -> str:
-    """Return "csv" or "parquet", by the name of a file."""
+def _is_parquet(path: str | Path) -> bool:
+    """Return whether the name of a file is that of a Parquet file.
+
+    Raises:
+        InputError: the name is neither that of a Parquet file nor that of a CSV file.
+    """
     name = str(path).lower()
-    if name.endswith(CSV):
-        return "csv"
-    if name.endswith(PARQUET):
-        return "parquet"
-    raise InputError(Problem(str(path), f"the name must end in {', '.join(CSV + PARQUET[:1])}"))
+    if not name.endswith(CSV + PARQUET):
+        raise InputError(Problem(str(path), f"the name must end in {', '.join(CSV + PARQUET[:1])}"))
+    return name.endswith(PARQUET)
 
 
 def _is_uri(path: str | Path) -> bool:
@@ -122,9 +134,10 @@ def _is_same_file(source: str | Path, target: str | Path) -> bool:
     return first == second
 
 
-def _read_rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
+def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
     """Yield the columns of a file that the model uses, in chunks. Yields at least one chunk, which may be empty."""
-    if kind == "parquet":
+    system, path = _filesystem(source)
+    if _is_parquet(source):
         yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
         return
     written = probe_schema(system, path).names
@@ -132,40 +145,16 @@ def _read_rows(system: Any, path: str, kind: str, manifest: Manifest) -> Iterato
     names = {name: shown for name, shown in zip(written, pandas_names(written), strict=True) if shown in wanted or not wanted}
     # In these columns `00123` is text, not a number
     text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
-    read = 0
-    for table in _read_csv(system, path, written, list(names) or list(written)[:1]):
+    empty = True
+    for table in csv_blocks(system, path, written, list(names) or list(written)[:1]):
+        empty = False
         table = table.rename_columns(list(names.values()) or ["-"])
         for start in range(0, len(table), CHUNK_ROWS):
             piece = table.slice(start, CHUNK_ROWS)
             typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
-            columns = {name: (piece if name in text else typed)[name] for name in piece.column_names}
-            yield pa.table(columns).to_pandas()
-        read += len(table)
-    if not read:
+            yield pa.table({name: (piece if name in text else typed)[name] for name in piece.column_names}).to_pandas()
+    if empty:
         yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
-
-
-def _read_csv(system: Any, path: str, written: Sequence[str], only: list[str]) -> Iterator[pa.Table]:
-    """Yield the rows of a CSV file as text, one block at a time.
-
-    If a row is longer than a block, reading continues from that row with larger blocks.
-    """
-    from pyarrow import csv
-
-    read = 0
-    for block in (COLUMN_BLOCK, CSV_BLOCK):
-        seen = 0
-        try:
-            with system.open_input_stream(path) as stream:  # decompresses `.gz`
-                for batch in csv.open_csv(stream, **csv_options(path, written, only, block)):
-                    table, seen = pa.table(batch).slice(max(0, read - seen)), seen + len(batch)
-                    if len(table):
-                        yield table
-                    read = max(read, seen)
-            return
-        except pa.ArrowInvalid as e:
-            if block == CSV_BLOCK or "straddling" not in str(e):
-                raise
 
 
 def read_row_groups(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
@@ -197,13 +186,13 @@ def _to_pandas(rows: Any) -> pd.DataFrame:
     return rows.to_pandas(ignore_metadata=True)
 
 
-def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path, kind: str, workers: int) -> Iterator[pd.DataFrame]:
+def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> Iterator[pd.DataFrame]:
     """Yield predictions made in several processes, after checking the file's columns. Yields at least one frame, which may be empty."""
     import pyarrow.parquet as pq
 
     from sweeps.bundle import distributed_predict
 
-    if kind != "parquet":
+    if not _is_parquet(source):
         raise InputError(Problem(f"--workers {workers}", f"needs Parquet, and {source} is CSV; convert it, or leave --workers out"))
     system, path = _filesystem(source)
     try:
@@ -211,14 +200,14 @@ def _predict_distributed(bundle: str | Path, loaded: Bundle, source: str | Path,
             groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+    no_rows = _to_pandas(schema.empty_table())
     if loaded.manifest.columns:
-        enforce_schema(_to_pandas(schema.empty_table()), loaded.manifest.columns)
+        enforce_schema(no_rows, loaded.manifest.columns)
     if not sum(groups):  # Ray Data yields nothing for no rows
-        yield loaded.predict(_to_pandas(schema.empty_table()))
+        yield loaded.predict(no_rows)
         return
-    yield from distributed_predict.predict_distributed(
-        bundle, source if _is_uri(source) else Path(source).absolute(), groups, CHUNK_ROWS, workers
-    )
+    location = source if _is_uri(source) else path
+    yield from distributed_predict.predict_distributed(loaded.path, location, groups, CHUNK_ROWS, workers)
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
@@ -262,12 +251,9 @@ def _with_progress(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], N
             on_progress(done)
 
 
-def _write_csv(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None:
-    out = pa.CompressedOutputStream(stream, "gzip") if packed else stream
+def _write_csv(parts: Iterator[pd.DataFrame], stream: Any) -> None:
     for i, part in enumerate(parts):
-        out.write(part.to_csv(header=not i, index=False).encode())
-    if packed:
-        out.close()
+        stream.write(part.to_csv(header=not i, index=False).encode())
 
 
 def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
@@ -282,7 +268,7 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
     try:
         spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
-            _write_csv(parts, spool, packed=False)
+            _write_csv(parts, spool)
             spool.seek(0)
         except BaseException:
             with contextlib.suppress(OSError):  # closing tries to write the rest, and fails again
@@ -295,7 +281,7 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
         raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
 
 
-def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any, packed: bool) -> None:
+def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
@@ -313,20 +299,14 @@ def _atomic_output(target: str | Path) -> Iterator[Any]:
     """Open a temporary file beside `target`. It replaces `target` when the block ends without an error."""
     system, path = _filesystem(target)
     place = PurePosixPath(path)
-    part = str(place.with_name(f".{place.name}-{uuid.uuid4().hex[:8]}"))
+    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))  # with its suffix, by which Arrow compresses `.gz`
     try:
-        stream = system.open_output_stream(part, compression=None)
-    except OSError as e:
-        raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from None
-    try:
-        with stream:
+        with system.open_output_stream(part) as stream:
             yield stream
         system.move(part, path)
-    except OSError as e:
+    except BaseException as e:
         with contextlib.suppress(OSError):
             system.delete_file(part)
-        raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from e
-    except BaseException:
-        with contextlib.suppress(OSError):
-            system.delete_file(part)
+        if isinstance(e, OSError):
+            raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from e
         raise

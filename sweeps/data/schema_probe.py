@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,29 +210,46 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     """
     import pyarrow.parquet as pq
 
-    tables = []
+    tables: list[pa.Table] = []
     text = data_suffix(files.paths[0]) not in (".parquet", ".pq")
     for path in files.paths:
         try:
             if text:
-                tables.append(_csv_columns(files.system, path, columns))
+                tables += csv_blocks(files.system, path, columns, columns)
             else:
                 with files.system.open_input_file(path) as opened:
                     tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
         except (OSError, pa.ArrowException, ValueError) as e:
             raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
-    filled = [t for t in tables if t.num_rows] or tables[:1]
+    filled = [t for t in tables if t.num_rows] or tables[:1] or [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
     whole = pa.concat_tables([t.select(list(columns)).replace_schema_metadata(None) for t in filled], promote_options="permissive")
     return canonical_table(infer_types(whole) if text else whole)
 
 
-def _csv_columns(system: Any, path: str, columns: Sequence[str]) -> pa.Table:
+def csv_blocks(system: Any, path: str, names: Sequence[str], only: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a CSV file as text, one block at a time.
+
+    If a row is longer than a block, reading continues from that row with larger blocks.
+
+    Args:
+        system: Arrow's file system.
+        path: path of the file. `.gz` is decompressed.
+        names: names of all columns.
+        only: columns to read.
+    """
     from pyarrow import csv
 
+    read = 0
     for block in (COLUMN_BLOCK, CSV_BLOCK):
+        seen = 0
         try:
             with system.open_input_stream(path) as stream:
-                return csv.read_csv(stream, **csv_options(path, columns, columns, block))
+                for batch in csv.open_csv(stream, **csv_options(path, names, only, block)):
+                    table, seen = pa.Table.from_batches([batch]).slice(max(0, read - seen)), seen + len(batch)
+                    if len(table):
+                        yield table
+                    read = max(read, seen)
+            return
         except pa.ArrowInvalid as e:
-            error = e
-    raise error
+            if block == CSV_BLOCK or "straddling" not in str(e):
+                raise
