@@ -113,7 +113,7 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
     Tests of commands in processes of their own (`tests.commands.command`) have none of these differences.
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
-    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda *arguments: MlflowTracker(*arguments[:-1]))
+    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
     monkeypatch.setattr("sweeps.report.Drawing", _NoFigures)
     yield local_ray
     wait_until_clean(local_ray)

@@ -9,6 +9,7 @@ never follows a link. It leaves any other file where it is and reports the file 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -16,9 +17,11 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from sweeps.core.atomic_files import write_text
 
@@ -28,13 +31,14 @@ FOLDER = "commands"
 MAX_BYTES = 1 << 16
 # Nanoseconds since the epoch and the sender's process, such as `01764000000000000000-4711.json`.
 _NAME = re.compile(r"(?P<sent>\d{20})-\d{1,10}\.json")
+_STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class CommandError(Exception):
     """A command that cannot be read or carried out. The text says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Stop:
     """Stop one trial at its next report, or the whole sweep.
 
@@ -43,19 +47,24 @@ class Stop:
     """
 
     trial: str | None = None
+    command: Literal["stop"] = "stop"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Pause:
     """Start no more trials. Running trials continue."""
 
+    command: Literal["pause"] = "pause"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=_STRICT)
 class Resume:
     """Start trials again after a pause."""
 
+    command: Literal["resume"] = "resume"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=_STRICT)
 class Enqueue:
     """Add a configuration to the trial queue.
 
@@ -63,53 +72,24 @@ class Enqueue:
         parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. The sampler chooses the other dimensions.
     """
 
-    parameters: dict[str, Any]
+    parameters: dict[str, JsonValue]
+    command: Literal["enqueue"] = "enqueue"
 
 
 Command = Stop | Pause | Resume | Enqueue
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
 
 
-def to_json(command: Command) -> dict[str, Any]:
-    """Return the JSON object of a command."""
-    match command:
-        case Stop(None):
-            return {"command": "stop"}
-        case Stop(trial):
-            return {"command": "stop", "trial": trial}
-        case Enqueue(parameters):
-            return {"command": "enqueue", "parameters": parameters}
-        case Pause() | Resume():
-            return {"command": type(command).__name__.lower()}
-
-
-def parse(text: str) -> Command:
-    """Return the command that a file holds.
+def parse(text: str | bytes) -> Command:
+    """Return the command that a file holds, such as `{"command": "stop", "trial": "0007"}`.
 
     Raises:
         CommandError: The text is not a command. The message says what is wrong.
     """
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise CommandError(f"is not JSON: {e}") from None
-    if not isinstance(content, dict):
-        raise CommandError("must be a JSON object")
-    name, options = content.get("command"), {key: value for key, value in content.items() if key != "command"}
-    match name, options:
-        case "stop", {"trial": str(trial), **rest} if not rest:
-            return Stop(trial)
-        case "stop", {} if not options:
-            return Stop()
-        case "pause", {} if not options:
-            return Pause()
-        case "resume", {} if not options:
-            return Resume()
-        case "enqueue", {"parameters": dict(parameters), **rest} if not rest:
-            return Enqueue(parameters)
-    if name not in ("stop", "pause", "resume", "enqueue"):
-        raise CommandError(f"`command` is {name!r}, but must be one of: stop, pause, resume, enqueue")
-    wanted = {"stop": "no other key than `trial`, a text", "enqueue": "exactly one other key, `parameters`, an object"}
-    raise CommandError(f"`{name}` takes {wanted.get(str(name), 'no other key')}")
+        return _COMMAND.validate_json(text)
+    except ValidationError as e:
+        raise CommandError(f"it is not a command: {e.errors()[0]['msg']}") from None
 
 
 def send(folder: Path, command: Command) -> Path:
@@ -125,7 +105,7 @@ def send(folder: Path, command: Command) -> Path:
     queue = folder / FOLDER
     queue.mkdir(exist_ok=True)
     file = queue / f"{time.time_ns():020d}-{os.getpid()}.json"
-    write_text(file, json.dumps(to_json(command)) + "\n")
+    write_text(file, json.dumps(dataclasses.asdict(command)) + "\n")
     return file
 
 
@@ -154,17 +134,22 @@ class CommandQueue:
             try:
                 command = parse(_read(file))
             except (CommandError, OSError) as e:
-                self._ignored.add(file.name)
-                log.warning("the command file %s is ignored: %s", file, e)
+                self._ignore(file.name, f"the file {file}", e)
                 continue
-            if not isinstance(command, Enqueue) and self._sent_ns(file) < self._started_ns:
-                log.warning("the command %s was sent before this process started, and is dropped", to_json(command))
+            if not isinstance(command, Enqueue) and int(file.name.partition("-")[0]) < self._started_ns:
+                log.warning("%s was sent before this process started, and is dropped", command)
             else:
                 try:
                     handle(command)
                 except CommandError as e:
-                    log.warning("the command %s cannot be carried out: %s", to_json(command), e)
+                    log.warning("%s cannot be carried out: %s", command, e)
             file.unlink(missing_ok=True)
+
+    def _ignore(self, name: str, description: str, reason: object) -> None:
+        """Report once that a file or the folder is ignored."""
+        if name not in self._ignored:
+            self._ignored.add(name)
+            log.warning("%s is ignored: %s", description, reason)
 
     def _new_files(self) -> Iterator[Path]:
         try:
@@ -175,29 +160,21 @@ class CommandQueue:
         except FileNotFoundError:
             return
         except OSError as e:
-            if FOLDER not in self._ignored:
-                self._ignored.add(FOLDER)
-                log.warning("commands to this sweep are ignored: %s", e)
-            return
+            return self._ignore(FOLDER, f"the folder {self._folder}", e)
         for name in names:
             if name in self._ignored or name.startswith("."):  # a dot starts the name of a half-written file
                 continue
-            if _NAME.fullmatch(name) is None:
-                self._ignored.add(name)
-                log.warning("the file %s is ignored: its name is not the name of a command file", self._folder / name)
-                continue
-            yield self._folder / name
-
-    @staticmethod
-    def _sent_ns(file: Path) -> int:
-        return int(file.name.partition("-")[0])
+            if _NAME.fullmatch(name):
+                yield self._folder / name
+            else:
+                self._ignore(name, f"the file {self._folder / name}", "its name is not the name of a command file")
 
 
-def _read(file: Path) -> str:
-    """Return the text of a command file.
+def _read(file: Path) -> bytes:
+    """Return the content of a command file.
 
     Raises:
-        CommandError: The file is not a regular file of this user, is too large, or is not text.
+        CommandError: The file is not a regular file of this user, or is too large.
         OSError: The file cannot be read. A link cannot be read.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -210,7 +187,4 @@ def _read(file: Path) -> str:
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise CommandError(f"it has more than {MAX_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise CommandError("it is not UTF-8 text") from None
+    return data

@@ -231,12 +231,13 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     from sweeps.tracking.mlflow import registry
 
     made = Manifest.read(bundle).made
-    told = (read_result(Path(sweep)) or {}).get("mlflow")
-    if told == {}:
+    tracked = (read_result(Path(sweep)) or {}).get("mlflow")
+    if tracked == {}:
         raise InputError(Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` does not list mlflow"))
-    if told is None or not told.get("parent_run"):
+    if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
-    uri, parent = told["tracking_uri"], told["parent_run"]
-    said = os.environ.get("MLFLOW_TRACKING_URI", "")  # may include the password, which no file keeps
-    uri = said if without_password(said) == uri else uri
-    return registry.register(bundle, integrity.sha256(bundle / integrity.MANIFEST), made, uri, parent, name, alias, force)
+    uri, from_environment = tracked["tracking_uri"], os.environ.get("MLFLOW_TRACKING_URI", "")
+    if without_password(from_environment) == uri:  # No file stores the password.
+        uri = from_environment
+    digest = integrity.sha256(bundle / integrity.MANIFEST)
+    return registry.register(bundle, digest, made, uri, tracked["parent_run"], name, alias, force)

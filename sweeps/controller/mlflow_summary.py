@@ -67,18 +67,11 @@ def send_again(
     before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
     result = dataclasses.replace(result, notes=notes, mlflow=before)
     tracker.handle(sweep_started(folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True))
-    for file in (*folder.glob("code*.diff"), folder / PROVENANCE):
-        if file.is_file():
-            tracker.handle(ArtifactSaved(ended, file.name, file.read_text(encoding="utf-8")))
-    tracker.handle(ArtifactSaved(ended, RESULT, result.as_text()))
-    reports = {f"report.{kind}": folder / f"report.{kind}" for kind in ("md", "html")}
-    markdown = ""
-    if all(file.is_file() for file in reports.values()):
-        texts = {name: file.read_text(encoding="utf-8") for name, file in reports.items()}
-        markdown = texts["report.md"]
-        for name, text in texts.items():
-            tracker.handle(ArtifactSaved(ended, name, text))
-    tracker.handle(SweepEnded(ended, result, best, markdown, frozenset(others)))
+    files = (*folder.glob("code*.diff"), *(folder / name for name in (PROVENANCE, "report.md", "report.html")))
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
+    for name, text in {**texts, RESULT: result.as_text()}.items():
+        tracker.handle(ArtifactSaved(ended, name, text))
+    tracker.handle(SweepEnded(ended, result, best, texts.get("report.md", ""), frozenset(others)))
     return add_mlflow(tracker, tracker.close(), result, ended)
 
 
@@ -95,10 +88,8 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
         mlflow = dict(result.mlflow)  # the server did not answer this time
     if not complete or tracker.error:
-        why = f"did not get everything: {tracker.error or 'it did not answer'}"
-        notes.append(
-            f"{MISSED}{without_password(tracker.uri)} {why}; the study has it all, and this sends it again: {resume_command(result.dir)}"
-        )
+        problem = f"{MISSED}{mlflow['tracking_uri']} did not get everything: {tracker.error or 'it did not answer'}"
+        notes.append(f"{problem}; the study has it all, and this sends it again: {resume_command(result.dir)}")
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     write_text(SweepFolder(result.dir).result, result.as_text())
@@ -107,4 +98,5 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:
     """Return where in MLflow a sweep is, as `SweepResult.mlflow` has it."""
-    return {"tracking_uri": without_password(tracker.uri), "experiment": tracker.experiment, "parent_run": tracker.parent}
+    to = tracker.destination
+    return {"tracking_uri": without_password(to.uri), "experiment": to.experiment, "parent_run": tracker.parent}

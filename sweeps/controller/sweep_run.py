@@ -287,8 +287,8 @@ class SweepRun:
         own = self.trackers if self.pending_for_mlflow is None else ()  # A sweep with no trials left is sent to MLflow alone.
         if not self.space.has_mlflow:
             return TrackerHub(own)
-        log_file, name, uri = self.folder / "sweep.log", self.folder.name, self._absolute_tracking_uri
-        return TrackerHub(own, tracking.TrackerProcess(uri, self.root, self.space.name, name, self.first_began, log_file))
+        destination = tracking.Destination(self._absolute_tracking_uri, self.root, self.space.name, self.folder.name, self.first_began)
+        return TrackerHub(own, tracking.TrackerProcess(destination, self.folder / "sweep.log"))
 
     def _send_to_mlflow(self, trackers: TrackerHub, earlier: SweepResult, note: str) -> SweepResult:
         """Send what MLflow missed of a sweep with no trials left."""

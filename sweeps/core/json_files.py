@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 # The deepest nesting of lists and objects. Code that shows or copies the values is recursive.
 DEPTH = 60
@@ -45,3 +48,29 @@ def is_number(value: Any) -> bool:
 def is_text(value: Any) -> bool:
     """Return whether a value is text without NUL characters and lone surrogates, so that it can be printed and be part of a path."""
     return type(value) is str and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _check_text(text: str) -> str:
+    if not is_text(text):
+        raise ValueError("must not have NUL characters or lone surrogates")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
+Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, lt=10**12)]
+
+
+def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str, str]:
+    """Return a message for each key of a JSON object that is missing or breaks its rule, by the key.
+
+    Args:
+        rules: The rules, as the type of the object. The object may have more keys.
+        content: The object.
+    """
+    try:
+        rules.validate_python(content, strict=True)
+    except ValidationError as e:
+        problems = [(".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")) for error in reversed(e.errors())]
+        return {path.partition(".")[0]: f"`{path}`: {message[0].lower()}{message[1:]}" for path, message in problems}
+    return {}

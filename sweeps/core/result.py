@@ -8,11 +8,14 @@ import math
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.json_files import is_deep, is_number, is_text, read_json_object
+from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
 # Keys of `trials` that count ended trials.
@@ -161,95 +164,67 @@ def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def result_error(shown: Mapping[str, Any]) -> str | None:
     """Return a message about the first key that is missing or breaks its rule; None if the result is valid."""
-    for key, (holds, rule) in _RULES.items():
-        if key not in shown and key in _NEEDED:
-            return f"`{key}` is missing"
-        if key in shown and not holds(shown[key]):
-            return f"`{key}` must be {rule}"
-    return None
+    return next(iter(find_errors(_RULES, shown).values()), None)
 
 
-def _is_best(value: Any) -> bool:
-    """Return whether a value describes a trial, as in `best` and `front`."""
-    if not isinstance(value, dict) or not _is_id(value.get("trial")):
-        return False
-    numbers = (value.get("value"), value.get("test"), *_values(value.get("metrics", {})), *_values(value.get("values", {})))
-    if not all(n is None or is_number(n) for n in numbers):
-        return False
-    scaling = value.get("scaling")
-    if not isinstance(scaling, dict) or not is_number(scaling.get("num_workers")):
-        return False
-    if not all(map(is_number, _values(scaling.get("resources_per_worker")))):
-        return False
-    if not all(isinstance(value.get(key, {}), dict) for key in ("data", "params")) or not is_text(value.get("preprocessor")):
-        return False
-    return {"value", "test", "params"} <= value.keys() and _are_repeats(value.get("repeats"))
+class _Repeats(TypedDict):
+    aggregate: Text
+    values: dict[str, Number | None]
 
 
-def _are_repeats(value: Any) -> bool:
-    """Return whether a value is valid for `repeats` of a trial."""
-    if value is None:
-        return True
-    if not isinstance(value, dict) or not is_text(value.get("aggregate")):
-        return False
-    return all(v is None or is_number(v) for v in _values(value.get("values")))
+class _Scaling(TypedDict):
+    num_workers: Number
+    resources_per_worker: dict[str, Number]
 
 
-def _is_front(value: Any) -> bool:
-    """Return whether a value is valid for `front`: a list of trials that all have the same objectives and data keys."""
-    if not isinstance(value, list) or not all(_is_best(best) and best.get("values") for best in value):
-        return False
-    return all(best[key].keys() == value[0][key].keys() for best in value for key in ("values", "data") if key in value[0] or key in best)
+class _Best(TypedDict):
+    trial: Annotated[str, Field(pattern="^[0-9]{4,9}$")]
+    value: Number | None
+    test: Number | None
+    params: dict[str, Any]
+    preprocessor: Text
+    scaling: _Scaling
+    data: NotRequired[dict[str, Any]]
+    metrics: NotRequired[dict[str, Number | None]]
+    values: NotRequired[dict[str, Number | None]]
+    repeats: NotRequired[_Repeats | None]
 
 
-def _values(value: Any) -> tuple[Any, ...]:
-    """Return the values of an object. For anything else, return a text, which fails every check for numbers."""
-    return tuple(value.values()) if isinstance(value, dict) else ("",)
+def _check_front(front: list[_Best]) -> list[_Best]:
+    for best in front:
+        if any(not best.get("values") or best[key].keys() != front[0][key].keys() for key in ("values", "data") if key in front[0] | best):
+            raise ValueError("all trials must have the same objectives and the same keys of `data`")
+    return front
 
 
-def _is_id(value: Any) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isdigit() and 4 <= len(value) <= 9
+class _Mlflow(TypedDict, total=False):
+    tracking_uri: Text
+    experiment: Text | None
+    parent_run: Text | None
+    ended: Number | None
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 10**12
+class _Freed(TypedDict):
+    checkpoints: Count
+    trials: Count
+    bytes: Count
+    left: Count
 
 
-def _is_none_or_text(value: Any) -> bool:
-    return value is None or is_text(value)
+class _Result(TypedDict):
+    sweep: Text
+    dir: Text
+    trials: dict[Text, Count]
+    best: _Best | None
+    mlflow: _Mlflow
+    fits: Count
+    seconds: Annotated[Number, Field(ge=0, lt=10**12)]
+    front: NotRequired[Annotated[list[_Best], AfterValidator(_check_front)]]
+    bundle: NotRequired[Text | None]
+    checkpoint: NotRequired[Text | None]
+    reason: NotRequired[Text | None]
+    notes: NotRequired[list[Text]]
+    freed: NotRequired[_Freed | None]
 
 
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(is_text(word) and _is_count(n) for word, n in value.items())
-
-
-def _is_mlflow(value: Any) -> bool:
-    """Return whether a value is valid for `mlflow`. It is empty if MLflow did not record the sweep."""
-    if value == {}:
-        return True
-    texts = ("tracking_uri", "experiment", "parent_run")
-    if not isinstance(value, dict) or not is_text(value.get("tracking_uri")):
-        return False
-    return all(_is_none_or_text(value.get(key)) for key in texts) and is_number(value.get("ended") or 0)
-
-
-_FREED = {"checkpoints", "trials", "bytes", "left"}
-_RULES: dict[str, tuple[Any, str]] = {
-    "sweep": (is_text, "text"),
-    "dir": (is_text, "text"),
-    "trials": (_are_counts, "an object with integers of at least 0"),
-    "best": (lambda value: value is None or _is_best(value), "null or a trial with its value and its configuration"),
-    "front": (_is_front, "a list of trials with values"),
-    "bundle": (_is_none_or_text, "null or text"),
-    "checkpoint": (_is_none_or_text, "null or text"),
-    "mlflow": (_is_mlflow, "an object with texts"),
-    "fits": (_is_count, "a number of at least 0"),
-    "seconds": (lambda value: is_number(value) and 0 <= value < 10**12, "a number of at least 0"),
-    "reason": (_is_none_or_text, "null or text"),
-    "notes": (lambda value: isinstance(value, list) and all(map(is_text, value)), "a list of texts"),
-    "freed": (
-        lambda value: value is None or (_are_counts(value) and value.keys() >= _FREED),
-        "null or an object with integers of at least 0",
-    ),
-}
-_NEEDED = ("sweep", "dir", "trials", "best", "mlflow", "fits", "seconds")
+_RULES = TypeAdapter(_Result)

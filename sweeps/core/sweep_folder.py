@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import datetime
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.core.errors import InputError, Problem
@@ -50,85 +49,46 @@ SCRATCH = ("tune", "gangs")
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
 
-@dataclass(frozen=True)
 class SweepFolder:
     """The paths in a sweep's folder. The class reads and creates nothing.
 
+    Args:
+        path: The folder.
+
     Attributes:
-        path: The folder itself.
+        path: The folder.
+        space: The space file, as it was when the sweep started.
+        origin: The file that records where the space file was, and with which options the sweep started.
+        journal: The study, unless it is in a database.
+        lock: The file that is locked while a process drives the sweep.
+        ray: The file that lists the processes of the sweep's Ray.
+        stages: The file that lists the trials that wait for workers or have become silent.
+        result: The sweep's result, as `--json` prints it.
+        bundle: The winner's bundle.
+        checkpoint: The winner's checkpoint, if its trainer has no `load`.
+        prepared: The data after the fitted preprocessors.
+        exports: The folder into which `sweeps export` writes by default.
+        events: The file that the tracker `jsonl` writes.
+        tensorboard: The folder that the tracker `tensorboard` writes, with a folder for each trial.
+        trials: The folders of the trials.
     """
 
-    path: Path
-
-    @property
-    def space(self) -> Path:
-        """The space file, as it was when the sweep started."""
-        return self.path / SPACE
-
-    @property
-    def origin(self) -> Path:
-        """The file that records where the space file was, and with which options the sweep started."""
-        return self.path / ORIGIN
-
-    @property
-    def journal(self) -> Path:
-        """The study, unless it is in a database."""
-        return self.path / JOURNAL
-
-    @property
-    def lock(self) -> Path:
-        """The file that is locked while a process drives the sweep."""
-        return self.path / LOCK
-
-    @property
-    def ray(self) -> Path:
-        """The file that lists the processes of the sweep's Ray."""
-        return self.path / RAY
-
-    @property
-    def stages(self) -> Path:
-        """The file that lists the trials that wait for workers or have become silent."""
-        return self.path / STAGES
-
-    @property
-    def result(self) -> Path:
-        """The sweep's result, as `--json` prints it."""
-        return self.path / RESULT
-
-    @property
-    def bundle(self) -> Path:
-        """The winner's bundle."""
-        return self.path / "bundle"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The winner's checkpoint, if its trainer has no `load`."""
-        return self.path / "checkpoint"
-
-    @property
-    def prepared(self) -> Path:
-        """The data after the fitted preprocessors."""
-        return self.path / "prepared"
-
-    @property
-    def exports(self) -> Path:
-        """The folder into which `sweeps export` writes by default."""
-        return self.path / "exports"
-
-    @property
-    def events(self) -> Path:
-        """The file that the tracker `jsonl` writes."""
-        return self.path / "events.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The folder that the tracker `tensorboard` writes, with a folder for each trial."""
-        return self.path / "tensorboard"
-
-    @property
-    def trials(self) -> Path:
-        """The folders of the trials."""
-        return self.path / "trials"
+    def __init__(self, path: Path):
+        self.path = path
+        self.space = path / SPACE
+        self.origin = path / ORIGIN
+        self.journal = path / JOURNAL
+        self.lock = path / LOCK
+        self.ray = path / RAY
+        self.stages = path / STAGES
+        self.result = path / RESULT
+        self.bundle = path / "bundle"
+        self.checkpoint = path / "checkpoint"
+        self.prepared = path / "prepared"
+        self.exports = path / "exports"
+        self.events = path / "events.jsonl"
+        self.tensorboard = path / "tensorboard"
+        self.trials = path / "trials"
 
     def trial(self, trial: str | int) -> Path:
         """Return the folder of a trial, given its id or its number."""

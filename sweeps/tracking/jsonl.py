@@ -11,18 +11,7 @@ from typing import Any, TextIO
 
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
-from sweeps.tracking.events import (
-    ArtifactSaved,
-    Event,
-    SweepEnded,
-    SweepStarted,
-    TrialChanged,
-    TrialEnded,
-    TrialEvent,
-    TrialPaused,
-    TrialReported,
-    TrialStarted,
-)
+from sweeps.tracking import events
 from sweeps.tracking.json_values import json_value
 
 
@@ -42,15 +31,15 @@ class JsonLinesTracker:
         self._steps: set[tuple[str, int]] = set()  # (trial id, step) of the reports in the file
         self._ended: set[str] = set()  # ids of trials whose end is in the file
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Append an event."""
-        if isinstance(event, SweepStarted):
+        if isinstance(event, events.SweepStarted):
             self._open(SweepFolder(event.folder).events)
         if self._file is None:  # the sweep never started
             return
         for line in self._lines(event):
             self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        if isinstance(event, SweepStarted) and event.history is not None:
+        if isinstance(event, events.SweepStarted) and event.history is not None:
             complete = {int(trial_id) for trial_id in self._ended}
             for earlier in event.history(complete):
                 self.handle(earlier)
@@ -83,49 +72,49 @@ class JsonLinesTracker:
         except (ValueError, KeyError, TypeError):  # somebody edited the file
             return
 
-    def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
+    def _lines(self, event: events.Event) -> Iterator[dict[str, Any]]:
         """Yield the objects of an event, except those that the file holds."""
-        if isinstance(event, TrialReported):
+        if isinstance(event, events.TrialReported):
             for report in event.reports:
                 if (event.trial_id, report.step) not in self._steps:
                     self._steps.add((event.trial_id, report.step))
                     yield _line(event, {"step": report.step, "metrics": report.metrics}, report.time)
-        elif not (isinstance(event, TrialEnded) and event.trial_id in self._ended):
-            if isinstance(event, TrialEnded) and event.result.state is not State.RUNNING:
+        elif not (isinstance(event, events.TrialEnded) and event.trial_id in self._ended):
+            if isinstance(event, events.TrialEnded) and event.result.state is not State.RUNNING:
                 self._ended.add(event.trial_id)
             yield _line(event, to_json(event), event.time)
 
 
-def _line(event: Event, content: dict[str, Any], time: float) -> dict[str, Any]:
+def _line(event: events.Event, content: dict[str, Any], time: float) -> dict[str, Any]:
     at = datetime.datetime.fromtimestamp(time, datetime.UTC).isoformat(timespec="milliseconds")
-    trial = {"trial": event.trial_id} if isinstance(event, TrialEvent) else {}
+    trial = {"trial": event.trial_id} if isinstance(event, events.TrialEvent) else {}
     line: dict[str, Any] = json_value({"type": type(event).__name__, "time": at, **trial, **content})
     return line
 
 
-def to_json(event: Event) -> dict[str, Any]:
-    """Return the content of an event, apart from its type, time and trial. Event types of later versions have none."""
-    if isinstance(event, SweepStarted):
+def to_json(event: events.Event) -> dict[str, Any]:
+    """Return the content of an event, apart from its type, time and trial. events.Event types of later versions have none."""
+    if isinstance(event, events.SweepStarted):
         objectives = [{"metric": o.metric, "goal": o.goal} for o in event.space.objectives]
         names = {"sweep": event.sweep, "name": event.space.name, "resumed": event.history is not None, "objectives": objectives}
         return {**names, "fingerprint": event.fingerprint, "git_commit": event.git_commit, "git_dirty": event.git_dirty}
-    if isinstance(event, TrialStarted):
+    if isinstance(event, events.TrialStarted):
         trial = event.trial
         shape = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
         content = {"params": trial.params, "preprocessor": trial.chain, "scaling": shape, "data": trial.data, "seed": trial.seed}
         return {**content, "repeat_of": trial.origin}
-    if isinstance(event, TrialChanged):
+    if isinstance(event, events.TrialChanged):
         return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage}
-    if isinstance(event, TrialPaused):
+    if isinstance(event, events.TrialPaused):
         return {"step": event.step}
-    if isinstance(event, TrialEnded):
+    if isinstance(event, events.TrialEnded):
         result = event.result
         state = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
         content = {"state": state, "value": result.value, "values": result.values, "best_step": result.best_step, "steps": result.steps}
         content |= {"seconds": result.seconds, "feasible": result.feasible, "metrics": result.metrics, "final": result.final}
         return {**content, "error": result.error}
-    if isinstance(event, ArtifactSaved):
+    if isinstance(event, events.ArtifactSaved):
         return {"name": event.name, "characters": len(event.text)}
-    if isinstance(event, SweepEnded):
+    if isinstance(event, events.SweepEnded):
         return {"result": event.result.to_json() if event.result is not None else None}
     return {}

@@ -19,6 +19,7 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import Result, State, Trial
 from sweeps.execution import isolation, loop_mlflow
 from sweeps.execution.loop_mlflow import TrialRun, logged
+from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from tests.commands import REPO, mlflow_database
 from tests.tracking.made import begin, end
@@ -45,7 +46,7 @@ class Sweep:
         shutil.copy(database, root)
         self.root, self.uri = root, default_uri(root)
         self.client = MlflowClient(self.uri)
-        self.tracker = MlflowTracker(self.uri, root, "exp", "sweep-1", 1.0)
+        self.tracker = MlflowTracker(Destination(self.uri, root, "exp", "sweep-1", 1.0))
         for number in (0, 1):
             self.folder(number).mkdir(parents=True)
             self.tracker.handle(begin(Trial(number, f"{number:04d}", {}, (), Shape(1, (("CPU", 1.0),)), 7, {"lr": 0.1}), 1.0))

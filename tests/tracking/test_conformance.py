@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.testing.pytest_trackers import TrackerTests
-from sweeps.tracking import MlflowTracker, default_uri
+from sweeps.tracking import Destination, MlflowTracker, default_uri
 from sweeps.tracking.jsonl import JsonLinesTracker
 from sweeps.tracking.tensorboard import TensorBoardTracker
 from sweeps.tracking.webhook import WebhookTracker
@@ -59,4 +59,4 @@ class TestWebhookTracker(TrackerTests):
 @pytest.mark.usefixtures("empty_database")
 class TestMlflowTracker(TrackerTests):
     def create_tracker(self, folder):
-        return MlflowTracker(default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0)
+        return MlflowTracker(Destination(default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0))

@@ -19,6 +19,7 @@ from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted
 from sweeps.tracking.mlflow.run_contents import description, flatten, space_params, trial_params
+from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
 from tests.report.made import space_in
@@ -69,7 +70,7 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 
     client = MlflowClient(default_uri(tmp_path))
     for _ in range(2):
-        tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0)
+        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0))
         play(tracker, tmp_path)
         assert tracker.close() and tracker.error is None
         check(client, tracker)
@@ -81,7 +82,7 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 def test_sweeps_that_start_in_the_same_second_have_separate_runs(tmp_path):
     told = []
     for began in (1_700_000_000.123, 1_700_000_000.456):
-        tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began)
+        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began))
         tracker.handle(begin(trial(0), began))
         assert tracker.close() and tracker.error is None
         told.append(tracker.parent)
@@ -93,7 +94,7 @@ def test_sweeps_that_start_in_the_same_second_have_separate_runs(tmp_path):
 def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, began):
     told = []
     for at in (began, round(began, 3)):  # which is what its folder keeps
-        tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at)
+        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", at))
         tracker.handle(begin(trial(0), 1.0))
         assert tracker.close() and tracker.error is None
         told.append(tracker.parent)
@@ -103,7 +104,7 @@ def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, b
 @pytest.mark.integration
 def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
-    tracker, tried = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0), []
+    tracker, tried = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)), []
 
     def history(skip):
         tried.append(1)
@@ -121,13 +122,13 @@ def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
 def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     gone = dataclasses.replace(trial(0), labels={**trial(0).labels, "params.gone": 3})
     tracker.handle(begin(gone, 1.0))
     tracker.handle(SweepEnded(2.0, sweep_result(tmp_path), gone, "# r"))
     assert tracker.close() and tracker.error is None
     assert "best.params.gone" in MlflowClient(default_uri(tmp_path)).get_run(tracker.parent).data.tags
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     history = lambda skip: [begin(trial(0), 1.0), end(0, Result(State.COMPLETE, 0.5, 2, 2), 2.0)]  # noqa: E731
     tracker.handle(sweep_started(tmp_path, history=history))
     tracker.handle(SweepEnded(3.0, sweep_result(tmp_path), trial(0), "# r"))
@@ -143,7 +144,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
     from mlflow.tracking import MlflowClient
 
     done = Result(State.COMPLETE, 1 / 3, 3, 3, None, None, 1.5)
-    first = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    first = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number in (0, 1, 3):
         first.handle(begin(trial(number), 1_700_000_000.0))
         first.handle(report(number, reports(2 if number == 3 else 3)))
@@ -160,7 +161,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
             yield report(number, reports(2 if number == 3 else 3))
             yield end(number, stands)
 
-    again = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    again = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     again.handle(sweep_started(tmp_path, history=history))
     again.handle(begin(trial(3), 1_700_000_200.0))
     again.handle(report(3, reports(1, start=3)))
@@ -181,7 +182,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
 def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     big = Trial(0, "0000", {f"p{i}": i for i in range(250)}, (), Shape(1, (("CPU", 1.0),)), 7, {})
     tracker.handle(begin(big, 1.0))
     tracker.handle(report(0, reports(2500)))
@@ -199,7 +200,7 @@ def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_e
     client, files = MlflowClient(default_uri(tmp_path)), tmp_path / "sweep-1" / "trials" / "0001" / "files"
     (files / "traces").mkdir(parents=True)
     (files / "traces" / "one.json").write_text("1")
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number in (0, 1, 2):
         tracker.handle(begin(trial(number), 1.0))
     for number, state in ((0, State.COMPLETE), (1, State.PRUNED), (2, State.RUNNING)):
@@ -225,7 +226,7 @@ def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_e
 def test_characters_that_mlflow_refuses_are_replaced(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number in (0, 1):
         tracker.handle(begin(trial(number), 1.0))
         tracker.handle(report(number, (Report(1, {"loss": 0.5, "acc@5": 0.9, "loss[val]": 0.1}, 2.0),)))
@@ -241,7 +242,7 @@ def test_names_that_look_like_paths_are_replaced(tmp_path):
     from mlflow.tracking import MlflowClient
 
     odd = {"a/../b": 1.0, "/abs": 2.0, "a//b": 3.0, ".": 4.0, "..": 5.0, "end/": 6.0, "": 7.0, "n" * 250: 8.0}
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     tracker.handle(begin(dataclasses.replace(trial(0), params=odd, labels={f"params.{name}": value for name, value in odd.items()}), 1.0))
     tracker.handle(report(0, (Report(1, {"loss": 0.5, **odd}, 2.0),)))
     tracker.handle(end(0, Result(State.COMPLETE, 0.5, final=odd), 3.0))
@@ -271,7 +272,7 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
     from mlflow.tracking import MlflowClient
 
     bad = "caf\udce9"
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     space = dataclasses.replace(space_in(tmp_path), text=bad)
     tracker.handle(SweepStarted(1.0, space, Path(bad), bad))
     tracker.handle(ArtifactSaved(1.0, "environment.json", bad))
@@ -293,7 +294,7 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
 def test_an_encoding_error_is_not_retried(tmp_path, monkeypatch):
     """MLflow's store reports it as an internal error. Only the run with the text is affected."""
     monkeypatch.setattr("sweeps.tracking.mlflow.client.encodable", lambda given: given)
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number, error in ((0, "\udce9"), (1, "plain")):
         tracker.handle(begin(trial(number), 1.0))
         tracker.handle(end(number, Result(State.FAIL, 0.5, error=error), 3.0))
@@ -316,14 +317,14 @@ def test_the_source_of_the_data_is_logged_without_its_secret(tmp_path):
 @pytest.mark.integration
 def test_a_sweep_that_never_started_creates_no_database(tmp_path):
     (tmp_path / "mlflow.db").unlink()
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     tracker.handle(SweepEnded(1.0, None))
     assert tracker.close() and not (tmp_path / "mlflow.db").exists()
 
 
 @pytest.mark.integration
 def test_handling_an_event_does_not_wait_for_mlflow(tmp_path):
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     began = time.monotonic()
     play(tracker, tmp_path)
     assert time.monotonic() - began < 1  # MLflow takes longer to make its database
@@ -339,7 +340,7 @@ def test_a_server_that_starts_late_gets_everything(tmp_path):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     uri = f"http://127.0.0.1:{port}"
-    tracker = MlflowTracker(uri, tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination(uri, tmp_path, "exp", "sweep-1", 1.0))
     play(tracker, tmp_path)
     wait_until(lambda: tracker.waiting, 60, "the tracker to notice that nobody answers")
     command = [
@@ -368,7 +369,7 @@ def test_a_server_that_starts_late_gets_everything(tmp_path):
 
 @pytest.mark.integration
 def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
-    tracker = MlflowTracker("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0)
+    tracker = MlflowTracker(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0))
     play(tracker, tmp_path)
     began = time.monotonic()
     assert not tracker.close(1.0)
@@ -381,7 +382,7 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
 
     space = space_in(tmp_path)
     for seed in (0, 1):  # of a sweep that goes on; MLflow lets no parameter be changed
-        tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)
+        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
         tracker.handle(sweep_started(tmp_path, dataclasses.replace(space, search=dataclasses.replace(space.search, seed=seed))))
         tracker.handle(begin(trial(3), 1.0))
         tracker.handle(end(3, Result(State.COMPLETE, 0.5, 3, 3, None, None, 1.5), 2.0))

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from sweeps.core.trial import Result, State
-from sweeps.tracking import TrackerProcess, default_uri
+from sweeps.tracking import Destination, TrackerProcess, default_uri
 from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from tests.tracking.made import begin, end, report, reports, trial
 from tests.tracking.test_mlflow_tracker import check, play
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.use
 
 
 def started(tmp_path) -> TrackerProcess:
-    return TrackerProcess(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0, tmp_path / "sweep.log")
+    return TrackerProcess(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0), tmp_path / "sweep.log")
 
 
 def test_events_are_written_by_another_process(tmp_path):
@@ -78,7 +78,7 @@ def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_pa
 
 
 def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
-    tracker = TrackerProcess("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0, tmp_path / "sweep.log")
+    tracker = TrackerProcess(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0), tmp_path / "sweep.log")
     play(tracker, tmp_path)
     assert not tracker.close(1.0)
     tracker._process.wait(10)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking import MlflowTracker, default_uri
+from sweeps.tracking import Destination, MlflowTracker, default_uri
 from sweeps.tracking.events import SweepEnded
 from sweeps.tracking.mlflow import ui
 from sweeps.tracking.mlflow.ui import Sweep, choose_sweep, free_port, links, serve_ui
@@ -103,7 +103,7 @@ def test_a_server_that_asks_for_a_password_counts_as_an_answer():
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_the_server_and_its_workers(tmp_path):
-    tracker = MlflowTracker(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0)
+    tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "made", "made-1", 1_700_000_000.0))
     tracker.handle(sweep_started(tmp_path))
     tracker.handle(SweepEnded(START + 1, sweep_result(tmp_path)))
     assert tracker.close()

@@ -10,9 +10,10 @@ import json
 import logging
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
 from sweeps.core.resources import COSTS
@@ -20,29 +21,9 @@ from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
 from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.space import Space
-from sweeps.tracking.events import (
-    ArtifactSaved,
-    Event,
-    History,
-    SweepEnded,
-    SweepStarted,
-    TrialChanged,
-    TrialEnded,
-    TrialReported,
-    TrialStarted,
-)
-from sweeps.tracking.mlflow import sqlite_tables, views
+from sweeps.tracking import events
+from sweeps.tracking.mlflow import run_contents, sqlite_tables, views
 from sweeps.tracking.mlflow.client import Client
-from sweeps.tracking.mlflow.run_contents import (
-    NOTE,
-    PARAM_LENGTH,
-    description,
-    space_params,
-    sweep_metrics,
-    sweep_status,
-    sweep_tags,
-    trial_params,
-)
 from sweeps.tracking.mlflow.views import legal_name
 
 if TYPE_CHECKING:
@@ -72,10 +53,31 @@ def is_refusal(error: Exception) -> bool:
     return isinstance(error, UnicodeError)
 
 
+@dataclass(frozen=True)
+class Destination:
+    """Where in MLflow a sweep is recorded.
+
+    Attributes:
+        uri: Tracking URI.
+        root: Folder of all sweeps. A new experiment of a SQLite store keeps its artifacts there.
+        experiment: Name of the experiment.
+        sweep: Name of the sweep, which is the name of the parent run and of the sweep's folder in the root.
+        started: When the sweep's first driver started, in seconds since the epoch.
+    """
+
+    uri: str
+    root: Path
+    experiment: str
+    sweep: str
+    started: float
+
+
+@dataclass
 class Batch:
     """Requests that a group of events leads to.
 
     Attributes:
+        retrying: True if the server was away. It may then have created a run without an answer, so runs are looked for first.
         metrics: Metrics to log, by run ID.
         params: Parameters to log, by run ID. A dict, because MLflow refuses a batch that names a parameter twice.
         tags: Tags to set, by run ID.
@@ -84,13 +86,13 @@ class Batch:
         ended: Numbers of the trials whose files are logged.
     """
 
-    def __init__(self) -> None:
-        self.metrics: dict[str, list[Metric]] = defaultdict(list)
-        self.params: dict[str, dict[str, str]] = defaultdict(dict)
-        self.tags: dict[str, dict[str, str]] = defaultdict(dict)
-        self.statuses: list[tuple[str, str, int]] = []
-        self.started: list[Trial] = []
-        self.ended: list[int] = []
+    retrying: bool
+    metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
+    params: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    tags: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    statuses: list[tuple[str, str, int]] = field(default_factory=list)
+    started: list[Trial] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
 
     def add_metrics(self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0) -> None:
         """Add the metrics that have a value.
@@ -110,68 +112,58 @@ class RunWriter:
     """Writes events into the runs of one sweep.
 
     Args:
-        uri: Tracking URI.
-        root: Folder of all sweeps. A new experiment of a SQLite store keeps its artifacts there.
-        experiment: Name of the experiment.
-        sweep: Name of the sweep, which is the name of the parent run and of the sweep's folder in the root.
-        started: When the sweep's first driver started, in seconds since the epoch.
+        destination: Where in MLflow the sweep is recorded.
         on_refusal: Called with an error of a request that MLflow refuses for good.
         on_file: Called when an artifact file was logged.
 
     Attributes:
-        parent: ID of the parent run; None before `open`.
+        parent: ID of the parent run; "" before `open`.
         experiment_id: ID of the experiment.
         runs: IDs of the trials' runs, by trial number.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        root: Path,
-        experiment: str,
-        sweep: str,
-        started: float,
-        on_refusal: Callable[[Exception], None],
-        on_file: Callable[[], None],
-    ):
-        self.uri, self.root, self.experiment, self.sweep, self.started = uri, root, experiment, sweep, started
-        self.parent: str | None = None
+    _client: Client
+
+    def __init__(self, destination: Destination, on_refusal: Callable[[Exception], None], on_file: Callable[[], None]):
+        self.destination = destination
+        self.parent = ""
         self.experiment_id = ""
         self.runs: dict[int, str] = {}
+        self._sweep = destination.sweep
         self._on_refusal, self._on_file = on_refusal, on_file
         self._complete: set[int] = set()  # trials of earlier drivers whose end MLflow has
         self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
         self._objectives: list[str] = []
         self._constrained = False
-        self._client: Any = None
 
     # Runs
 
     def open(self) -> None:
         """Find or create the experiment and the parent run."""
-        sqlite_tables.create(self.uri)
-        self._client = Client(self.uri)
+        uri, sweep = self.destination.uri, self._sweep
+        sqlite_tables.create(uri)
+        self._client = Client(uri)
         self.experiment_id = self._find_experiment()
-        started = round(self.started * 1000)  # another sweep of this name may have started in the same second elsewhere
-        self.parent = self._find_run(
-            f"tags.`sweeps.sweep` = '{self.sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
-        )
-        if self.parent is None:
-            tags = {"sweeps.kind": "sweep", "sweeps.sweep": self.sweep}
-            self.parent = self._client.create_run(self.experiment_id, started, tags, run_name=self.sweep).info.run_id
-        else:
-            self._client.update_run(self.parent, status="RUNNING")
+        started = round(self.destination.started * 1000)  # another sweep of this name may have started in the same second elsewhere
+        where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
+        if (run := self._find_run(where)) is not None:
+            self.parent = run
+            self._client.update_run(run, status="RUNNING")
             self._find_trials()
+        else:
+            tags = {"sweeps.kind": "sweep", "sweeps.sweep": sweep}
+            self.parent = self._client.create_run(self.experiment_id, started, tags, run_name=sweep).info.run_id
 
     def _find_experiment(self) -> str:
         """Find or create the experiment; return its ID."""
-        found = self._client.get_experiment_by_name(self.experiment)
-        if found is not None:
-            if KIND not in found.tags:
-                self._client.set_experiment_tag(found.experiment_id, KIND, MACHINE_LEARNING)
-            return str(found.experiment_id)
-        location = (self.root / "mlartifacts" / self.experiment).resolve().as_uri() if self.uri.startswith("sqlite") else None
-        return str(self._client.create_experiment(self.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}))
+        to = self.destination
+        existing = self._client.get_experiment_by_name(to.experiment)
+        if existing is None:
+            location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri() if to.uri.startswith("sqlite") else None
+            return str(self._client.create_experiment(to.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}))
+        if KIND not in existing.tags:
+            self._client.set_experiment_tag(existing.experiment_id, KIND, MACHINE_LEARNING)
+        return str(existing.experiment_id)
 
     def _find_trials(self) -> None:
         """Find the runs of the trials of a resumed sweep."""
@@ -188,7 +180,7 @@ class RunWriter:
     def _trial_run(self, trial: Trial, started: float, look_first: bool) -> str:
         """Find or create the run of a trial; return its ID."""
         if trial.number not in self.runs:
-            tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self.sweep}
+            tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self._sweep}
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
             tags |= {} if trial.origin is None else {"sweeps.repeats": format_trial_id(trial.origin)}
             where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
@@ -200,40 +192,35 @@ class RunWriter:
 
     # Events
 
-    def write(self, events: Sequence[Event], retrying: bool) -> None:
+    def write(self, group: Sequence[events.Event], retrying: bool) -> None:
         """Write events. After an error, it is safe to write the same events again.
 
         Args:
-            events: The events, in order.
-            retrying: True if the server was away. It may then have created a run without an answer, so runs are looked for first.
+            group: The events, in order.
+            retrying: See `Batch`.
         """
-        batch = Batch()
-        for event in self._with_history(events):
-            self._add(event, batch, retrying)
+        batch = Batch(retrying)
+        for event in group:
+            self._add(event, batch)
+            if isinstance(event, events.SweepStarted) and event.history is not None:
+                for earlier in self._read_history(event.history):
+                    self._add(earlier, batch)
         self._send(batch)
 
-    def _with_history(self, events: Sequence[Event]) -> Iterator[Event]:
-        """Yield the events, and after a resume the events of earlier trials that MLflow may have missed."""
-        for event in events:
-            yield event
-            if isinstance(event, SweepStarted) and event.history is not None:
-                yield from self._history(event.history)
-
-    def _history(self, history: History) -> Sequence[Event]:
+    def _read_history(self, history: events.History) -> Sequence[events.Event]:
+        """Return the events of the trials of earlier drivers that MLflow may have missed."""
         try:
             return list(history(self._complete))
         except Exception as e:  # a database may be away, as a server may be
             raise ConnectionError(f"the study cannot be read: {e}") from e
 
-    def _add(self, event: Event, batch: Batch, retrying: bool) -> None:
-        """Add the requests of one event to a batch."""
-        if isinstance(event, TrialStarted):
-            self._add_trial_start(event, batch, retrying)
-        elif (add := self._HANDLERS.get(type(event))) is not None:
-            add(self, event, batch)
+    @functools.singledispatchmethod
+    def _add(self, event: events.Event, batch: Batch) -> None:
+        """Add the requests of one event to a batch. Other types of events need none."""
 
-    def _add_sweep_start(self, event: SweepStarted, batch: Batch) -> None:
-        space, parent = event.space, self._parent()
+    @_add.register
+    def _(self, event: events.SweepStarted, batch: Batch) -> None:
+        space, parent = event.space, self.parent
         self._objectives = [objective.metric for objective in space.objectives]
         self._constrained = bool(space.constraints)
         tags = {"sweeps.data_fingerprint": event.fingerprint, "sweeps.space": space.text[:TAG_LENGTH], "sweeps.dir": str(event.folder)}
@@ -242,31 +229,35 @@ class RunWriter:
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
         known = self._client.get_run(parent).data.params  # from an earlier driver: MLflow refuses to change a parameter
-        params = {legal_name(name): value[:PARAM_LENGTH] for name, value in space_params(space).items()}
+        params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
         batch.params[parent] |= {name: value for name, value in params.items() if name not in known}
         self._permit(self._client.log_text, parent, space.text, "space.yaml")
 
-    def _add_trial_start(self, event: TrialStarted, batch: Batch, retrying: bool) -> None:
+    @_add.register
+    def _(self, event: events.TrialStarted, batch: Batch) -> None:
         trial = event.trial
         if trial.number in self.runs:  # the trial continues
-            self._permit(functools.partial(self._client.update_run, self.runs[trial.number], status="RUNNING"))
-        run = self._trial_run(trial, event.time, retrying)
-        batch.params[run] |= {legal_name(name): value for name, value in trial_params(trial).items()}
+            self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
+        run = self._trial_run(trial, event.time, batch.retrying)
+        batch.params[run] |= {legal_name(name): value for name, value in run_contents.trial_params(trial).items()}
         batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
         batch.started.append(trial)
 
-    def _add_reports(self, event: TrialReported, batch: Batch) -> None:
+    @_add.register
+    def _(self, event: events.TrialReported, batch: Batch) -> None:
         for report in event.reports:
             values = ((legal_name(name), value) for name, value in report.metrics.items())
             batch.add_metrics(self.runs[event.number], values, report.time, report.step)
 
-    def _add_trial_change(self, event: TrialChanged, batch: Batch) -> None:
+    @_add.register
+    def _(self, event: events.TrialChanged, batch: Batch) -> None:
         run = self.runs[event.number]
         batch.add_metrics(run, ((legal_name(name), value) for name, value in event.metrics.items()), event.time, event.step)
         if event.trial.lineage:
             batch.tags[run]["sweeps.pbt"] = event.trial.lineage
 
-    def _add_trial_end(self, event: TrialEnded, batch: Batch) -> None:
+    @_add.register
+    def _(self, event: events.TrialEnded, batch: Batch) -> None:
         run, result = self.runs[event.number], event.result
         tags = batch.tags[run]
         tags["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
@@ -287,37 +278,30 @@ class RunWriter:
             metrics |= {legal_name(f"objective.{o}"): v for o, v in zip(self._objectives, result.values, strict=False)}
         return metrics | {legal_name(f"final/{name}"): value for name, value in result.final.items()}
 
-    def _add_artifact(self, event: ArtifactSaved, batch: Batch) -> None:
-        self._permit(self._client.log_text, self._parent(), event.text, event.name)
+    @_add.register
+    def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
+        self._permit(self._client.log_text, self.parent, event.text, event.name)
 
-    def _add_sweep_end(self, event: SweepEnded, batch: Batch) -> None:
-        parent, result = self._parent(), event.result
+    @_add.register
+    def _(self, event: events.SweepEnded, batch: Batch) -> None:
+        parent, result = self.parent, event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}
             for number in sorted({*front, *event.earlier_front}):
                 batch.tags[self.runs[number]]["sweeps.front"] = str(number in front).lower()
-            batch.tags[parent] |= sweep_tags(result)
-            batch.add_metrics(parent, sweep_metrics(result).items(), event.time)
+            batch.tags[parent] |= run_contents.sweep_tags(result)
+            batch.add_metrics(parent, run_contents.sweep_metrics(result).items(), event.time)
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
-        batch.statuses.append((parent, sweep_status(result), int(event.time * 1000)))
+        batch.statuses.append((parent, run_contents.sweep_status(result), int(event.time * 1000)))
         batch.ended += self._logged_files  # a trial that its scheduler stopped may have written files since
-
-    _HANDLERS: ClassVar[dict[type[Event], Callable[[RunWriter, Any, Batch], None]]] = {
-        SweepStarted: _add_sweep_start,
-        TrialReported: _add_reports,
-        TrialChanged: _add_trial_change,
-        TrialEnded: _add_trial_end,
-        ArtifactSaved: _add_artifact,
-        SweepEnded: _add_sweep_end,
-    }
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
         """Return the parent run's description and the tags that name the best trial. Delete those of an earlier best trial."""
-        parent = self._parent()
+        parent = self.parent
         links = {
-            "All trials, best first": views.runs_link("", self.experiment_id, self.sweep),
-            "Charts": views.runs_link("", self.experiment_id, self.sweep, chart=True),
+            "All trials, best first": views.runs_link("", self.experiment_id, self._sweep),
+            "Charts": views.runs_link("", self.experiment_id, self._sweep, chart=True),
             "Report with figures": views.run_link("", self.experiment_id, parent, "report.html"),
             "Space file": views.run_link("", self.experiment_id, parent, "space.yaml"),
         }
@@ -326,22 +310,18 @@ class RunWriter:
             run = self.runs[best.number]
             links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
             tuned = {"preprocessor", "scaling.num_workers", *best.labels}
-            tags = {legal_name(f"best.{name}"): value for name, value in trial_params(best).items() if name in tuned}
+            tags = {legal_name(f"best.{name}"): value for name, value in run_contents.trial_params(best).items() if name in tuned}
             tags["sweeps.best_run"] = run
             for name in self._client.get_run(parent).data.tags:
                 if name.startswith("best.") and name not in tags:
                     self._client.delete_tag(parent, name)
-        return {**tags, NOTE: description(markdown, links)}
+        return {**tags, run_contents.NOTE: run_contents.description(markdown, links)}
 
     def _save_views(self, space: Space) -> None:
-        trials = views.saved_view(f"{self.sweep}: trials", self.started, views.trials_view(self.sweep, space))
-        sweeps = views.saved_view("all sweeps", self.started, views.sweeps_view(space))
-        for name, value in {self.sweep: trials, views.ALL_SWEEPS: sweeps}.items():
+        trials = views.saved_view(f"{self._sweep}: trials", self.destination.started, views.trials_view(self._sweep, space))
+        sweeps = views.saved_view("all sweeps", self.destination.started, views.sweeps_view(space))
+        for name, value in {self._sweep: trials, views.ALL_SWEEPS: sweeps}.items():
             self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
-
-    def _parent(self) -> str:
-        assert self.parent is not None, "open() comes first"
-        return self.parent
 
     # Requests
 
@@ -372,7 +352,8 @@ class RunWriter:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
         folder = self._folder(trial.number)
         if folder.is_dir():
-            run = {"tracking_uri": without_password(self.uri), "experiment_id": self.experiment_id, "run_id": self.runs[trial.number]}
+            uri = without_password(self.destination.uri)
+            run = {"tracking_uri": uri, "experiment_id": self.experiment_id, "run_id": self.runs[trial.number]}
             write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
@@ -391,7 +372,7 @@ class RunWriter:
             self._on_file()
 
     def _folder(self, number: int) -> Path:
-        return SweepFolder(self.root / self.sweep).trial(number)
+        return SweepFolder(self.destination.root / self._sweep).trial(number)
 
     def _permit(self, action: Callable[..., Any], *args: Any) -> None:
         """Send a request that MLflow may refuse for good without harm to other runs."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sweeps.core.secrets import masked, without_password
 from sweeps.tracking.events import Event, SweepEnded
-from sweeps.tracking.mlflow.run_writer import RunWriter, is_refusal
+from sweeps.tracking.mlflow.run_writer import Destination, RunWriter, is_refusal
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,7 @@ class MlflowTracker:
     """Writes a sweep to MLflow from a thread of its own.
 
     Args:
-        uri: Tracking URI.
-        root: Folder of all sweeps. A new experiment of a SQLite store keeps its artifacts there.
-        experiment: Name of the experiment.
-        sweep: Name of the sweep, which is the name of the parent run and of the sweep's folder in the root.
-        started: When the sweep's first driver started, in seconds since the epoch.
+        destination: Where in MLflow the sweep is recorded.
 
     Attributes:
         parent: ID of the parent run; None before it is known.
@@ -68,12 +64,12 @@ class MlflowTracker:
     class Options:
         """The space file sets no option; `--tracking-uri` names the server."""
 
-    def __init__(self, uri: str, root: Path, experiment: str, sweep: str, started: float):
-        self.uri, self.experiment = uri, experiment
+    def __init__(self, destination: Destination):
+        self.destination = destination
         self.parent: str | None = None
         self.error: str | None = None
         self.waiting = False
-        self.writer = RunWriter(uri, root, experiment, sweep, started, self._refused, self._file_logged)
+        self.writer = RunWriter(destination, self._refused, self._file_logged)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._last_answer = 0.0  # when the server last answered, by the monotonic clock
@@ -159,7 +155,7 @@ class MlflowTracker:
                     return self._refused(e)
                 reason = e
             if not self.waiting:
-                log.warning("MLflow at %s does not answer, trying again: %s", without_password(self.uri), masked(str(reason)))
+                log.warning("MLflow at %s does not answer, trying again: %s", without_password(self.destination.uri), masked(str(reason)))
             self.waiting = True
             self._changed()
             if self._stopped.wait(RETRY_EVERY):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sweeps.core import logging_setup
+from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
 
 log = logging.getLogger(__name__)
@@ -35,17 +36,16 @@ class TrackerProcess(MlflowTracker):
     """An `MlflowTracker` whose work is done by another process.
 
     Args:
-        uri, root, experiment, sweep, started: See `MlflowTracker`.
+        destination: Where in MLflow the sweep is recorded.
         errors: File for what the process prints.
     """
 
-    def __init__(self, uri: str, root: Path, experiment: str, sweep: str, started: float, errors: Path):
-        self._arguments = (uri, root, experiment, sweep, started)
+    def __init__(self, destination: Destination, errors: Path):
         self._errors = errors
         self._unwritten: deque[Message] = deque()
         self._closing = False
         self._process: subprocess.Popen[bytes] | None = None
-        super().__init__(*self._arguments)
+        super().__init__(destination)
 
     def close(self, timeout: float = CLOSE_WITHIN) -> bool:
         """Wait until all events are written; kill the process if the server stays away. See `MlflowTracker.close`."""
@@ -80,7 +80,7 @@ class TrackerProcess(MlflowTracker):
         """Send events until the process ends."""
         assert self._process is not None and self._process.stdin is not None
         pipe = self._process.stdin
-        pickle.dump(self._arguments, pipe)
+        pickle.dump(self.destination, pipe)
         for message in list(self._unwritten):
             pickle.dump(message, pipe)
         pipe.flush()
@@ -131,9 +131,9 @@ Say = Callable[[dict[str, Any]], None]
 class _Worker(MlflowTracker):
     """The tracker that does the work, and tells the driver about its progress."""
 
-    def __init__(self, *arguments: Any, say: Say):
+    def __init__(self, destination: Destination, say: Say):
         self._say = say
-        super().__init__(*arguments)
+        super().__init__(destination)
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
         self._say({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered})
@@ -169,7 +169,7 @@ def main() -> None:
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
-    tracker = _Worker(*pickle.load(pipe), say=say)
+    tracker = _Worker(pickle.load(pipe), say)
     with contextlib.suppress(EOFError):
         while True:
             message = pickle.load(pipe)
