@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import FrameType
 
 import psutil
 
@@ -37,20 +38,11 @@ class Interrupt:
             for number in handled_signals():
                 signal.signal(number, self._handle)
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> AbstractContextManager[None]:
         """Install the handlers while the context is active. Does nothing outside of the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {s: signal.signal(s, self._handle) for s in handled_signals()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return handling(handled_signals(), self._handle)
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the first signal. End the process and its children at the second signal."""
         if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
             return
@@ -69,3 +61,17 @@ class Interrupt:
 def handled_signals() -> list[signal.Signals]:
     """Return the signals that stop a sweep. SIGHUP is one of them unless it is ignored."""
     return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Install a handler for signals while the context is active. Does nothing outside of the main thread, which alone gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -22,7 +22,7 @@ from sweeps.tracking.mlflow.ui import Sweep, choose_sweep, free_port, links, ser
 from tests.tracking.made import START, sweep_result, sweep_started
 from tests.waiting import wait_until
 
-OLD, NEW = (Sweep(f"made-{n}", f"run{n}", "1", float(n), True, n > 1) for n in (1, 2))
+OLD, NEW = (Sweep(f"made-{n}", f"run{n}", "1", float(n)) for n in (1, 2))
 
 
 def refused(**asked) -> str:
@@ -44,10 +44,8 @@ def test_the_newest_sweep_or_the_named_one_is_chosen():
         choose_sweep([OLD, NEW], "made-12")
 
 
-def test_links_lead_to_a_saved_view_or_contain_the_filter():
+def test_links_lead_to_saved_views():
     assert "viewStateShareKey=made-2" in links("http://h:1", NEW)["charts"]
-    old = links("http://h:1", OLD)
-    assert list(old) == ["trials, best first", "the sweep"] and "orderByAsc=true" in old["trials, best first"]
 
 
 def test_a_root_without_sweeps_is_refused(tmp_path, monkeypatch):
@@ -64,10 +62,7 @@ def test_ports_and_hosts_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     (tmp_path / "mlflow.db").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert (
-            refused(root=tmp_path, port=port)
-            == f"--port: {port}: another process listens on this port; choose another one, or 0 for any free port"
-        )
+        assert refused(root=tmp_path, port=port) == f"--port: {port}: Address already in use; choose another port, or 0 for any free one"
     assert refused(root=tmp_path, port=70000) == "--port: 70000 is not a port; it must be from 0 to 65535"
     assert refused(root=tmp_path, host="192.0.2.1") == "--host: `192.0.2.1` is not an address of this machine"
     assert refused(root=tmp_path, host="no host").startswith("--host: `no host` is not an address of this machine")

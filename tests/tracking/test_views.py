@@ -67,4 +67,3 @@ def test_links():
     assert views.runs_link("", "3", "made", chart=True).startswith("#/experiments/3/runs?viewStateShareKey=made&")
     assert views.runs_link("", "3", "made", chart=True).endswith("&compareRunsMode=CHART")
     assert views.run_link("", "3", "abc", "report.html") == "#/experiments/3/runs/abc/artifacts/report.html?workflowType=machine_learning"
-    assert "orderByAsc=false" in views.plain_link(server, "3", "made", minimize=False)

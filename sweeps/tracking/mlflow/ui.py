@@ -12,20 +12,21 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from types import FrameType
+from typing import IO
 
 from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import without_password
+from sweeps.core.signals import SIGNALS, handling
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.tracking.mlflow import views
@@ -47,20 +48,12 @@ class Sweep:
         run: ID of its run.
         experiment: ID of its experiment.
         started: When it started, in seconds since the epoch.
-        minimize: True if smaller values are better.
-        has_views: True if views of its trials and of all sweeps are saved.
     """
 
     name: str
     run: str
     experiment: str
     started: float
-    minimize: bool
-    has_views: bool
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 def serve_ui(
@@ -70,7 +63,6 @@ def serve_ui(
     open_browser: bool = False,
     sweep: str | None = None,
     uri: str | None = None,
-    say: Callable[[str], None] = _say,
 ) -> int:
     """Serve MLflow's UI until Ctrl-C, and print links to the newest sweep.
 
@@ -82,7 +74,6 @@ def serve_ui(
         sweep: The sweep to link to instead of the newest, see `index_of`.
         uri: MLflow's tracking URI; by default `MLFLOW_TRACKING_URI`, else SQLite in `root`. If it names a running server, no other server
             is started, and the links lead to that server.
-        say: Prints a text.
 
     Returns:
         The exit code, which is 0 after Ctrl-C.
@@ -95,7 +86,7 @@ def serve_ui(
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
     if uri.startswith(("http://", "https://")):
         _check_server(uri)
-        _print_links(uri, f"MLflow runs at {uri}", sweep, open_browser, say)
+        _print_links(uri, f"MLflow runs at {uri}", sweep, open_browser)
         return 0
     if uri == default_uri(root):
         if not (root / "mlflow.db").is_file():
@@ -105,12 +96,12 @@ def serve_ui(
     port = free_port(host, port)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     server = f"http://{shown}:{port}"
-    with _signals_as_interrupt(), tempfile.TemporaryFile() as log:
+    with handling(SIGNALS, _interrupt), tempfile.TemporaryFile() as log:
         process = _start_server(uri, root, host, port, log)
         try:
-            say(f"starting MLflow's UI on {root}, which takes some seconds")
+            print(f"starting MLflow's UI on {root}, which takes some seconds", flush=True)
             _wait_for_server(process, server, log)
-            _print_links(server, f"MLflow's UI is at {server}; Ctrl-C ends it", sweep, open_browser, say)
+            _print_links(server, f"MLflow's UI is at {server}; Ctrl-C ends it", sweep, open_browser)
             process.wait()
             raise SweepsError(f"MLflow's server ended: {_last_line(log)}")
         except KeyboardInterrupt:
@@ -137,13 +128,9 @@ def free_port(host: str, port: int) -> int:
             s.bind(address)
             return int(s.getsockname()[1])
         except OSError as e:
-            if e.errno == errno.EADDRINUSE:
-                raise InputError(
-                    Problem("--port", f"{port}: another process listens on this port; choose another one, or 0 for any free port")
-                ) from e
-            if e.errno == errno.EACCES:
-                raise InputError(Problem("--port", f"{port}: only root may listen on this port; choose one above 1023")) from e
-            raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
+            if e.errno == errno.EADDRNOTAVAIL:
+                raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
+            raise InputError(Problem("--port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free one")) from e
 
 
 def choose_sweep(sweeps: Sequence[Sweep], name: str | None) -> Sweep | None:
@@ -181,9 +168,6 @@ def index_of(known: Sequence[str], name: str) -> int:
 
 def links(server: str, sweep: Sweep) -> dict[str, str]:
     """Return links to a sweep, by title; the trials come first."""
-    if not sweep.has_views:  # an earlier version of sweeps wrote it
-        trials = {"trials, best first": views.plain_link(server, sweep.experiment, sweep.name, sweep.minimize)}
-        return {**trials, "the sweep": views.run_link(server, sweep.experiment, sweep.run)}
     return {
         "trials, best first": views.runs_link(server, sweep.experiment, sweep.name),
         "charts": views.runs_link(server, sweep.experiment, sweep.name, chart=True),
@@ -192,13 +176,13 @@ def links(server: str, sweep: Sweep) -> dict[str, str]:
     }
 
 
-def _print_links(server: str, head: str, name: str | None, open_browser: bool, say: Callable[[str], None]) -> None:
+def _print_links(server: str, head: str, name: str | None, open_browser: bool) -> None:
     sweep = choose_sweep(_find_sweeps(server), name)
-    say(head)
+    print(head, flush=True)
     if sweep is None:
         return
     shown = links(server, sweep)
-    say("\n".join([sweep.name, *(f"  {title:<19} {link}" for title, link in shown.items())]))
+    print("\n".join([sweep.name, *(f"  {title:<19} {link}" for title, link in shown.items())]), flush=True)
     if open_browser:
         webbrowser.open(next(iter(shown.values())))
 
@@ -227,18 +211,12 @@ def _find_sweeps(server: str) -> list[Sweep]:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(server)
-    sweeps: list[Sweep] = []
     try:
-        experiments: dict[str, Any] = {e.experiment_id: e.tags for e in client.search_experiments()}
-        runs = client.search_runs(list(experiments), "tags.`sweeps.kind` = 'sweep'", max_results=1000) if experiments else []
+        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+        runs = client.search_runs(experiments, "tags.`sweeps.kind` = 'sweep'", max_results=1000) if experiments else []
     except MlflowException as e:
         raise SweepsError(f"MLflow at {server} does not answer: {str(e).splitlines()[0]}") from e
-    for run in runs:
-        name, experiment = run.data.tags["sweeps.sweep"], run.info.experiment_id
-        minimize = run.data.params.get("objective.goal") != "maximize"
-        has_views = views.VIEW_TAG + name in experiments[experiment]
-        sweeps.append(Sweep(name, run.info.run_id, experiment, run.info.start_time / 1000, minimize, has_views))
-    return sweeps
+    return [Sweep(run.data.tags["sweeps.sweep"], run.info.run_id, run.info.experiment_id, run.info.start_time / 1000) for run in runs]
 
 
 # The server
@@ -272,22 +250,8 @@ def _stop_server(process: subprocess.Popen[bytes]) -> None:
             process.wait(END_SECONDS)
 
 
-@contextlib.contextmanager
-def _signals_as_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt on signals that ask the process to end. Signals reach the main thread alone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _last_line(log: IO[bytes]) -> str:

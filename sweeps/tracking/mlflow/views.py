@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from sweeps.space import Dimension, Space
 
@@ -125,12 +125,6 @@ def runs_link(server: str, experiment: str, view: str, chart: bool = False) -> s
     """Return the link to a saved view of an experiment's runs, as a table or as charts. The server "" gives a link within MLflow."""
     mode = "&compareRunsMode=CHART" if chart else ""
     return f"{_pages(server)}/experiments/{experiment}/runs?viewStateShareKey={quote(view, safe='')}&{MODE}{mode}"
-
-
-def plain_link(server: str, experiment: str, sweep: str, minimize: bool) -> str:
-    """Return the link to a sweep's trials in order, for a sweep without a saved view."""
-    query = {"searchFilter": trials_of(sweep), "orderByKey": column("metrics", OBJECTIVE), "orderByAsc": str(minimize).lower()}
-    return f"{_pages(server)}/experiments/{experiment}/runs?{urlencode(query)}&{MODE}"
 
 
 def run_link(server: str, experiment: str, run: str, artifact: str | None = None) -> str:
