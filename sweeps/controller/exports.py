@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import read_result, to_json_value
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
@@ -23,6 +24,17 @@ from sweeps.study import storage
 
 if TYPE_CHECKING:
     from sweeps.study.study_store import StudyStore
+
+
+# Options that cannot be combined: each names the trials, or the model, to export.
+EXCLUSIVE = (
+    ("--trial", "--top"),
+    ("--trial", "--pareto"),
+    ("--top", "--pareto"),
+    ("--refit", "--top"),
+    ("--refit", "--pareto"),
+    ("--refit", "--latest"),
+)
 
 
 @dataclass(frozen=True)
@@ -75,67 +87,119 @@ def export(
         BundleError: The predictions of the bundle differ from the predictions during training.
         SweepFailed: The training loop failed during the refit.
     """
-    from sweeps.bundle import export as trial_export
-    from sweeps.core.folder_lock import FolderLock
-    from sweeps.data.prepared_store import refuse_untrusted
-    from sweeps.study.study_store import StudyStore
+    given = {"--trial": trial is not None, "--top": top is not None, "--pareto": pareto, "--refit": refit, "--latest": latest}
+    for first, second in EXCLUSIVE:
+        if given[first] and given[second]:
+            raise InputError(Problem(second, f"cannot be combined with {first}"))
+    export_run = _Export.open(Path(sweep).resolve(), refit, latest, trust)
+    with FolderLock(export_run.folder):
+        return export_run.write(trial, top, pareto, Path(output).resolve() if output else None, again)
 
-    folder = Path(sweep).resolve()
-    if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
-        storage.refuse_less(folder)
-        raise InputError(Problem(str(sweep), "is not a sweep's folder: no study in it"))
-    if trial is not None and top is not None:
-        raise InputError(Problem("--top", "names the trials, as --trial does; give one of them"))
-    if pareto and (trial is not None or top is not None):
-        raise InputError(Problem("--pareto", "names the trials, as --trial and --top do; give one of them"))
-    if refit and (pareto or top is not None):
-        raise InputError(Problem("--refit", "trains one model: the best trial's, or that of --trial ID"))
-    if refit and latest:
-        raise InputError(Problem("--refit", "trains a new model, --latest exports an existing one; give one of them"))
-    space, roots = saved_space(folder)
-    if refit and not space.data.given:
-        raise InputError(Problem("--refit", "needs the rows of train and valid, but the space file has no `data`"))
-    refuse_links(folder)
-    if not refit and space.trainer.load is not None:
-        refuse_untrusted(folder, trust)
-    lock = FolderLock(folder)
-    try:
-        study_store = StudyStore(folder, space)
+
+@dataclass(frozen=True)
+class _Export:
+    """One call of `export`. The attributes that `export` does not explain are the sweep's folder, its space, and the roots of its code."""
+
+    folder: Path
+    space: Space
+    roots: tuple[Path, ...]
+    refit: bool
+    latest: bool
+    trust: bool
+
+    @classmethod
+    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool) -> _Export:
+        """Check that a sweep can be exported, and read its space file."""
+        from sweeps.data.prepared_store import refuse_untrusted
+
+        if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
+            storage.refuse_less(folder)
+            raise InputError(Problem(str(folder), "is not a sweep's folder: no study in it"))
+        space, roots = saved_space(folder)
+        if refit and not space.data.given:
+            raise InputError(Problem("--refit", "needs the rows of train and valid, but the space file has no `data`"))
+        refuse_links(folder)
+        if not refit and space.trainer.load is not None:
+            refuse_untrusted(folder, trust)
+        return cls(folder, space, roots, refit, latest, trust)
+
+    @functools.cached_property
+    def store(self) -> StudyStore:
+        """The sweep's study."""
+        from sweeps.study.study_store import StudyStore
+
+        return StudyStore(self.folder, self.space)
+
+    def write(self, trial: str | None, top: int | None, pareto: bool, output: Path | None, again: bool) -> list[Written]:
+        """Export the trials that the arguments of `export` select."""
+        from sweeps.bundle import export as trial_export
+
         if pareto:
-            numbers = trial_export.front_numbers(study_store, latest)
+            numbers = trial_export.front_numbers(self.store, self.latest)
+        elif top is not None:
+            numbers = trial_export.best_numbers(self.store, top, self.latest)
         else:
-            numbers = [trial_export.number_of(study_store, trial)] if top is None else trial_export.best_numbers(study_store, top, latest)
-        named, several = Path(output).resolve() if output else None, pareto or top is not None
-        kind = "-refit" if refit else "-latest" if latest else ""
-        exports = named or SweepFolder(folder).exports
-        targets = {n: named if named and not several else exports / f"{format_trial_id(n)}{kind * (not named)}" for n in numbers}
-        known = {n: t for n, t in targets.items() if again and named is None and t.exists()}
-        there = {t for n, t in known.items() if _whole(t, refit, *_exported(study_store, n, latest))}
-        for target in targets.values():
-            try:
-                exists = target.exists()
-            except OSError as e:
-                raise InputError(Problem("--output", f"{str(target)[:100]}: {e.strerror}")) from None
-            if target not in there and exists:
-                raise InputError(Problem("--output", f"{target} exists; name another folder with -o"))
-        export_one = functools.partial(_export, folder, space, study_store, roots=roots, refit=refit, latest=latest, trust=trust)
-        return [Written(t) if t in there else export_one(number, t) for number, t in targets.items()]
-    finally:
-        lock.release()
+            numbers = [trial_export.number_of(self.store, trial)]
+        targets = {number: self._target(number, output, several=pareto or top is not None) for number in numbers}
+        existing = {number for number, target in targets.items() if os.path.lexists(target)}
+        reused = {n for n in existing if again and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
+        for number in existing - reused:
+            raise InputError(Problem("--output", f"{targets[number]} exists; name another folder with -o"))
+        return [Written(target) if number in reused else self._write_one(number, target) for number, target in targets.items()]
+
+    def _target(self, number: int, output: Path | None, several: bool) -> Path:
+        if output is not None:
+            return output / format_trial_id(number) if several else output
+        suffix = "-refit" if self.refit else "-latest" if self.latest else ""
+        return SweepFolder(self.folder).exports / f"{format_trial_id(number)}{suffix}"
+
+    def _step_and_value(self, number: int) -> tuple[int | None, float | None]:
+        """Return the step and the value of the model that an export of a trial would contain."""
+        from sweeps.bundle import export as trial_export
+
+        result = self.store.results()[number]
+        checkpoint = self.store.latest(number) if self.latest else result.checkpoint
+        step = result.best_step if checkpoint is None else checkpoint.best_step
+        return step, None if step is None else trial_export.worth(self.store, number, step)
+
+    def _write_one(self, number: int, target: Path) -> Written:
+        """Export one trial to a folder. If the export fails, the folder is not created."""
+        work = part_of(target)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
+        try:
+            return self._write_bundle(number, work, target)
+        except Exception as e:
+            if (reason := disk_error(e)) is None:
+                raise
+            text = f"{target} cannot be written: {reason}; free some space, or name another folder with -o"
+            raise InputError(Problem("--output", text)) from e
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            if target.parent == SweepFolder(self.folder).exports and not target.exists():
+                with contextlib.suppress(OSError):  # other exports are in the folder
+                    target.parent.rmdir()
+
+    def _write_bundle(self, number: int, work: Path, target: Path) -> Written:
+        from sweeps.bundle import export as trial_export
+        from sweeps.controller import trial_refit
+
+        folder, space, store, roots = self.folder, self.space, self.store, self.roots
+        with trial_refit.refitted(folder, space, store, number, roots) if self.refit else contextlib.nullcontext() as refitted:
+            done = trial_export.export_trial(folder, space, store, number, work, roots, refitted, self.latest, self.trust)
+        if done.error is not None:
+            raise done.error
+        made = done.bundle or done.checkpoint
+        if made is None:
+            raise InputError(Problem("--trial", done.notes[-1]))
+        made.rename(target)
+        return Written(target, done.notes)
 
 
-def _exported(study_store: StudyStore, number: int, latest: bool) -> tuple[int | None, float | None]:
-    """Return the step and the value of the model that an export of a trial would contain."""
-    from sweeps.bundle import export as trial_export
-
-    result = study_store.results()[number]
-    kept = study_store.latest(number) if latest else result.checkpoint
-    step = result.best_step if kept is None else kept.best_step
-    return step, None if step is None else trial_export.worth(study_store, number, step)
-
-
-def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
-    """Return True if a folder holds an undamaged bundle of a given model.
+def holds_model(target: Path, refit: bool, step: int | None, value: float | None) -> bool:
+    """Return whether a folder holds an undamaged bundle of a given model.
 
     Args:
         target: The folder.
@@ -151,48 +215,6 @@ def _whole(target: Path, refit: bool, step: int | None, value: float | None) -> 
     except (integrity.IntegrityError, OSError):
         return False
     return ("refit" in made, made.get("best_step"), made.get("value")) == (refit, step, to_json_value(value))
-
-
-def _export(
-    folder: Path,
-    space: Space,
-    study_store: StudyStore,
-    number: int,
-    target: Path,
-    *,
-    roots: tuple[Path, ...],
-    refit: bool,
-    latest: bool,
-    trust: bool,
-) -> Written:
-    """Export one trial to a target folder. If the export fails, the target folder is not created."""
-    from sweeps.bundle import export as trial_export
-    from sweeps.controller import trial_refit
-
-    work = part_of(target)
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
-    try:
-        with trial_refit.refitted(folder, space, study_store, number, roots) if refit else contextlib.nullcontext() as again:
-            done = trial_export.export_trial(folder, space, study_store, number, work, roots, again, latest, trust)
-        if done.error is not None:
-            raise done.error
-        made = done.bundle or done.checkpoint
-        if made is None:
-            raise InputError(Problem("--trial", done.notes[-1]))
-        made.rename(target)
-    except Exception as e:
-        if (why := disk_error(e)) is None:
-            raise
-        raise InputError(Problem("--output", f"{target} cannot be written: {why}; free some space, or name another folder with -o")) from e
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if target.parent == SweepFolder(folder).exports and not target.exists():
-            with contextlib.suppress(OSError):  # other exports are in the folder
-                target.parent.rmdir()
-    return Written(target, done.notes)
 
 
 def digest_of(bundle: Path) -> str | None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Self
 
 from sweeps.core.errors import InputError, Problem, SweepLocked
 from sweeps.core.sweep_folder import SweepFolder
@@ -64,3 +65,11 @@ class FolderLock:
     def release(self) -> None:
         """Release the lock."""
         self._file.close()
+
+    def __enter__(self) -> Self:
+        """Return the lock, which the end of the `with` block releases."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release the lock."""
+        self.release()

@@ -58,10 +58,10 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     shutil.copytree(path, again)
     made = load_bundle(again).manifest.made
     step, value = made.get("best_step"), made.get("value")
-    assert exports._whole(again, False, step, value) and not exports._whole(again, True, step, value)
-    assert not exports._whole(again, False, step, -1.0) and not exports._whole(again, False, 7, value), "it went on since"
+    assert exports.holds_model(again, False, step, value) and not exports.holds_model(again, True, step, value)
+    assert not exports.holds_model(again, False, step, -1.0) and not exports.holds_model(again, False, 7, value), "it went on since"
     (again / "MLmodel").write_text("changed")
-    assert not exports._whole(again, False, step, value) and not exports._whole(tmp_path / "none", False, step, value)
+    assert not exports.holds_model(again, False, step, value) and not exports.holds_model(tmp_path / "none", False, step, value)
 
 
 def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(bundle, tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def test_what_pareto_is_not_for(tmp_path):
     with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):
         exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
-        with pytest.raises(InputError, match="--pareto: names the trials, as --trial and --top do; give one of them"):
+        with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
             exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
     assert done.exit_code == 2 and "--alias names one model" in done.output
@@ -134,7 +134,7 @@ def test_what_pareto_is_not_for(tmp_path):
 def test_what_refit_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
     for more in ({"pareto": True}, {"top": 2}):
-        with pytest.raises(InputError, match="--refit: trains one model: the best trial's, or that of --trial ID"):
+        with pytest.raises(InputError, match=r"--(pareto|top): cannot be combined with --refit"):
             exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
     loop = SearchLoop.open(sweep, space)
@@ -257,7 +257,7 @@ def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, mon
     monkeypatch.setattr(StudyStore, "results", lambda self: passes.append(1) or results(self))
     exported(folder, loop, monkeypatch)
     assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
-    assert exports._exported(loop.store, 0, False) == (2, 0.35) and len(passes) == 5
+    assert exports._Export.open(folder, False, False, True)._step_and_value(0) == (2, 0.35) and len(passes) == 5
 
 
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
@@ -269,7 +269,7 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
         assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
-    with pytest.raises(InputError, match="--latest exports an existing one"):
+    with pytest.raises(InputError, match="--latest: cannot be combined with --refit"):
         exports.export(folder, refit=True, latest=True)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
     with pytest.raises(InputError, match="trial 0000's latest checkpoint was deleted: nothing to export"):
