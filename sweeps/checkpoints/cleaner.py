@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
 from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Result, format_trial_id
+from sweeps.core.trial import Result, State, format_trial_id
 from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
+from sweeps.study.study_store import StudyStore
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,6 @@ class CleanupResult:
     bytes: int = 0
     left: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as `result.json` stores them."""
-        return asdict(self)
-
 
 class CheckpointCleaner:
     """Apply a retention policy while the sweep runs.
@@ -63,8 +60,16 @@ class CheckpointCleaner:
         self.freed = CleanupResult()
         self._ended = {trial[0]: trial for trial in ended}
         self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints by trial; an ended trial is read only once
-        self._reduced: set[int] = set()  # trials that lost a checkpoint
+        self._deleted: dict[tuple[int, str], int] = {}  # sizes of the deleted checkpoints, by trial and name
         self._thread = ThreadPoolExecutor(1, "checkpoints")
+
+    @classmethod
+    def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
+        """Return a cleaner that knows all ended trials of a study."""
+        configurations, saved = store.configurations(), store.saved()
+        origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
+        ended = [(n, origins.get(n), r, saved[n][1]) for n, r in store.results().items() if r.state is not State.RUNNING]
+        return cls(store.folder, policy, configurations.repeats, store.objectives.goals, ended)
 
     def trial_ended(self, trial: EndedTrial) -> None:
         """Delete the checkpoints that are unnecessary now. Call this after the study has recorded the end of the trial."""
@@ -82,28 +87,31 @@ class CheckpointCleaner:
             else:
                 self._ended[trial[0]] = trial
                 self._files.pop(trial[0], None)
-            if self.folder.is_dir():
-                self._apply()
+            self.freed = self.clean()
         except Exception:
             log.exception("checkpoints could not be deleted")
 
-    def _apply(self) -> None:
-        for folder in self.folder.iterdir():
-            number = int(folder.name) if folder.name.isdigit() else None
-            if number is not None and (number not in self._ended or number not in self._files):
-                self._files[number] = checkpoint_sizes(folder)
+    def clean(self, dry_run: bool = False) -> CleanupResult:
+        """Delete the checkpoints that are unnecessary now.
+
+        Args:
+            dry_run: delete nothing.
+
+        Returns:
+            the checkpoints deleted so far, or that would be.
+        """
+        for folder in self.folder.glob("[0-9]*"):
+            if folder.name.isdigit() and (int(folder.name) not in self._ended or int(folder.name) not in self._files):
+                self._files[int(folder.name)] = checkpoint_sizes(folder)
         ranking = rank_trials(Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats), self.goals)
         trials = [self._checkpoints_of(number, number in ranking.finished) for number, files in self._files.items() if files]
         for number, name in select_deletable(trials, ranking.ranked, ranking.protected, self.policy):
-            if not delete_checkpoint(self.folder / format_trial_id(number) / name):
+            if not dry_run and not delete_checkpoint(self.folder / format_trial_id(number) / name):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
-            self._reduced.add(number)
-            size = self._files[number].pop(name)
-            self.freed = replace(
-                self.freed, checkpoints=self.freed.checkpoints + 1, trials=len(self._reduced), bytes=self.freed.bytes + size
-            )
-        self.freed = replace(self.freed, left=sum(sum(files.values()) for files in self._files.values()))
+            self._deleted[number, name] = self._files[number].pop(name)
+        left = sum(sum(files.values()) for files in self._files.values())
+        return CleanupResult(len(self._deleted), len({number for number, _ in self._deleted}), sum(self._deleted.values()), left)
 
     def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
         if number not in self._ended:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.checkpoints.cleaner import CleanupResult
-from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint
+from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
+from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.sweep_folder import SweepFolder, refuse_links
+from sweeps.core.folder_lock import FolderLock
+from sweeps.core.sweep_folder import refuse_links
 from sweeps.space import value_types
+from sweeps.space.saved_space import saved_space
+from sweeps.study.study_store import StudyStore
 
 
 def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
@@ -29,27 +31,10 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
         InputError: the folder is not a sweep's folder.
         SweepLocked: the sweep runs.
     """
-    from sweeps.core.folder_lock import FolderLock
-    from sweeps.space.saved_space import saved_space
-    from sweeps.study.study_store import StudyStore
-
     space, _ = saved_space(folder)
     refuse_links(folder)
-    lock = FolderLock(folder)
-    try:
-        study_store, sweep_folder = StudyStore(folder, space), SweepFolder(folder)
-        ranking = rank_trials(study_store.configurations(), study_store.objectives.goals)
-        files = {n: checkpoint_sizes(sweep_folder.trial(n)) for n in study_store.results()}
-        saved = study_store.saved()
-        trials = [TrialCheckpoints(n, n in ranking.finished, own, *saved[n]) for n, own in files.items()]
-        deleted = select_deletable(trials, ranking.ranked, ranking.protected, policy)
-        if not dry_run:
-            deleted = [(n, name) for n, name in deleted if delete_checkpoint(sweep_folder.trial(n) / name)]
-        size = sum(files[n][name] for n, name in deleted)
-        total = sum(sum(own.values()) for own in files.values())
-        return CleanupResult(len(deleted), len({n for n, _ in deleted}), size, total - size)
-    finally:
-        lock.release()
+    with FolderLock(folder):
+        return CheckpointCleaner.of_study(StudyStore(folder, space), policy).clean(dry_run)
 
 
 def parse_size(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_ru
 
     policy = RetentionPolicy(per_trial, top, None if max_disk is None else parse_size(max_disk))
     freed = collect_garbage(find(sweep, root), policy, dry_run)
-    click.echo(text.format_freed(freed.to_json(), "would free" if dry_run else "freed"))
+    click.echo(text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed"))
 
 
 @main.command(short_help="Rebuild a damaged study from the parts that can be read.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import outcome
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweeps.report import Drawing
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Conclusion:
     """Outcome of a search.
 
@@ -77,7 +77,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         reason=controller.reason,
         notes=notes,
         front=tuple(trial_export.described(store, n) for n in front),
-        freed=controller.cleaner.freed.to_json() if controller.cleaner else None,
+        freed=dataclasses.asdict(controller.cleaner.freed) if controller.cleaner else None,
     )
     ended = time.time()
     controller.publish_stage("writing the report")

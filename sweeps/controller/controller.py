@@ -123,16 +123,9 @@ class SweepController:
         ended = search.budget.ended
         self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # a resume after only failures starts to count anew
         search.budget.forgive_failures(self.space.limits)
-        self.cleaner = None if self.space.checkpoints.all_stay else self._checkpoint_cleaner()
-
-    def _checkpoint_cleaner(self) -> CheckpointCleaner:
-        """Return the cleaner, which knows the checkpoints of all ended trials."""
-        limits, configurations = self.space.checkpoints, self.study_store.configurations()
-        origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
-        saved, results = self.study_store.saved(), self.study_store.results()
-        known = [(n, origins.get(n), r, saved[n][1]) for n, r in results.items() if r.state is not State.RUNNING]
+        limits = self.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
-        return CheckpointCleaner(self.folder, policy, self.space.repeats, self.study_store.objectives.goals, known)
+        self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(self.study_store, policy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle to None. Ray Tune pickles its searcher for a restore that nothing here relies on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     controller.close()
     assert checkpoints_in(tmp_path) == {"0001": [1], "0003": [1, 2]}, "the last trial was interrupted and can be resumed"
     assert controller.cleaner is not None
-    assert controller.cleaner.freed.to_json() == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
+    assert dataclasses.asdict(controller.cleaner.freed) == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
     assert again.search.store.live_trial(3).checkpoint.step == 2
     name = again.start_trial()
@@ -84,7 +85,7 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     again.on_trial_progress(name, Progress(state=State.COMPLETE))
     again.close()
     assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
-    assert again.cleaner is not None and again.cleaner.freed.to_json() == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
+    assert again.cleaner is not None and again.dataclasses.asdict(cleaner.freed) == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
 
 
 def test_max_disk_counts_running_trials(make_space, tmp_path):
@@ -142,7 +143,7 @@ def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tm
     assert (
         checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1]} and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
     )
-    assert cleaning.freed.to_json() == {"checkpoints": 1, "trials": 1, "bytes": 1000, "left": 3000}
+    assert dataclasses.asdict(cleaning.freed) == {"checkpoints": 1, "trials": 1, "bytes": 1000, "left": 3000}
 
 
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
