@@ -194,7 +194,7 @@ def format_repair(done: Any) -> str:
     lines = [f"{done.folder.name}: {why}" for why in done.why]
     lines += pairs([("kept", relative_path(path)) for path in done.kept])
     if (found := done.salvaged) is not None:
-        facts = [("lines", f"{done.lines[0]} of {done.lines[1]} were kept")]
+        facts = [("lines", f"{done.lines - len(found.dropped)} of {done.lines} were kept")]
         meanings = {
             "ended": "complete in the study",
             "rebuilt": f"with results taken from {RESULT}",

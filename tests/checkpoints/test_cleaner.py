@@ -85,7 +85,12 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     again.on_trial_progress(name, Progress(state=State.COMPLETE))
     again.close()
     assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
-    assert again.cleaner is not None and again.dataclasses.asdict(cleaner.freed) == {"checkpoints": 2, "trials": 2, "bytes": 2000, "left": 1000}
+    assert again.cleaner is not None and dataclasses.asdict(again.cleaner.freed) == {
+        "checkpoints": 2,
+        "trials": 2,
+        "bytes": 2000,
+        "left": 1000,
+    }
 
 
 def test_max_disk_counts_running_trials(make_space, tmp_path):
