@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,12 +89,3 @@ def nothing_left(reason: str | None) -> str:
     if reason:
         return f"nothing was left to do: it ended by {reason}; --set limits.KEY=VALUE changes a limit"
     return "nothing was left to do: every trial has ended; --add-trials N adds trials"
-
-
-def earlier_result(file: Path) -> dict[str, Any] | None:
-    """Return the result that an earlier process left; None if there is none, or if it is not JSON."""
-    try:
-        content: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    return content

@@ -22,7 +22,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import SweepsError
 from sweeps.core.resources import concurrency
-from sweeps.core.result import SweepResult, relocate
+from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 from sweeps.data.preflight import locate_problems
@@ -95,7 +95,7 @@ class SweepRun:
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
             search = self._search_loop = _open_search(self.folder, self.space)
-        earlier = outcome.earlier_result(SweepFolder(self.folder).result)
+        earlier = read_result(self.folder)
         if earlier is not None:
             limit = self._spent_limit(search, earlier)
             if limit or not outcome.goes_on(earlier, search.to_run, changed):

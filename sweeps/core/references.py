@@ -81,14 +81,12 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
         return None
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        base = Path(place).joinpath(*parts[1:])
-        for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
-            if candidate.is_file():
-                return candidate
-    if spec and spec.origin and len(parts) == 1:
-        return Path(spec.origin)
-    return None
+    if spec is None:
+        return None
+    for place in spec.submodule_search_locations or ():
+        if (found := _below(Path(place).parent, [Path(place).name, *parts[1:]])) is not None:
+            return found
+    return Path(spec.origin) if spec.origin and len(parts) == 1 else None
 
 
 def _below(root: Path, parts: list[str]) -> Path | None:

@@ -108,7 +108,7 @@ def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
     def refuse(*args: object) -> None:
         raise PermissionError(13, "Permission denied", "/mlflow")
 
-    monkeypatch.setattr("sweeps.tracking.mlflow.registry._register", refuse)
+    monkeypatch.setattr("mlflow.tracking.MlflowClient.get_run", refuse)
     with pytest.raises(SweepsError, match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'"):
         register(tmp_path, "0", made, "http://me:secret@there", "p", "m", None, False)
 

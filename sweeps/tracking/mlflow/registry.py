@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import without_password
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 DIGEST = "sweeps.manifest_sha256"
 
@@ -68,7 +74,7 @@ def check_names(name: str, alias: str | None) -> None:
 
 
 def register(
-    bundle: Path, digest: str, made: dict[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
+    bundle: Path, digest: str, made: Mapping[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
 ) -> list[str]:
     """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
@@ -93,12 +99,35 @@ def register(
         raise InputError(Problem("--register", f"{file}, where the sweep was tracked, does not exist"))  # MLflow would create an empty one
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    from mlflow.exceptions import MlflowException, RestException
     from mlflow.tracking import MlflowClient
 
-    try:
+    with _mlflow_errors(uri):
         client = MlflowClient(uri)
-        return _register(client, bundle, digest, made, parent, name, alias, force)
+        experiment = client.get_run(parent).info.experiment_id
+        where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
+        runs = client.search_runs([experiment], where, max_results=1)
+        if not runs:
+            raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
+        run = runs[0]
+        if not client.search_registered_models(f"name = '{name}'", max_results=1):
+            client.create_registered_model(name)
+        versions = client.search_model_versions(f"name = '{name}'")
+        same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
+        if same:  # an earlier command registered it
+            version, message = str(same[0]), f"{name} version {same[0]} is this bundle already"
+        else:
+            version = _create_version(client, bundle, digest, made, run, name)
+            message = f"registered {name} version {version}, of run {run.info.run_id}"
+        return [message] if alias is None else [message, _move_alias(client, name, alias, version, score_of(made), force)]
+
+
+@contextlib.contextmanager
+def _mlflow_errors(uri: str) -> Iterator[None]:
+    """Raise errors of MLflow as errors of sweeps."""
+    from mlflow.exceptions import MlflowException, RestException
+
+    try:
+        yield
     except RestException as e:
         raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses it: {_line(e)}")) from e
     except SweepsError:
@@ -113,41 +142,22 @@ def _line(e: Exception) -> str:
     return (str(e).splitlines() or [type(e).__name__])[0]
 
 
-def _register(
-    client: Any, bundle: Path, digest: str, made: dict[str, Any], parent: str, name: str, alias: str | None, force: bool
-) -> list[str]:
-    new = score_of(made)
-    experiment = client.get_run(parent).info.experiment_id
-    where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{made['trial']}'"
-    runs = client.search_runs([experiment], where, max_results=1)
-    if not runs:
-        raise InputError(Problem("--register", f"MLflow has no run of trial {made['trial']} of this sweep"))
-    run = runs[0]
-    if not client.search_registered_models(f"name = '{name}'", max_results=1):
-        client.create_registered_model(name)
-    versions = client.search_model_versions(f"name = '{name}'")
-    same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
-    if same:  # an earlier command registered it
-        version, done = same[0], [f"{name} version {same[0]} is this bundle already"]
-    else:
-        version = _version(client, bundle, digest, made, run, name)
-        done = [f"registered {name} version {version}, of run {run.info.run_id}"]
-    if alias is None:
-        return done
+def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool) -> str:
+    """Set or move an alias to a version if `should_move_alias` says so. Return what was done."""
     current = client.get_registered_model(name).aliases.get(alias)
-    if current is not None and str(current) == str(version):
-        return [*done, f"alias {alias} is at version {version} already"]
     if current is None:
         client.set_registered_model_alias(name, alias, version)
-        return [*done, f"alias {alias} is set to version {version}"]
+        return f"alias {alias} is set to version {version}"
+    if str(current) == str(version):
+        return f"alias {alias} is at version {version} already"
     move, why = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
-    if move:
-        client.set_registered_model_alias(name, alias, version)
-        return [*done, f"alias {alias} moves from version {current} to {version}: {why}"]
-    return [*done, f"alias {alias} stays at version {current}: {why}; --force moves it"]
+    if not move:
+        return f"alias {alias} stays at version {current}: {why}; --force moves it"
+    client.set_registered_model_alias(name, alias, version)
+    return f"alias {alias} moves from version {current} to {version}: {why}"
 
 
-def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: Any, name: str) -> Any:
+def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:
     """Create a new version of a registered model; return its number."""
     artifact = f"bundle-{digest[:12]}"  # another bundle of the same trial is another version with its own files
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
@@ -155,10 +165,11 @@ def _version(client: Any, bundle: Path, digest: str, made: dict[str, Any], run: 
     tags |= {DIGEST: digest}
     tags |= {"sweeps.refit": "+".join(made["refit"]["on"])} if "refit" in made else {}
     tags |= {"sweeps.feasible": str(made["feasible"]).lower()} if "feasible" in made else {}
-    return client.create_model_version(name, f"{run.info.artifact_uri}/{artifact}", run.info.run_id, tags, await_creation_for=None).version
+    source = f"{run.info.artifact_uri}/{artifact}"
+    return str(client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=0).version)
 
 
-def score_of(made: dict[str, Any]) -> Score:
+def score_of(made: Mapping[str, Any]) -> Score:
     """Return the score of a bundle from its manifest. A value that is not finite is null in the manifest and NaN here."""
     value = math.nan if made["value"] is None else float(made["value"])
     return Score(made["metric"], made["goal"], value, made.get("feasible") is not False)
