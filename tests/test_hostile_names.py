@@ -99,10 +99,11 @@ def test_r5_other_texts_stay(text):
     assert masked(text) == text
 
 
-def test_r5_the_result_of_a_sweep_names_the_server_without_the_password():
+def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path):
     from types import SimpleNamespace
 
     from sweeps.controller.mlflow_summary import place
+    from sweeps.tracking import Destination
 
-    told = place(SimpleNamespace(uri="http://me:secret@host:5000", experiment="e", parent="p"))
+    told = place(SimpleNamespace(destination=Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0), parent="p"))
     assert told["tracking_uri"] == without_password("http://me:secret@host:5000") and "secret" not in str(told)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sweeps import space as space_file
 from sweeps.controller.session import prepare_ray
@@ -18,17 +19,21 @@ from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.preflight import check_data, check_root, locate_problems
+from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
+from sweeps.space import Space
 from sweeps.space.saved_space import save_space, taken_up
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
+from sweeps.tracking.mlflow import uris
 
 
 def run(
@@ -63,19 +68,8 @@ def run(
     """
     began = round(time.time(), 3)  # MLflow counts milliseconds, and the sweep is found there by this time.
     space = space_file.load(Path(file), tuple(overrides))
-    for note in space.notes:
-        logging.getLogger("sweeps").warning("note: %s", note)
     root, uri = Path(dir or DEFAULT_ROOT), _tracking_uri(tracking_uri, space.has_mlflow)
-    if storage is not None:
-        storages.check(storage)
-    check_root(root)
-    check_data(space)
-    if problems := check_metric_functions(space):
-        raise locate_problems(space, problems)
-    if problems := check_plugins(space):
-        raise locate_problems(space, problems)
-    if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space)):
-        raise InputError(problems)
+    _check(space, root, storage, address)
     trackers = create_trackers(space)
     prepare_ray(address)
     root_is_new, root = not root.exists(), root.resolve()
@@ -95,6 +89,20 @@ def run(
             raise
         _remove_folder(folder, root if root_is_new else None)
         raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
+
+
+def _check(space: Space, root: Path, storage: str | None, address: str | None) -> None:
+    """Raise InputError for what can be known to be wrong before Ray starts."""
+    for note in space.notes:
+        logging.getLogger("sweeps").warning("note: %s", note)
+    if storage is not None:
+        storages.check(storage)
+    check_root(root)
+    check_data(space)
+    if problems := check_metric_functions(space) or check_plugins(space):
+        raise locate_problems(space, problems)
+    if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space)):
+        raise InputError(problems)
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
@@ -141,10 +149,23 @@ def resume(
         SweepFailed: As for `run`.
         BundleError: As for `run`.
     """
-    from sweeps.core.folder_lock import FolderLock
-    from sweeps.data.prepared_store import refuse_untrusted
-
     folder = Path(sweep).resolve()
+    origin = _check_folder(folder, storage, trust)
+    with FolderLock(folder) as lock:
+        space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
+        began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
+        address = address or origin.get("address")
+        continued = SweepRun(space, folder.parent, folder, began, address, uri, on_progress, trust, create_trackers(space))
+        logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
+        earlier = continued.resume(changed=bool(file or overrides or add_trials))
+        if earlier is not None:
+            return earlier
+        prepare_ray(address if continued.pending_for_mlflow is None else None)
+        return continued.run(lock)
+
+
+def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:
+    """Check the folder of a sweep that is resumed. Return the content of its `origin.json`."""
     origin = read_origin(folder)
     refuse_invalid_result(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
@@ -152,64 +173,31 @@ def resume(
         raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {place}"))
     refuse_links(folder)
     refuse_untrusted(folder, trust)
-    lock = FolderLock(folder)
-    try:
-        space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
-        continued = SweepRun(
-            space,
-            folder.parent,
-            folder,
-            origin.get("began") or time.time(),
-            address or origin.get("address"),
-            _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
-            on_progress,
-            trust,
-            create_trackers(space),
-        )
-        logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
-        earlier = continued.resume(changed=bool(file or overrides or add_trials))
-        if earlier is not None:
-            return earlier
-        prepare_ray(continued.address if continued.pending_for_mlflow is None else None)
-        return continued.run(lock)
-    finally:
-        lock.release()
+    return origin
 
 
-def _tracking_uri(uri: str | None, has_mlflow: bool = True) -> str | None:
+def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
+    """Return the given MLflow tracking URI, else the one with which the sweep started. The environment only adds its password."""
+    if given:
+        return _tracking_uri(given, has_mlflow)
+    return uris.add_password(saved) if saved else None
+
+
+def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
     """Return the given MLflow tracking URI, else that of the environment, after a check; None if there is neither.
 
     Args:
-        uri: The given URI; None if there is none.
+        given: The given URI; None if there is none.
         has_mlflow: True if the space file lists MLflow.
 
     Raises:
         InputError: MLflow has no store for the URI, or the space file does not list MLflow.
     """
-    from sweeps.tracking.mlflow import uris
-
-    if not has_mlflow:
-        if uri:
-            text = "is for MLflow, which `trackers` in the space file does not list; add `mlflow` there"
-            raise InputError(Problem("--tracking-uri", text))
+    if given and not has_mlflow:
+        text = "is for MLflow, which `trackers` in the space file does not list; add `mlflow` there"
+        raise InputError(Problem("--tracking-uri", text))
+    uri, place = (given, "--tracking-uri") if given else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
+    if not uri or not has_mlflow:
         return None
-    uri, place = (uri, "--tracking-uri") if uri else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
-    if uri:
-        uris.check_uri(uri, place)
-    return uri or None
-
-
-def _resumed_tracking_uri(uri: str | None, saved: str | None, has_mlflow: bool = True) -> str | None:
-    """Return the MLflow tracking URI of a resumed sweep: the given one, else the saved one.
-
-    The environment only adds the password to the saved URI. It may name the server of other sweeps.
-
-    Args:
-        uri: The given URI; None if there is none.
-        saved: The URI with which the sweep started, without its password; None for the default.
-        has_mlflow: True if the space file lists MLflow.
-    """
-    if uri:
-        return _tracking_uri(uri, has_mlflow)
-    environment = os.environ.get("MLFLOW_TRACKING_URI")
-    return environment if saved and environment and without_password(environment) == saved else saved
+    uris.check_uri(uri, place)
+    return uri

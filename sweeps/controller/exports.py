@@ -15,7 +15,6 @@ from sweeps.core.disk import disk_error
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.result import read_result, to_json_value
-from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
@@ -250,7 +249,7 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         SweepsError: MLflow does not answer.
     """
     from sweeps.bundle import Manifest, integrity
-    from sweeps.tracking.mlflow import registry
+    from sweeps.tracking.mlflow import registry, uris
 
     made = Manifest.read(bundle).made
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
@@ -258,8 +257,5 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         raise InputError(Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` does not list mlflow"))
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
-    uri, from_environment = tracked["tracking_uri"], os.environ.get("MLFLOW_TRACKING_URI", "")
-    if without_password(from_environment) == uri:  # No file stores the password.
-        uri = from_environment
     digest = integrity.sha256(bundle / integrity.MANIFEST)
-    return registry.register(bundle, digest, made, uri, tracked["parent_run"], name, alias, force)
+    return registry.register(bundle, digest, made, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force)

@@ -71,6 +71,10 @@ def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str
     try:
         rules.validate_python(content, strict=True)
     except ValidationError as e:
-        problems = [(".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")) for error in reversed(e.errors())]
-        return {path.partition(".")[0]: f"`{path}`: {message[0].lower()}{message[1:]}" for path, message in problems}
+        errors: dict[str, str] = {}
+        for error in e.errors(include_url=False):
+            path = ascii(".".join(map(str, error["loc"])))[1:-1][:80]  # a key may be long, or hold control characters
+            message = error["msg"].removeprefix("Value error, ")
+            errors.setdefault(str(error["loc"][0]), f"`{path}`: {message[0].lower()}{message[1:]}")
+        return errors
     return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 
 from sweeps.core.errors import InputError, Problem
@@ -32,3 +33,13 @@ def check_uri(uri: str, place: str) -> None:
         raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(known))}"))
     if separator and not rest.strip("/"):
         raise InputError(Problem(place, f"{shown}: a host or a path must follow `{scheme}://`"))
+
+
+def add_password(uri: str) -> str:
+    """Return a URI with the password that `MLFLOW_TRACKING_URI` has for it. No file of a sweep stores a password.
+
+    Args:
+        uri: The URI that a sweep has stored. The variable may name another server, and is then ignored.
+    """
+    from_environment = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return from_environment if without_password(from_environment) == uri else uri
