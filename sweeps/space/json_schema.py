@@ -10,15 +10,14 @@ import dataclasses
 from typing import Any
 
 from sweeps.core import docstrings, registry
-from sweeps.core.parameter_schema import allows
+from sweeps.core.parameter_schema import Fragment, allows, types_of
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES
-from sweeps.space.parameter_checks import json_schema
 from sweeps.space.problems import fragments
 from sweeps.space.search_sections import option_names
-from sweeps.space.space_sections import SCALING
+from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import RAY_STEPS
 from sweeps.space.trainer_definition import TrainerDefinition, definition_of
 from sweeps.space.trainer_section import PACKAGE, trainer_names
@@ -82,7 +81,7 @@ def _parameters(trainer: str, definition: TrainerDefinition) -> Schema:
     return {
         "type": "object",
         "description": f"Parameters of the trainer {trainer}.",
-        "properties": {name: json_schema(fragment, _ref("domain"), _ref("branch")) for name, fragment in definition.parameters.items()},
+        "properties": {name: _parameter(fragment) for name, fragment in definition.parameters.items()},
         "additionalProperties": definition.additional_parameters,
     }
 
@@ -93,7 +92,7 @@ def _steps() -> Schema:
     named: dict[str, Schema] = {}
     for step, parameters in RAY_STEPS.items():
         columns = {"description": "Columns: numeric, categorical, all, a name, a pattern, or a list of these."}
-        properties = {name: json_schema(fragment, _ref("domain"), _ref("branch")) for name, fragment in parameters.items()}
+        properties = {name: _parameter(fragment) for name, fragment in parameters.items()}
         own = {"type": "object", "properties": {"columns": columns, **properties}, "additionalProperties": False}
         named[step] = {"anyOf": [own, _ref("branch"), {"type": "null"}]}
     mapping = {
@@ -185,13 +184,9 @@ def _data() -> Schema:
 
 def _space() -> Schema:
     """Return the schema of `space`. The parameters of the named trainer are added by `_parameters_apply`."""
-    amount = {"anyOf": [{"type": "number", "minimum": 0}, _ref("domain")]}
-    values = {
-        "num_workers": {"anyOf": [{"type": "integer", "minimum": 1}, _ref("domain")]},
-        "use_gpu": _or_branch({"type": "boolean"}),
-        "resources_per_worker": _or_branch({"type": "object", "additionalProperties": amount}),
-    }
-    scaling = {"type": "object", "properties": {key: values[key] for key in SCALING}, "additionalProperties": False}
+    values = {key: _parameter(fragment) for key, fragment in SCALING.items()}
+    values["resources_per_worker"] = _parameter({**SCALING["resources_per_worker"], "additionalProperties": _parameter(AMOUNT)})
+    scaling = {"type": "object", "properties": values, "additionalProperties": False}
     sections = {
         "preprocessor": _ref("chain"),
         "scaling": _or_branch(scaling),
@@ -199,6 +194,16 @@ def _space() -> Schema:
     }
     nullable = {name: {"anyOf": [inner, {"type": "null"}]} for name, inner in sections.items()}
     return {"type": "object", "properties": nullable, "additionalProperties": False}
+
+
+def _parameter(fragment: Fragment) -> Schema:
+    """Return the schema of a parameter: a constant that the fragment allows, null, or a domain."""
+    outside = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
+    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
+    if not inside:
+        return outside
+    numeric = {"integer", "number"} & set(types_of(fragment))
+    return {"anyOf": [inside, {"type": "null"}, _ref("domain" if numeric else "branch")], **outside}
 
 
 def _ref(name: str) -> Schema:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from sweeps.core.parameter_schema import Fragment, allows, rule_of, types_of, within
 from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
@@ -39,10 +38,18 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
         yield node, mismatch(fragment, node)
 
 
-def mismatch(fragment: Fragment, node: Node) -> str:
-    """Return the message about a value that a fragment does not allow."""
+def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
+    """Return the message about a value that a fragment does not allow.
+
+    Args:
+        fragment: The fragment.
+        node: The value in the space file.
+        tunable: True if a domain may stand in place of the value.
+    """
     types, hint = types_of(fragment), ""
-    if types == ("string",):
+    if tunable and node.is_list and node.value:
+        hint = f"; to try each, write {{choice: {node.show()}}}"
+    elif types == ("string",):
         hint = "; quote it" if isinstance(node.value, (bool, int, float)) else ""
     elif types == ("boolean",) or {"integer", "number"} & set(types):
         hint = meant(node.value, boolean=types == ("boolean",))
@@ -76,19 +83,3 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
 
 
 _INTEGERS = {"uniform": "randint", "loguniform": "lograndint", "quniform": "qrandint", "qloguniform": "qlograndint"}
-
-
-def json_schema(fragment: Fragment, domains: Mapping[str, Any], branches: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a parameter in a space file: a constant, null or a domain.
-
-    Args:
-        fragment: The parameter's fragment.
-        domains: A reference to the schema of all domains.
-        branches: A reference to the schema of `grid` and `choice`.
-    """
-    outside = {key: fragment[key] for key in ("default", "description") if fragment.get(key) is not None}
-    inside = {key: value for key, value in fragment.items() if key not in ("default", "description")}
-    if not inside:
-        return outside
-    numeric = {"integer", "number"} & set(types_of(fragment))
-    return {"anyOf": [inside, {"type": "null"}, domains if numeric else branches], **outside}

@@ -163,9 +163,7 @@ def _add_error(model: type, error: Any, node: Node, path: str, problems: Problem
     elif "enum" in fragment:
         text = wrong_name(f"{path.split('.')[0]}.{key}", child, fragment["enum"])
     else:
-        text = mismatch(fragment, child)
-    if where in ("data.train", "data.rows") and child.is_list and child.value:
-        text += f"; to try each, write {{choice: {child.show()}}}"
+        text = mismatch(fragment, child, tunable=where in ("data.train", "data.rows"))
     problems.add(child.mark, where, text)
 
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
 from sweeps.space.dimension_parser import INVALID, MALFORMED, Read
-from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
-from sweeps.space.nodes import Node, meant
+from sweeps.space.domains import BRANCHING, DOMAINS, RULES
+from sweeps.space.nodes import Node
+from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems
 from sweeps.space.synonyms import suggest
 from sweeps.space.templates import Template
 from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
-MOST_WORKERS = 1_000_000
 MOST_NAMES = 12  # the largest number of parameters that a message lists
-SCALING = ("num_workers", "use_gpu", "resources_per_worker")
+SCALING: dict[str, Fragment] = {
+    "num_workers": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
+    "use_gpu": {"type": "boolean"},
+    "resources_per_worker": {"type": "object"},
+}
+AMOUNT: Fragment = {"type": "number", "minimum": 0, "maximum": 10**15}  # of one resource; `memory` is in bytes
 
 
 class SpaceParser(ChainParser):
@@ -106,17 +110,15 @@ class SpaceParser(ChainParser):
             return self.wrong(node, path, f"must be a mapping with keys {', '.join(SCALING)}, got {node.show()}")
         if kind := self.domain(node, path):
             return self.branches(node, path, kind, self.scaling)
-        read: dict[str, Read] = {
-            "num_workers": partial(self._checked, test=_workers, low=1),
-            "use_gpu": partial(self._checked, test=_flag, low=None),
-            "resources_per_worker": self._resources,
-        }
         template = {}
         for key, child in node.value.items():
-            if key in read:
-                template[key] = read[key](child, f"{path}.{key}")
+            where = f"{path}.{key}"
+            if key == "resources_per_worker":
+                template[key] = self._resources(child, where)
+            elif key in SCALING:
+                template[key] = self._scaling_value(child, where, SCALING[key])
             elif key != "when":
-                self.problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest('scaling', key, SCALING)}")
+                self.problems.add(node.keys[key], where, f"unknown key; {suggest('scaling', key, SCALING)}")
         return template
 
     def _resources(self, node: Node, path: str) -> Template:
@@ -135,49 +137,20 @@ class SpaceParser(ChainParser):
             elif key.upper() in ("CPU", "GPU") and key != key.upper():  # Ray would wait for a custom resource forever
                 self.problems.add(node.keys[key], where, f"unknown resource; did you mean `{key.upper()}`?")
             elif key != "when":
-                template[key] = self._checked(child, where, test=_amount, low=0)
+                template[key] = self._scaling_value(child, where, AMOUNT)
         return template
 
-    def _checked(self, node: Node, path: str, test: Callable[[Any], str | None], low: int | None) -> Template:
-        """Parse a scalar, or a dimension of scalars.
-
-        Args:
-            node: The value.
-            path: Dotted key of the value.
-            test: Returns the rule that a scalar breaks, or None.
-            low: The smallest lower bound of a range of integers. None if ranges are not allowed.
-        """
-        kind = self.domain(node, path, "options" if low is None else "integers") if node.is_map else None
+    def _scaling_value(self, node: Node, path: str, fragment: Fragment) -> Template:
+        """Parse a scalar, or a dimension of scalars. Every shape must be known in advance, so a range must have integers."""
+        kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
-            return self.branches(node, path, str(kind), partial(self._checked, test=test, low=low))
-        if kind and (low is None or not RULES[kind].integer):
-            forms = "a constant, a grid or a choice" if low is None else "a constant, a grid, a choice or a range of integers"
-            return self.wrong(node, path, f"must be {forms}, got {node.show()}")
-        if kind:
-            dim = self.numbers(node, path, kind)
-            if isinstance(dim, Dimension) and low is not None and dim.lower is not None and dim.lower < low:
-                return self.wrong(node, path, f"must be at least {low}, got {node.show()}")
-            return dim
-        if text := test(node.plain()):
-            each = f"; to try each, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
-            return self.wrong(node, path, f"{text}, got {node.show()}{meant(node.value, boolean=low is None)}{each}")
-        return node.value
-
-
-def _workers(value: Any) -> str | None:
-    """Return the rule that a number of workers breaks, or None."""
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if good and value > MOST_WORKERS:
-        return f"must be at most {MOST_WORKERS}"
-    return None if good else "must be an integer of at least 1"
-
-
-def _flag(value: Any) -> str | None:
-    """Return the rule that a boolean breaks, or None."""
-    return None if isinstance(value, bool) else "must be true or false"
-
-
-def _amount(value: Any) -> str | None:
-    """Return the rule that the amount of a resource breaks, or None."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53
-    return None if good else "must be a number of at least 0"
+            return self.branches(node, path, str(kind), partial(self._scaling_value, fragment=fragment))
+        if kind and not RULES[kind].integer:
+            return self.wrong(node, path, f"must be a constant, a grid, a choice or a range of integers, got {node.show()}")
+        if node.value is None:
+            return self.wrong(node, path, mismatch(fragment, node))
+        before = len(self.problems)
+        self.check_values(fragment, node, path)
+        if len(self.problems) > before:
+            return INVALID
+        return self.numbers(node, path, kind) if kind else node.value

@@ -124,24 +124,30 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:49: scheduler.grace_period: must be at most max_t, 9, got 10",
         ),
         line("max_t of 0", "scheduler: {name: asha, max_t: 0}", "6:32: scheduler.max_t: must be an integer of at least 1, got 0"),
-        line("zero workers", "space: {scaling: {num_workers: 0}}", "5:32: scaling.num_workers: must be an integer of at least 1, got 0"),
+        line(
+            "zero workers",
+            "space: {scaling: {num_workers: 0}}",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 0",
+        ),
         line(
             "zero workers in a grid",
             "space: {scaling: {num_workers: {grid: [0, 1]}}}",
-            "5:40: scaling.num_workers.grid.0: must be an integer of at least 1, got 0",
+            "5:40: scaling.num_workers.grid.0: must be an integer of at least 1 and at most 1000000, got 0",
         ),
         line(
-            "half a worker", "space: {scaling: {num_workers: 1.5}}", "5:32: scaling.num_workers: must be an integer of at least 1, got 1.5"
+            "half a worker",
+            "space: {scaling: {num_workers: 1.5}}",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 1.5",
         ),
         line(
             "negative CPUs",
             "space: {scaling: {resources_per_worker: {CPU: -1}}}",
-            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0, got -1",
+            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most 1000000000000000, got -1",
         ),
         line(
             "NaN CPUs",
             "space: {scaling: {resources_per_worker: {CPU: .nan}}}",
-            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0, got .nan",
+            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most 1000000000000000, got .nan",
         ),
         line("no trials", "limits: {max_trials: 0}", "4:22: limits.max_trials: must be an integer of at least 1, got 0"),
         line(
@@ -172,12 +178,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "workers in words",
             "space: {scaling: {num_workers: two}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1, got two",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got two",
         ),
         line(
             "more workers than anybody has",
             "space: {scaling: {num_workers: 99999999}}",
-            "5:32: scaling.num_workers: must be at most 1000000, got 99999999",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 99999999",
         ),
         line("causes in no list", "limits: {max_trials: 4, retry_on: lost}", f"4:35: limits.retry_on: {CAUSES} lost"),
         line("no exception's name", "limits: {max_trials: 4, retry_on: [lost, 5xx]}", f"4:35: limits.retry_on: {CAUSES} [lost, 5xx]"),

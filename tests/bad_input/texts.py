@@ -50,7 +50,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "very many values",
             "a: [1,1,1,1,1,...",
             "a: [" + "1," * 100_000 + "]",
-            "1:20003: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
+            "1:19999: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
         whole("two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file is one document"),
         whole("UTF-16", "as PowerShell writes it", ("\ufeff" + top()).encode("utf-16-le"), "1:1: is UTF-16; save it as UTF-8"),
