@@ -64,7 +64,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a list of workers to try",
             "space: {scaling: {num_workers: [1, 2]}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each, write {choice: [1, 2]}",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each, "
+            "write {choice: [1, 2]}",
         ),
         line(
             "a scaler",
