@@ -59,8 +59,8 @@ class Access:
         """Return the status and the rule that a request breaks; None if it is allowed."""
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
         if self.hosts:
-            found = SENT_HOST.fullmatch(given.get(b"host", "").lower())
-            if found is None or not any(_matches(found["host"], host) for host in self.hosts):
+            sent = SENT_HOST.fullmatch(given.get(b"host", "").lower())
+            if sent is None or not any(_matches(sent["host"], host) for host in self.hosts):
                 return 400, "the host in the Host header is not allowed"
         if self.digest is not None:
             scheme, _, token = given.get(b"authorization", "").partition(" ")
@@ -93,10 +93,9 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         try:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as e:
-            reason = e.strerror if isinstance(e, OSError) else "it is not a text file"
-            raise InputError(Problem(place, f"cannot be read: {reason}")) from None
-    elif token is None and (token := os.environ.get(VARIABLE)) is not None:
-        place = VARIABLE
+            raise InputError(Problem(place, f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}")) from None
+    elif token is None:
+        place, token = VARIABLE, os.environ.get(VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
         raise InputError(Problem(place, f"the token {text}; it may have letters, digits and `-._~+/`, and `=` at the end"))
@@ -106,8 +105,8 @@ def token_of(token: str | None, file: Path | None) -> str | None:
 def open_to_others(host: str) -> bool:
     """Return whether another machine can reach a server that listens on `host`."""
     try:
-        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+        addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)
     except (OSError, ValueError):  # only the head node of a cluster can resolve the name
         return True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
@@ -16,7 +15,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.column_values import InvalidValue
@@ -26,12 +24,19 @@ from sweeps.serving.batching import Batcher
 from sweeps.serving.limits import Limits
 from sweeps.serving.request_checks import Refused, Rows
 
-log = logging.getLogger(__name__)
-
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/metrics")
 DEFAULT, OPEN = Limits(), Access()
 SHUT_DOWN = "the server shut down before the model answered"
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body is not JSON, or the Host header is not allowed."},
+    401: {"description": "The token is missing or wrong."},
+    408: {"description": "The body did not arrive in time."},
+    413: {"description": "The body is too large, or it has too many rows."},
+    415: {"description": "The content type is not JSON."},
+    422: {"description": "Fields are missing or have invalid values."},
+    503: {"description": "The server shut down before the model answered."},
+}
 
 
 class Metrics:
@@ -133,6 +138,54 @@ def require_columns(bundle: Bundle) -> None:
         raise InputError(Problem(str(bundle.path), f"cannot be served: {reason}"))
 
 
+class _Endpoints:
+    """The paths of the application."""
+
+    def __init__(self, bundle: Bundle, limits: Limits, replica: str | None):
+        self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
+        self.batcher: Batcher[Rows] = Batcher(self._predict_batch, lambda rows: rows.count)
+        self.request_schema, self.answer_schema = request_checks.schemas(self.manifest.columns, self.manifest.classes, limits.max_rows)
+        facts = self.manifest.made
+        self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
+
+    def _predict_batch(self, batch: list[Rows]) -> list[bytes]:
+        self.metrics.batch.observe(sum(rows.count for rows in batch))
+        return predict_batch(self.bundle, batch)
+
+    async def predict(self, request: Request) -> Response:
+        start = time.perf_counter()
+        self.metrics.working.inc()
+        try:
+            rows = request_checks.read(await _body(request, self.limits), self.manifest.columns, self.limits.max_rows)
+            answer = await self.batcher.ask(rows)
+            self.metrics.rows.inc(rows.count)
+            return Response(answer, media_type=JSON)
+        except Refused as e:
+            headers = {"connection": "close"} if e.status == 408 else None
+            return Response(pydantic_core.to_json(e.body()), e.status, headers, media_type=JSON)
+        except InputError as e:
+            return Response(pydantic_core.to_json({"detail": [_problem_body(p) for p in e.problems]}), 422, media_type=JSON)
+        except ClientDisconnect:  # the client is gone; nginx uses this status, too
+            return Response(status_code=499)
+        finally:
+            self.metrics.working.dec()
+            self.metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
+
+    async def health(self) -> dict[str, Any]:
+        return {"status": "ok", **self.about}
+
+    async def schema(self) -> dict[str, Any]:
+        return {
+            "columns": [{"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)} for c in self.manifest.columns],
+            **self.manifest.model_dump(include={"label", "task", "classes"}),
+            "request": self.request_schema,
+            "answer": self.answer_schema,
+        }
+
+    async def prometheus(self) -> Response:
+        return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
 def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, replica: str | None = None) -> FastAPI:
     """Return the ASGI application that serves a bundle.
 
@@ -149,90 +202,29 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
         InputError: The bundle has no columns (see `require_columns`).
     """
     require_columns(bundle)
-    metrics, manifest = Metrics(replica), bundle.manifest
-
-    def predict_counted(batch: list[Rows]) -> list[bytes]:
-        metrics.batch.observe(sum(rows.count for rows in batch))
-        return predict_batch(bundle, batch)
-
-    batcher: Batcher[Rows] = Batcher(predict_counted, lambda rows: rows.count)
+    endpoints, manifest = _Endpoints(bundle, limits, replica), bundle.manifest
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        batcher.close()
+        endpoints.batcher.close()
 
-    request_schema, answer_schema = request_checks.schemas(manifest.columns, manifest.classes, limits.max_rows)
-    made = {k: manifest.made.get(k) for k in ("sweep", "trial", "metric", "value") if manifest.made.get(k) is not None}
-    app = FastAPI(title=str(made.get("sweep", "sweeps")), description=_description(manifest), version=manifest.created, lifespan=lifespan)
-
+    predicts = f"`{manifest.label}`" if manifest.label else "a model's output"
+    description = f"Predict {predicts} from raw rows. Unknown fields are ignored."
+    title = str(endpoints.about.get("sweep", "sweeps"))
+    app = FastAPI(title=title, description=description, version=manifest.created, lifespan=lifespan)
     # The last middleware is the outermost, so refused requests are counted, too.
     app.add_middleware(Guard, access=access)
-    app.add_middleware(Counted, metrics=metrics)
-    app.state.cancel_waiting = lambda: batcher.cancel_waiting(lambda: Refused(503, [{"rule": SHUT_DOWN}]))
-
-    async def predict(request: Request) -> Response:
-        start = time.perf_counter()
-        metrics.working.inc()
-        try:
-            rows = request_checks.read(await _body(request, limits), manifest.columns, limits.max_rows)
-            answer = await batcher.ask(rows)
-            metrics.rows.inc(rows.count)
-            return Response(answer, media_type=JSON)
-        except Refused as e:
-            ends = {"connection": "close"} if e.status == 408 else None
-            return Response(pydantic_core.to_json(e.body()), e.status, ends, media_type=JSON)
-        except InputError as e:
-            return Response(pydantic_core.to_json({"detail": [_problem_body(p) for p in e.problems]}), 422, media_type=JSON)
-        except ClientDisconnect:  # the client is gone; nginx uses this status, too
-            return Response(status_code=499)
-        finally:
-            metrics.working.dec()
-            metrics.seconds.labels("/predict").observe(time.perf_counter() - start)
-
-    errors = {
-        400: "The body is not JSON, or the Host header is not allowed.",
-        401: "The token is missing or wrong.",
-        408: "The body did not arrive in time.",
-        413: "The body is too large, or it has too many rows.",
-        415: "The content type is not JSON.",
-        422: "Fields are missing or have invalid values.",
-        503: "The server shut down before the model answered.",
-    }
-    app.add_api_route(
-        "/predict",
-        predict,
-        methods=["POST"],
-        summary="Predict rows",
-        openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": request_schema}}}},
-        responses={200: {"content": {JSON: {"schema": answer_schema}}}, **{code: {"description": text} for code, text in errors.items()}},
-    )
-
-    @app.get("/health", summary="Check that the server is running")
-    async def health() -> dict[str, Any]:
-        return {"status": "ok", **made}
-
-    @app.get("/schema", summary="The fields of a row and of an answer")
-    async def schema() -> dict[str, Any]:
-        return {
-            "columns": [{"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)} for c in manifest.columns],
-            "label": manifest.label,
-            "task": manifest.task,
-            "classes": manifest.classes,
-            "request": request_schema,
-            "answer": answer_schema,
-        }
-
-    @app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
-    async def prometheus() -> Response:
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
-
+    app.add_middleware(Counted, metrics=endpoints.metrics)
+    app.state.cancel_waiting = lambda: endpoints.batcher.cancel_waiting(lambda: Refused(503, [{"rule": SHUT_DOWN}]))
+    content = {JSON: {"schema": endpoints.request_schema}}
+    answers: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"schema": endpoints.answer_schema}}}, **ERRORS}
+    extra = {"requestBody": {"required": True, "content": content}}
+    app.post("/predict", summary="Predict rows", openapi_extra=extra, responses=answers)(endpoints.predict)
+    app.get("/health", summary="Check that the server is running")(endpoints.health)
+    app.get("/schema", summary="The fields of a row and of an answer")(endpoints.schema)
+    app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(endpoints.prometheus)
     return app
-
-
-def _description(manifest: Manifest) -> str:
-    predicts = f"`{manifest.label}`" if manifest.label else "a model's output"
-    return f"Predict {predicts} from raw rows. Unknown fields are ignored."
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

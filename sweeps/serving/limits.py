@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 MAX_BYTES = 10 * 2**20
@@ -59,12 +60,7 @@ def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
     """
     if phase is Phase.WORK:
         return None
-    if phase in (Phase.IDLE, Phase.HEADERS):
-        seconds = min(HEADER_SECONDS, limits.receive_seconds)
-    elif phase is Phase.LEFTOVER:
-        seconds = min(REST_SECONDS, limits.receive_seconds)
-    else:
-        seconds = limits.receive_seconds
+    most = {Phase.IDLE: HEADER_SECONDS, Phase.HEADERS: HEADER_SECONDS, Phase.LEFTOVER: REST_SECONDS}.get(phase, math.inf)
     if ending:
-        seconds = min(seconds, IDLE_SECONDS if phase is Phase.IDLE else REST_SECONDS)
-    return seconds
+        most = min(most, IDLE_SECONDS if phase is Phase.IDLE else REST_SECONDS)
+    return min(most, limits.receive_seconds)
