@@ -16,6 +16,7 @@ import pytest
 
 from sweeps.bundle import load_bundle, predict, predict_file, write_bundle
 from sweeps.core.errors import InputError
+from sweeps.data import schema_probe
 from tests.commands import invoke
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
@@ -346,8 +347,8 @@ def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(bundle,
     rows.loc[at * 40 + 7, "note"] = "long, " * 2000
     rows.to_csv(tmp_path / "rows.csv", index=False)
     expected = predict_file(path, tmp_path / "rows.csv")
-    monkeypatch.setattr(predict, "COLUMN_BLOCK", 1000)
+    monkeypatch.setattr(schema_probe, "COLUMN_BLOCK", 1000)
     pd.testing.assert_frame_equal(predict_file(path, tmp_path / "rows.csv"), expected)
-    monkeypatch.setattr(predict, "CSV_BLOCK", 2000)
+    monkeypatch.setattr(schema_probe, "CSV_BLOCK", 2000)
     with pytest.raises(InputError, match=r"rows\.csv: cannot be read: "):
         predict_file(path, tmp_path / "rows.csv")

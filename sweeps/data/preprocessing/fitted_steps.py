@@ -15,6 +15,7 @@ import pandas as pd
 
 from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import unique_names
+from sweeps.data.preprocessing.portable_steps import replace_arrays
 
 # Linear algebra rounds differently for other numbers of rows, so estimators always get this number
 _ROWS_AT_ONCE = 4096
@@ -28,16 +29,8 @@ class FittedStep(Protocol):
 
 
 def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
-    """Replace columns of a frame. New columns take the place of a column with the same name, or else of the first dropped column."""
-    added = [n for n in new.columns if n not in frame.columns]
-    order: list[str] = []
-    for name in frame.columns:
-        if name in dropped and added:
-            order, added = [*order, *added], []
-        if name in new.columns or name not in dropped:
-            order.append(name)
-    kept = [n for n in frame.columns if n not in new.columns and n not in dropped]
-    return pd.concat([frame[kept], new], axis=1)[[*order, *added]]
+    """Replace columns of a frame, as `replace_arrays` does."""
+    return pd.DataFrame(replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index)
 
 
 @dataclass(frozen=True)

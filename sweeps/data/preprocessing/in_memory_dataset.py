@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -29,13 +30,17 @@ class InMemoryDataset:
         """Return the result of each of Ray's aggregations over all rows, by its name."""
         return dict(self._aggregated(functions).to_pylist()[0])
 
-    def groupby(self, key: None) -> InMemoryDataset:
-        """Return all rows as one group."""
-        return _Group(self._blocks)
+    def groupby(self, key: None) -> Any:
+        """Return all rows as one group, whose aggregations Ray stores as a table."""
+        return SimpleNamespace(aggregate=lambda *functions: SimpleNamespace(to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]))
 
-    def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> _Batches:
+    def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> Any:
         """Apply a function to each block, lazily."""
-        return _Batches(lambda: (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks))
+
+        def iter_batches(batch_size: None) -> Iterator[dict[str, Any]]:
+            return (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks)
+
+        return SimpleNamespace(iter_batches=iter_batches)
 
     def _aggregated(self, functions: Sequence[Any]) -> pa.Table:
         """Return one row with a column for each aggregation."""
@@ -44,24 +49,3 @@ class InMemoryDataset:
             parts = (f.accumulate_block(f.init(None), block) for block in self._blocks)
             row[f.name] = f.finalize(functools.reduce(f.merge, parts))
         return pa.Table.from_pylist([row])
-
-
-class _Group(InMemoryDataset):
-    def aggregate(self, *functions: Any) -> Any:
-        return _Stored(self._aggregated(functions))
-
-
-class _Stored:
-    def __init__(self, table: pa.Table):
-        self._table = table
-
-    def to_arrow_refs(self) -> list[ray.ObjectRef[Any]]:
-        return [ray.put(self._table)]
-
-
-class _Batches:
-    def __init__(self, make: Callable[[], Iterator[dict[str, Any]]]):
-        self._make = make
-
-    def iter_batches(self, *, batch_size: None) -> Iterator[dict[str, Any]]:
-        return self._make()

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from sweeps.data.columns import is_number
+
 # Ray's encoders raise on missing values. Missing values therefore become a category of their own, in training and in prediction.
 MISSING_TEXT = "__missing__"
 MISSING_NUMBER = float(np.finfo(np.float64).max)
@@ -91,25 +93,15 @@ class Scale(PortableStep):
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after scaling."""
-        return columns | {name: self._scaled(to_floats(columns[name]), **how) for name, how in self.columns.items()}
+        return columns | {name: self._scaled(to_floats(columns[name]), how) for name, how in self.columns.items()}
 
-    def _scaled(
-        self,
-        x: np.ndarray,
-        dtype: str,
-        minus: float | None = None,
-        by: float | None = None,
-        times: float | None = None,
-        plus: float | None = None,
-        constant: str | None = None,
-    ) -> np.ndarray:
-        x = x.astype(dtype, copy=False)
-        if constant is not None:
-            return np.full(len(x), float(constant), dtype)
-        x = x if minus is None else x - minus
-        x = x if by is None else x / by
-        x = x if times is None else x * times
-        x = x if plus is None else x + plus
+    def _scaled(self, x: np.ndarray, how: Mapping[str, Any]) -> np.ndarray:
+        x = x.astype(how["dtype"], copy=False)
+        if how.get("constant") is not None:
+            return np.full(len(x), float(how["constant"]), how["dtype"])
+        for key, operation in (("minus", np.subtract), ("by", np.divide), ("times", np.multiply), ("plus", np.add)):
+            if how.get(key) is not None:
+                x = operation(x, how[key])
         return x if self.low is None else np.clip(x, self.low, self.high)
 
 
@@ -165,18 +157,13 @@ class Encode(PortableStep):
         for name, how in self.columns.items():
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
             values = columns[name]
-            cells = to_floats(values).tolist() if _is_number(values) else to_objects(values)
-            code_list = [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells]
-            codes = np.array(code_list, dtype=np.int64)
+            cells = to_floats(values).tolist() if is_number(values) else to_objects(values)
+            codes = np.array([missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells], dtype=np.int64)
             if self.hot:
                 new |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
             else:
                 new[how["names"][0]] = np.where(codes < 0, np.nan, codes).astype(self.dtype)
         return replace_arrays(columns, () if self.keeps else self.columns, new)
-
-
-def _is_number(values: Any) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype))
 
 
 KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}

@@ -63,22 +63,21 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
     Raises:
         ValueError, KeyError, TypeError: the files do not describe a chain.
     """
-    stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    stored = read_description(folder)
     stages = tuple(_from_json(stage, folder, read) for stage in stored["stages"])
     steps = tuple(StepConfig(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
     return FittedChain(steps, stored["label"], tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty)
 
 
+def read_description(folder: Path) -> dict[str, Any]:
+    """Read the file of a chain as plain data. Runs no code."""
+    return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
+
+
 def function_references(folder: Path) -> list[str]:
     """Return the `module:function` of each step that is a function."""
-    stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    return [stage["function"] for stage in stored["stages"] if stage["kind"] == "function"]
-
-
-def requested_steps(folder: Path) -> list[Any]:
-    """Return the requested steps of a chain, as stored."""
-    return list(json.loads((folder / FILE).read_text(encoding="utf-8"))["steps"])
+    return [stage["function"] for stage in read_description(folder)["stages"] if stage["kind"] == "function"]
 
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:

@@ -92,28 +92,27 @@ def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> Portab
 
 def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dict[str, Any] | None:
     """Return what one of Ray's scalers does to a column, as `Scale` describes it. None for another preprocessor."""
-    center: float | None
-    width: float | None
-    if name == "StandardScaler":
-        center, width = stats[f"mean({column})"], stats[f"std({column})"]
-        width = 1.0 if width is not None and width < TINY else width
-    elif name == "MinMaxScaler":
-        center, high = stats[f"min({column})"], stats[f"max({column})"]
-        width = None if center is None or high is None else high - center
-        width = 1.0 if width is not None and width < TINY else width
-    elif name == "MaxAbsScaler":
-        center, width = 0.0, stats[f"abs_max({column})"]
-        width = 1.0 if width == 0 else width
-    elif name == "RobustScaler":
-        center, low, high = stats[f"median({column})"], stats[f"low_quantile({column})"], stats[f"high_quantile({column})"]
-        width = None if low is None or high is None else high - low
-        if width == 0:
-            return {"constant": "0"}
-    else:
+    names = {
+        "StandardScaler": ("mean", "std"),
+        "MinMaxScaler": ("min", "max"),
+        "MaxAbsScaler": ("abs_max",),
+        "RobustScaler": ("median", "low_quantile", "high_quantile"),
+    }
+    if name not in names:
         return None
-    if center is None or width is None or center != center or width != width:
+    values = [np.nan if (value := stats[f"{stat}({column})"]) is None else value for stat in names[name]]
+    if any(value != value for value in values):
         return {"constant": "nan"}
-    return {"minus": float(center), "by": float(width)}
+    if name == "StandardScaler":
+        center, width = values
+    elif name == "MaxAbsScaler":
+        center, width = 0.0, values[0]
+    else:
+        center, width = values[0], values[-1] - values[-2]
+    if width == 0 and name == "RobustScaler":
+        return {"constant": "0"}
+    tiny = width == 0 if name in ("MaxAbsScaler", "RobustScaler") else width < TINY
+    return {"minus": float(center), "by": 1.0 if tiny else float(width)}
 
 
 def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | None:
