@@ -131,14 +131,14 @@ class SweepSession:
         from sweeps.data import data_actor
 
         return data_actor.start(
-            self.cluster.roots,
-            self.folder,
-            tuple(sorted({shape.workers for shape in self.space.shapes})),
-            self.cluster.cpus,
             here,
-            self.space.trainer_definition.reads_numbers,
-            self._train_and_valid,
-            _sklearn_modules(self.space),
+            roots=self.cluster.roots,
+            folder=str(self.folder),
+            workers=tuple(sorted({shape.workers for shape in self.space.shapes})),
+            cpus=self.cluster.cpus,
+            numeric_only=self.space.trainer_definition.reads_numbers,
+            train_on_valid=self._train_and_valid,
+            modules=_sklearn_modules(self.space),
         )
 
     def warm_gangs(self, shapes: Sequence[Shape]) -> None:

@@ -133,17 +133,10 @@ class _DataActor:
         tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
         parts = {name: table for name, table in tables.items() if table is not None}
         check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
-        info = DatasetInfo(
-            label=splits.label,
-            task=splits.task,
-            classes=splits.classes,
-            features=splits.features,
-            fingerprint=fingerprint,
-            rows={name: table.num_rows for name, table in parts.items()},
-            check=check.to_pandas(),
-            test=test,
-            notes=splits.notes + missing_class_notes(splits.label, splits.classes, parts),
-        )
+        rows = {name: table.num_rows for name, table in parts.items()}
+        notes = splits.notes + missing_class_notes(splits.label, splits.classes, parts)
+        about = (splits.label, splits.task, splits.classes, splits.features)
+        info = DatasetInfo(*about, fingerprint, rows, check.to_pandas(), test, notes)
         self.store.save_info(info, check, data)
         return info
 
@@ -206,12 +199,7 @@ class _DataActor:
         if stored is None:
             self.store.save_chain(key, fitted)
         size = train.nbytes + int(valid.memory_usage(index=False).sum())
-        return {
-            "key": key,
-            "bytes": size,
-            "shards": shards,
-            "check": ray.put(check.drop(columns=[label]) if label in check.columns else check),
-        }
+        return {"key": key, "bytes": size, "shards": shards, "check": ray.put(check.drop(columns=label, errors="ignore"))}
 
     def count(self) -> int:
         """Return the number of distinct fitted chains, including those that earlier drivers of the sweep fitted."""
@@ -225,34 +213,19 @@ class _DataActor:
 DataActor = ray.remote(num_cpus=0, max_restarts=0)(_DataActor)
 
 
-def start(
-    roots: tuple[str, ...],
-    folder: Path,
-    workers: tuple[int, ...],
-    cpus: float | None = None,
-    where: Any = "DEFAULT",
-    numeric_only: bool = False,
-    train_on_valid: bool = False,
-    modules: Sequence[str] = (),
-) -> Any:
+def start(where: Any, **arguments: Any) -> Any:
     """Start the data actor of a sweep.
 
     Args:
-        roots: see `_DataActor`.
-        folder: folder of the sweep.
-        workers: see `_DataActor`.
-        cpus: see `_DataActor`.
         where: Ray's scheduling strategy.
-        numeric_only: see `_DataActor`.
-        train_on_valid: see `_DataActor`.
-        modules: see `_DataActor`.
+        **arguments: arguments of `_DataActor`.
 
     Returns:
         The actor's handle.
     """
     global _kills
     _kills = exit_causes.kills_for_memory()
-    return DataActor.options(scheduling_strategy=where).remote(roots, str(folder), workers, cpus, numeric_only, train_on_valid, modules)
+    return DataActor.options(scheduling_strategy=where).remote(**arguments)
 
 
 def process_id(actor: Any) -> int | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import itertools
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -120,7 +120,7 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
             raise_problem(place, f"no file matches `{source}`")
         for path in candidates:
             if os.path.lexists(path):  # a broken link
-                raise_problem(place, f"`{source}` is a broken link: {_link_error(path)}")
+                raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
         siblings = sorted(p.name for p in candidates[0].parent.iterdir()) if candidates[0].parent.is_dir() else []
     except (OSError, ValueError) as e:  # ValueError: the name contains NUL
         raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
@@ -128,14 +128,6 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     if not any(path.parent.is_dir() for path in candidates):
         raise_problem(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
     raise_problem(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
-
-
-def _link_error(link: Path) -> str:
-    try:
-        os.stat(link)
-    except OSError as e:
-        return f"{os.readlink(link)}: {e.strerror}"
-    return os.readlink(link)
 
 
 def check_scheme(source: str, place: str) -> str:
@@ -158,30 +150,23 @@ def _find_remote(source: str, place: str) -> SourceFiles:
     try:
         system, path = fs.FileSystem.from_uri(source.replace("*", "%2A").replace("[", "%5B") if "*" in source else source)
         path = path.replace("%2A", "*").replace("%5B", "[")
-        if glob.has_magic(path):
-            fixed = str(PurePosixPath(*_before_pattern(PurePosixPath(path).parts)))
-            found = system.get_file_info(fs.FileSelector(fixed, recursive=True, allow_not_found=True))
-            files = sorted(i.path for i in found if i.is_file and fnmatch.fnmatchcase(i.path, path))
-            return SourceFiles(source, place, system, tuple(files), None) if files else raise_problem(place, f"no file matches `{source}`")
-        info = system.get_file_info(path)
-        if info.type == fs.FileType.NotFound:
-            raise_problem(place, f"`{source}` does not exist")
-        if info.is_file:
+        pattern = glob.has_magic(path)
+        root = str(PurePosixPath(*itertools.takewhile(lambda part: not glob.has_magic(part), PurePosixPath(path).parts)))
+        info = system.get_file_info(root if pattern else path)
+        if info.is_file and not pattern:
             return SourceFiles(source, place, system, (path,), None)
-        found = system.get_file_info(fs.FileSelector(path, recursive=True))
-        files = sorted(i.path for i in found if i.is_file and data_suffix(i.base_name) and i.base_name[0] not in "._")
-        return (
-            SourceFiles(source, place, system, tuple(files), path) if files else raise_problem(place, f"folder `{source}` has no data file")
-        )
+        if info.type == fs.FileType.NotFound and not pattern:
+            raise_problem(place, f"`{source}` does not exist")
+        listed = [i for i in system.get_file_info(fs.FileSelector(info.path, recursive=True, allow_not_found=True)) if i.is_file]
+        if pattern:
+            files = sorted(i.path for i in listed if fnmatch.fnmatchcase(i.path, path))
+        else:
+            files = sorted(i.path for i in listed if data_suffix(i.base_name) and i.base_name[0] not in "._")
     except (OSError, pa.ArrowException, ValueError) as e:
         raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
-
-
-def _before_pattern(parts: tuple[str, ...]) -> Iterator[str]:
-    for part in parts:
-        if glob.has_magic(part):
-            return
-        yield part
+    if not files:
+        raise_problem(place, f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file")
+    return SourceFiles(source, place, system, tuple(files), None if pattern else path)
 
 
 def data_suffix(name: str) -> str | None:

@@ -12,7 +12,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from sweeps.space import DataSpec
+    from sweeps.space import DataSpec, Split
 
 # How a user drops the rows that `infer_task` refuses
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
@@ -21,9 +21,14 @@ DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 _MAX_INTEGER_CLASSES = 20
 
 
+def split_rules(spec: DataSpec) -> dict[str, Split]:
+    """Return the rules of the splits that a section names: of "valid", "test" or both."""
+    return {key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None}
+
+
 def split_columns(spec: DataSpec) -> set[str]:
     """Return the columns whose values assign rows to splits."""
-    return {str(rule.column) for rule in (spec.valid, spec.test) if rule is not None and rule.kind == "column"}
+    return {str(rule.column) for rule in split_rules(spec).values() if rule.kind == "column"}
 
 
 def nearest_column(name: str, names: Iterable[str]) -> str:
@@ -45,14 +50,12 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     Returns:
         The problems.
     """
-    problems = []
     present = columns["train"]
-    if spec.label is not None and spec.label not in present:
-        problems.append(Problem("data.label", f"`{spec.train}` has no column `{spec.label}`; {nearest_column(spec.label, present)}"))
+    problems = [] if spec.label is None or spec.label in present else [_missing("label", spec.label, spec, present)]
     problems += check_dropped(spec, present)
-    for key, rule in (("valid", spec.valid), ("test", spec.test)):
-        if rule is not None and rule.column is not None and rule.column not in present:
-            problems.append(Problem(f"data.{key}", f"`{spec.train}` has no column `{rule.column}`; {nearest_column(rule.column, present)}"))
+    for key, rule in split_rules(spec).items():
+        if rule.column is not None and rule.column not in present:
+            problems.append(_missing(key, rule.column, spec, present))
         if key in columns:
             missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
             texts = [f"{word} {_quoted_names(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
@@ -61,15 +64,14 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     return problems
 
 
+def _missing(key: str, name: str, spec: DataSpec, present: Sequence[str]) -> Problem:
+    return Problem(f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}")
+
+
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
     """Check the columns that `data.drop` names."""
-    problems = []
-    for name in spec.drop:
-        if name == spec.label:
-            problems.append(Problem("data.drop", f"must not contain the label, `{name}`"))
-        elif name not in present:
-            problems.append(Problem("data.drop", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"))
-    return problems
+    problems = [Problem("data.drop", f"must not contain the label, `{name}`") for name in spec.drop if name == spec.label]
+    return problems + [_missing("drop", name, spec, present) for name in spec.drop if name not in (*present, spec.label)]
 
 
 def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
@@ -225,8 +227,8 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
         The problems.
     """
     problems = []
-    for key, rule in (("valid", spec.valid), ("test", spec.test)):
-        if rule is None or rule.kind != "column":
+    for key, rule in split_rules(spec).items():
+        if rule.kind != "column":
             continue
         values = pc.unique(train.column(str(rule.column))).to_pylist()
         if not any(value == rule.value or str(value) == str(rule.value) for value in values):

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import check_columns, drop_unlabelled, infer_task, split_columns, unify_types
+from sweeps.data.label_checks import check_columns, drop_unlabelled, infer_task, split_columns, split_rules, unify_types
 from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
 
 if TYPE_CHECKING:
-    from sweeps.space import DataSpec, Split
+    from sweeps.space import DataSpec
 
 
 @dataclass(frozen=True)
@@ -61,45 +61,39 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
-    parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
-    rules: dict[str, Split | None] = {"valid": spec.valid, "test": spec.test}
-    for key, rule in rules.items():
-        if rule is not None and rule.kind == "path":
-            parts[key] = read_source(str(rule.path), spec.base, f"data.{key}", rule.args)
-    if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
-        raise InputError(problems)
-    parts = unify_types(parts)
+    parts = _read_parts(spec)
     task, classes = None, None
     notes: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
-    if spec.label is not None and spec.drop_missing_label:
-        parts, missing = drop_unlabelled(spec.label, parts)
-        extra = (f"without a label: {missing}",)
-        notes = _unlabelled_notes(missing)
     if spec.label is not None:
+        if spec.drop_missing_label:
+            parts, missing = drop_unlabelled(spec.label, parts)
+            extra = (f"without a label: {missing}",)
+            notes = _unlabelled_notes(missing)
         task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
-    parts = _split_train(spec, parts, rules, classes is not None, seed)
+    parts = _split_train(spec, parts, classes is not None, seed)
     parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-
-    parts = {key: part.drop_columns(sorted((split_columns(spec) | set(spec.drop)) - {spec.label})) for key, part in parts.items()}
+    dropped = sorted((split_columns(spec) | set(spec.drop)) - {spec.label})
+    parts = {key: parts[key].drop_columns(dropped) for key in ("train", "valid", "test") if key in parts}
     train = parts["train"]
     if classes is not None and pc.count_distinct(train.column(spec.label)).as_py() < 2:
         only = classes[train.column(spec.label)[0].as_py()]
         raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
-    return Splits(
-        train=train,
-        valid=parts["valid"],
-        test=parts.get("test"),
-        label=spec.label,
-        task=task,
-        classes=classes,
-        features=tuple(name for name in train.column_names if name != spec.label),
-        fingerprint=fingerprint(
-            {key: parts.get(key) for key in ("train", "valid", "test")}, (str(spec.label), str(task), repr(classes), *extra)
-        ),
-        notes=notes,
-    )
+    features = tuple(name for name in train.column_names if name != spec.label)
+    digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
+    return Splits(train, parts["valid"], parts.get("test"), spec.label, task, classes, features, digest, notes)
+
+
+def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
+    """Read the source of train, and the sources of valid and test if they have sources of their own."""
+    parts = {"train": read_source(spec.train, spec.base, "data.train", spec.args)}
+    for key, rule in split_rules(spec).items():
+        if rule.kind == "path":
+            parts[key] = read_source(str(rule.path), spec.base, f"data.{key}", rule.args)
+    if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
+        raise InputError(problems)
+    return unify_types(parts)
 
 
 def _unlabelled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
@@ -144,13 +138,11 @@ def _encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None) 
     return table.set_column(table.column_names.index(label), label, encoded)
 
 
-def _split_train(
-    spec: DataSpec, parts: dict[str, pa.Table], rules: Mapping[str, Split | None], classify: bool, seed: int
-) -> dict[str, pa.Table]:
+def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int) -> dict[str, pa.Table]:
     """Take valid and test from train, unless they have sources of their own."""
     from sweeps.data import split as splitting
 
-    remaining = {key: rule for key, rule in rules.items() if rule is not None and key not in parts}
+    remaining = {key: rule for key, rule in split_rules(spec).items() if key not in parts}
     if not remaining:
         return parts
     whole = parts["train"]

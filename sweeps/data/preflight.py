@@ -1,4 +1,4 @@
-"""Check the data before Ray starts. Problems that can be found in a fraction of a second are refused sources.
+"""Check the data before Ray starts, so that problems that can be found in a fraction of a second are refused early.
 
 The checks find files, read their first rows and, if the files are small, their labels. They do not connect to URIs and do not call a user's
 `module:function`. The sweep finds the problems of those, and of rows in large files, when it reads them.
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
     from sweeps.space import DataSpec, Space
 
-# Number of files of a source that are checked sources; the sweep checks the others
+# Number of files of a source that are checked early; the sweep checks the others
 MAX_FILES = 100
-# Number of bytes that are read sources; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s, and everything else
+# Number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s, and everything else
 # that the command does before takes half a second.
 MAX_BYTES = 64_000_000
 
-# Places of problems that names no position in the file yet
+# Places of problems that name no position in the file yet
 _KEY = re.compile(r"(space\.)?(data|preprocessor|scaling|params|objective)(\.|\Z)")
 
 
@@ -189,8 +189,9 @@ def _position_in_file(problem: Problem) -> tuple[Any, ...]:
 
 
 def _sources(spec: DataSpec) -> dict[str, str]:
-    rules = {"valid": spec.valid, "test": spec.test}
-    return {"train": spec.train} | {key: str(r.path) for key, r in rules.items() if r is not None and r.kind == "path"}
+    from sweeps.data.label_checks import split_rules
+
+    return {"train": spec.train} | {key: str(rule.path) for key, rule in split_rules(spec).items() if rule.kind == "path"}
 
 
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:

@@ -177,9 +177,8 @@ class PreparedStore:
 
     def count_chains(self) -> int:
         """Return the number of stored chains that have a step."""
-        return sum(
-            bool(step_files.read_description(folder)["steps"]) for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()
-        )
+        folders = [folder for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()]
+        return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
     def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Load the raw feature rows of the test split and their encoded labels. None without a test split.

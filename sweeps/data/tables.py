@@ -98,7 +98,7 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ()) -> str:
+def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:
     """Hash the names, types and values of tables in the order of their rows. The borders of blocks do not count.
 
     Args:
@@ -112,8 +112,6 @@ def fingerprint(parts: Mapping[str, pa.Table | None], extra: Iterable[str] = ())
     for text in extra:
         digest.update(f"{text}\0".encode())
     for part, table in parts.items():
-        if table is None:
-            continue
         digest.update(f"{part}\0{table.num_rows}\0".encode())
         for field, column in zip(table.schema, table.columns, strict=True):
             digest.update(f"{field.name}\0{field.type}\0".encode())

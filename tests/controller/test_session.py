@@ -61,7 +61,7 @@ def events(monkeypatch) -> list[str]:
     monkeypatch.setattr(
         pool_module, "Pool", SimpleNamespace(options=lambda **kw: SimpleNamespace(remote=lambda *a: _start("pool", events)))
     )
-    monkeypatch.setattr(data_actor, "start", lambda *args: _start("data", events))
+    monkeypatch.setattr(data_actor, "start", lambda where, **arguments: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
     monkeypatch.setattr(data_actor, "process_id", lambda actor: None)
     monkeypatch.setattr(data_actor, "describe_loss", lambda actor, pid: "the process that holds the data was lost")
