@@ -133,7 +133,7 @@ def test_a_shape_that_never_fits_is_refused_before_any_actor_starts(events, spac
 
 
 def test_an_actor_that_cannot_start_leaves_nothing_behind(events, space, tmp_path, monkeypatch):
-    def fail(*args: Any) -> None:
+    def fail(*args: Any, **arguments: Any) -> None:
         raise OSError
 
     monkeypatch.setattr(data_actor, "start", fail)
