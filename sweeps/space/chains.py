@@ -127,14 +127,5 @@ class ChainParser(DimensionParser):
         if node.value is None or (isinstance(node.value, str) and node.value):
             return node.value
         if node.is_list and node.value:
-            return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
+            return tuple(self.column(child, f"{path}.{i}") for i, child in enumerate(node.value))
         return self.wrong(node, path, f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}")
-
-    def _column(self, node: Node, path: str) -> Template:
-        """Parse the name of a column, or a dimension of names."""
-        if node.is_map and (kind := self.domain(node, path, "options")):
-            return self.branches(node, path, kind, self._column)
-        if isinstance(node.value, str) and node.value:
-            return node.value
-        quote = "" if node.is_map or node.is_list else "; quote it"
-        return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")

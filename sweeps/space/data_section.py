@@ -119,15 +119,7 @@ class DataSection:
             return self.reader.branches(node, path, kind, self._drop)
         if not node.is_list:
             return self.reader.wrong(node, path, f"must be a list of columns, got {node.show()}")
-        return tuple(self._column(child, f"{path}.{i}") for i, child in enumerate(node.value))
-
-    def _column(self, node: Node, path: str) -> Template:
-        """Parse the name of a column, or a dimension of names."""
-        if node.is_map and (kind := self.reader.domain(node, path, "options")):
-            return self.reader.branches(node, path, kind, self._column)
-        if isinstance(node.value, str) and node.value:
-            return node.value
-        return self.reader.wrong(node, path, f"a column's name must be text, got {node.show()}")
+        return tuple(self.reader.column(child, f"{path}.{i}") for i, child in enumerate(node.value))
 
     def _rows(self, node: Node, path: str) -> Template:
         """Parse a fraction of the train rows, or a dimension of fractions."""

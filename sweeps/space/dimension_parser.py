@@ -13,7 +13,7 @@ from sweeps.core.suggestions import closest
 from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, argument_problems, build
 from sweeps.space.foreign_syntax import translate_call, translate_mapping
-from sweeps.space.nodes import Node
+from sweeps.space.nodes import Node, meant
 from sweeps.space.option_labels import canonical, option_keys
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
@@ -202,15 +202,26 @@ class DimensionParser:
             self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
             return INVALID
         when = self._when(node, path, kind)
-        found = list(argument_problems(kind, args.plain(), args.show()))
-        for index, text in found:
-            self.problems.add(mark if index is None else args.value[index].mark, path, text)
+        found = list(argument_problems(kind, args.plain()))
+        for index, rule in found:
+            wrong = args if index is None else args.value[index]
+            hint = meant(wrong.value) if index is not None else ""
+            self.problems.add(mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}")
         if found:
             return INVALID
         dim = replace(build(self._unique(path), kind, args.plain()), when=when)
         self._slots.append(dim)
         self.when_parser.known[dim.name] = dim
         return dim
+
+    def column(self, node: Node, path: str) -> Template:
+        """Parse the name of a column, or a dimension of names."""
+        if node.is_map and (kind := self.domain(node, path, "options")):
+            return self.branches(node, path, kind, self.column)
+        if isinstance(node.value, str) and node.value:
+            return node.value
+        quote = "" if node.is_map or node.is_list else "; quote it"
+        return self.wrong(node, path, f"a column's name must be text, got {node.show()}{quote}")
 
     def check_values(self, fragment: Fragment, node: Node, path: str) -> None:
         """Check a constant, or all values of a domain, against the JSON Schema fragment of a parameter."""

@@ -15,7 +15,6 @@ from statistics import NormalDist
 from typing import Any
 
 from sweeps.space.conditions import ABSENT, Term
-from sweeps.space.nodes import meant
 
 Key = None | bool | int | float | str
 Number = int | float
@@ -198,65 +197,48 @@ def build(name: str, kind: str, args: list[Any]) -> Dimension:
     return Dimension(name, kind, **given)
 
 
-def argument_problems(kind: str, args: list[Any], shown: str) -> Iterator[tuple[int | None, str]]:
+def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, str]]:
     """Check the arguments of a domain of numbers.
 
     Args:
         kind: A key of `RULES`.
         args: Plain values.
-        shown: The arguments as written.
 
     Yields:
-        The index of the wrong argument, or None for all arguments; and the message, which starts with the kind.
+        The index of the wrong argument, or None for all arguments; and the rule, which starts with the kind.
     """
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
     if not rule.needed <= len(args) <= len(rule.args):
         count = str(len(rule.args)) if rule.needed == len(rule.args) else f"{rule.needed} to {len(rule.args)}"
-        yield None, f"{kind} takes {count} numbers {form}, got {shown}"
+        yield None, f"{kind} takes {count} numbers {form}"
         return
     wrong = False
-    for i, arg in enumerate(args):
-        noun = "an integer" if rule.integer else "a number"
-        if isinstance(arg, bool) or not isinstance(arg, int if rule.integer else (int, float)):
-            wrong = True
-            yield i, f"{kind} {form}: {rule.args[i]} must be {noun}, got {_say(arg)}{meant(arg)}"
-        elif not math.isfinite(arg) if isinstance(arg, float) else abs(arg) > INT_LIMIT:
-            wrong = True
-            yield i, f"{kind} {form}: {rule.args[i]} must be {'finite' if isinstance(arg, float) else 'within 64 bits'}, got {_say(arg)}"
+    for name, arg in zip(rule.args, args, strict=False):
+        text = _number_rule(arg, rule.integer)
+        wrong = wrong or text is not None
+        if text is not None:
+            yield rule.args.index(name), f"{kind} {form}: {name} must be {text}"
     if wrong:
         return
     given = dict(zip(rule.args, args, strict=False))
-    q = given.get("q", 1)
-    if "sd" in rule.args and not given.get("sd", 1) > 0:
-        yield None, f"{kind} needs sd > 0, got {shown}"
-    if "q" in given and not q > 0:
-        yield None, f"{kind} needs q > 0, got {shown}"
-        return
-    if "lower" not in given:
+    if any(name in given and not given[name] > 0 for name in ("sd", "q")):
+        yield None, f"{kind} needs {' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}"
+    elif "lower" not in given:
         if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
-            yield None, f"{kind}: values would be beyond what a float can hold, got {shown}"
-        return
-    lower, upper = given["lower"], given["upper"]
-    if not lower < upper or (rule.log and not lower > 0):
-        yield None, f"{kind} needs {rule.text}, got {shown}"
-    elif not math.isfinite(float(upper) - float(lower)):
-        yield None, f"{kind}: the range is wider than a float can hold, got {shown}"
-    elif "q" in given and (exact(lower) % exact(q) or exact(upper) % exact(q)):
-        yield None, f"{kind} needs bounds that are multiples of q, got {shown}"
+            yield None, f"{kind} needs values that a float can hold"
+    elif not given["lower"] < given["upper"] or (rule.log and not given["lower"] > 0):
+        yield None, f"{kind} needs {rule.text}"
+    elif not math.isfinite(float(given["upper"]) - float(given["lower"])):
+        yield None, f"{kind} needs a range that a float can hold"
+    elif "q" in given and any(exact(given[name]) % exact(given["q"]) for name in _BOUNDS):
+        yield None, f"{kind} needs bounds that are multiples of q"
 
 
-def _say(value: Any) -> str:
-    """Return an argument as a message shows it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return f"{str(value).lower()} (a bool)"
-    if isinstance(value, str):
-        text = value if len(value) <= 40 else value[:39] + "…"
-        return f"'{text}' (text)"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    return "a list" if isinstance(value, list) else str(value)
+def _number_rule(arg: Any, integer: bool) -> str | None:
+    """Return the rule that an argument breaks, or None."""
+    if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
+        return "an integer" if integer else "a number"
+    if isinstance(arg, float):
+        return None if math.isfinite(arg) else "finite"
+    return None if abs(arg) <= INT_LIMIT else "within 64 bits"

@@ -19,15 +19,8 @@ from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node, places
 from sweeps.space.problems import Problems, SpaceFile, report_domains
-from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
-from sweeps.space.section_models import (
-    Checkpoints,
-    DataKeys,
-    DataSpec,
-    Limits,
-    Objective,
-    Search,
-)
+from sweeps.space.search_sections import SEARCH_SECTIONS, SearchSections, option_names, perturbs, scheduler_keys
+from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, Search
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import known, suggest
@@ -37,20 +30,7 @@ from sweeps.space.trainer_definition import TrainerDefinition
 from sweeps.space.trainer_section import TrainerSection
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
-TOP = (
-    "name",
-    "trainer",
-    "data",
-    "objective",
-    "constraints",
-    "search",
-    "scheduler",
-    "repeats",
-    "limits",
-    "checkpoints",
-    "trackers",
-    "space",
-)
+TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "trackers", "space")
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000

@@ -170,14 +170,10 @@ def scalar(text: str) -> bool | int | float | str | None:
     """
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.match(text):
+    if _INT.match(text) or _BASED.match(text):
         if len(text) > 300:
             raise ValueError(f"a number of {len(text)} digits is too large")
-        return int(text)
-    if _BASED.match(text):
-        if len(text) > 300:
-            raise ValueError(f"a number of {len(text)} digits is too large")
-        return int(text[2:], 8 if text[1] == "o" else 16)
+        return int(text) if _INT.match(text) else int(text, 0)
     if inf := _INF.match(text):
         return float(inf[1] + "inf")
     if _FLOAT.match(text):

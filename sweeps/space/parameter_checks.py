@@ -30,7 +30,7 @@ def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]
         args = node.value[kind].plain() or []
         if (
             isinstance(args, list)
-            and next(argument_problems(kind, args, ""), None) is None
+            and next(argument_problems(kind, args), None) is None
             and (text := _domain_problem(fragment, build("", kind, args)))
         ):
             yield node, f"{text}, got {node.show()}"

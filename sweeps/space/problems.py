@@ -90,7 +90,8 @@ class SpaceFile:
 
 
 @functools.cache
-def _adapter(model: type) -> TypeAdapter[Any]:
+def adapter(model: type) -> TypeAdapter[Any]:
+    """Return pydantic's validator of a dataclass. A key without a field is an error."""
     # The configuration is the same for every section, so the models do not repeat it.
     model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(model)
@@ -100,7 +101,7 @@ def _adapter(model: type) -> TypeAdapter[Any]:
 def fragments(model: type) -> Mapping[str, Fragment]:
     """Return the JSON Schema fragment of each field of a dataclass. Null is left out, because it stands for an absent key."""
     found: dict[str, Fragment] = {}
-    for name, fragment in _adapter(model).json_schema().get("properties", {}).items():
+    for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
         outside = {key: value for key, value in fragment.items() if key != "title"}
         found[name] = outside | (forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {})
@@ -132,7 +133,7 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         elif child.value is not None:
             given[key] = child.plain()
     try:
-        validated: T = _adapter(cast(Any, model)).validate_python(given)
+        validated: T = adapter(cast(Any, model)).validate_python(given)
     except ValidationError as e:
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])

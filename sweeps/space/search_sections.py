@@ -21,6 +21,7 @@ from sweeps.space.synonyms import suggest
 from sweeps.space.when_parser import COMPARISON
 
 T = TypeVar("T")
+SEARCH_SECTIONS = ("objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints")
 
 
 class SearchSections:

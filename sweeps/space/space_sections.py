@@ -9,7 +9,7 @@ from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest, did_you_mean
 from sweeps.space.chains import ChainParser
 from sweeps.space.dimension_parser import INVALID, MALFORMED, Read
-from sweeps.space.domains import BRANCHING, DOMAINS, RULES
+from sweeps.space.domains import BRANCHING, RULES
 from sweeps.space.nodes import Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems
@@ -58,10 +58,6 @@ class SpaceParser(ChainParser):
             mark = node.keys[key]
             if key == "when":
                 self.stray(node, "space")
-            elif key in DOMAINS:
-                self.problems.add(mark, f"space.{key}", f"a {key} belongs inside a section: {', '.join(SECTIONS)}")
-            elif key == "data":
-                self.problems.add(mark, "space.data", "`data` belongs at the top of the file; its train, drop and rows can be tuned there")
             elif key not in read:
                 hint = suggest("space", key, SECTIONS)
                 hint += "; put a parameter of the loop under `params`" if hint.startswith("valid") else ""

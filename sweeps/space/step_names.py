@@ -8,28 +8,29 @@ from typing import Any
 
 from sweeps.core.parameter_schema import Fragment
 
-_OUTPUT_COLUMNS: Fragment = {
-    "type": "array",
-    "default": None,
-    "description": "Names of the new columns; without them the columns are replaced.",
+
+def _optional(kind: str | list[str] | None, description: str, default: Any = None, **rules: Any) -> Fragment:
+    """Return the fragment of an optional parameter. With `kind` None, a value may have any type."""
+    types = {} if kind is None else {"type": kind}
+    return {**types, **rules, "default": default, "description": description}
+
+
+_OUTPUT_COLUMNS = {"output_columns": _optional("array", "Names of the new columns; without them the columns are replaced.")}
+_TOKENIZER = {
+    "tokenization_fn": _optional("string", "A function that splits a text, as `module:function`; without it texts are split at spaces.")
 }
-_TOKENIZER: Fragment = {
-    "type": "string",
-    "default": None,
-    "description": "A function that splits a text, as `module:function`; without it texts are split at spaces.",
-}
-_MAX_CATEGORIES: Fragment = {
-    "type": ["integer", "object"],
-    "default": None,
-    "description": "Number of categories that are encoded, the most frequent first: {column: number}, or one number for every column.",
-}
+_MAX_CATEGORIES: Fragment = _optional(
+    ["integer", "object"],
+    "Number of categories that are encoded, the most frequent first: {column: number}, or one number for every column.",
+)
 _NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns."}
+_COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column."}
 _BINS: dict[str, Fragment] = {
-    "dtypes": {"type": "object", "default": None, "description": "Type of each binned column: {column: type}."},
-    "duplicates": {"enum": ["raise", "drop"], "default": "raise", "description": "What to do if two edges of bins are equal."},
-    "include_lowest": {"type": "boolean", "default": False, "description": "Whether the first bin contains its left edge."},
-    "output_columns": _OUTPUT_COLUMNS,
-    "right": {"type": "boolean", "default": True, "description": "Whether a bin contains its right edge."},
+    "dtypes": _optional("object", "Type of each binned column: {column: type}."),
+    "duplicates": _optional(None, "What to do if two edges of bins are equal.", "raise", enum=["raise", "drop"]),
+    "include_lowest": _optional("boolean", "Whether the first bin contains its left edge.", False),
+    "right": _optional("boolean", "Whether a bin contains its right edge.", True),
+    **_OUTPUT_COLUMNS,
 }
 
 # The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment for each of their parameters. A parameter without a
@@ -37,67 +38,51 @@ _BINS: dict[str, Fragment] = {
 # `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
 # Labels are always encoded, so `LabelEncoder` needs no `label_column`.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
-    "Categorizer": {
-        "dtypes": {"type": "object", "default": None, "description": "Type of each column: {column: type}."},
-        "output_columns": _OUTPUT_COLUMNS,
-    },
+    "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}."), **_OUTPUT_COLUMNS},
     "Concatenator": {
-        "dtype": {"default": None, "description": "NumPy type of the new column, such as float32."},
-        "flatten": {"type": "boolean", "default": False, "description": "Whether arrays in columns are flattened first."},
-        "output_column_name": {"type": "string", "default": "concat_out", "description": "Name of the new column."},
-        "raise_if_missing": {"type": "boolean", "default": False, "description": "Whether a missing column is an error."},
+        "dtype": _optional(None, "NumPy type of the new column, such as float32."),
+        "flatten": _optional("boolean", "Whether arrays in columns are flattened first.", False),
+        "output_column_name": _optional("string", "Name of the new column.", "concat_out"),
+        "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
     "CountVectorizer": {
-        "max_features": {"type": "integer", "minimum": 1, "default": None, "description": "Number of tokens, the most frequent first."},
-        "output_columns": _OUTPUT_COLUMNS,
-        "tokenization_fn": _TOKENIZER,
+        "max_features": _optional("integer", "Number of tokens, the most frequent first.", minimum=1),
+        **_OUTPUT_COLUMNS,
+        **_TOKENIZER,
     },
     "CustomKBinsDiscretizer": {
         "bins": {"type": ["array", "object"], "description": "Edges of the bins: a list, or {column: list}."},
         **_BINS,
     },
-    "FeatureHasher": {
-        "num_features": _NUM_FEATURES,
-        "output_column": {"type": "string", "description": "Name of the new column."},
-    },
-    "HashingVectorizer": {"num_features": _NUM_FEATURES, "output_columns": _OUTPUT_COLUMNS, "tokenization_fn": _TOKENIZER},
+    "FeatureHasher": {"num_features": _NUM_FEATURES, "output_column": _COLUMN_NAME},
+    "HashingVectorizer": {"num_features": _NUM_FEATURES, **_OUTPUT_COLUMNS, **_TOKENIZER},
     "LabelEncoder": {
-        "label_column": {"type": "string", "default": None, "description": "The label; sweeps encodes it in any case."},
-        "output_column": {"type": "string", "default": None, "description": "Name of the new column."},
+        "label_column": _optional("string", "The label; sweeps encodes it in any case."),
+        "output_column": _optional("string", "Name of the new column."),
     },
-    "MaxAbsScaler": {"output_columns": _OUTPUT_COLUMNS},
-    "MinMaxScaler": {"output_columns": _OUTPUT_COLUMNS},
-    "MultiHotEncoder": {"max_categories": _MAX_CATEGORIES, "output_columns": _OUTPUT_COLUMNS},
-    "Normalizer": {
-        "norm": {"enum": ["l1", "l2", "max"], "default": "l2", "description": "The norm that every row gets."},
-        "output_columns": _OUTPUT_COLUMNS,
-    },
-    "OneHotEncoder": {"max_categories": _MAX_CATEGORIES, "output_columns": _OUTPUT_COLUMNS},
-    "OrdinalEncoder": {
-        "encode_lists": {"type": "boolean", "default": True, "description": "Whether the items of lists are encoded one by one."},
-        "output_columns": _OUTPUT_COLUMNS,
-    },
+    "MaxAbsScaler": _OUTPUT_COLUMNS,
+    "MinMaxScaler": _OUTPUT_COLUMNS,
+    "MultiHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
+    "Normalizer": {"norm": _optional(None, "The norm that every row gets.", "l2", enum=["l1", "l2", "max"]), **_OUTPUT_COLUMNS},
+    "OneHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
+    "OrdinalEncoder": {"encode_lists": _optional("boolean", "Whether the items of lists are encoded one by one.", True), **_OUTPUT_COLUMNS},
     "PowerTransformer": {
-        "method": {"enum": ["yeo-johnson", "box-cox"], "default": "yeo-johnson", "description": "The transformation."},
-        "output_columns": _OUTPUT_COLUMNS,
+        "method": _optional(None, "The transformation.", "yeo-johnson", enum=["yeo-johnson", "box-cox"]),
         "power": {"type": "number", "description": "Parameter of the transformation, often named lambda."},
+        **_OUTPUT_COLUMNS,
     },
     "RobustScaler": {
-        "output_columns": _OUTPUT_COLUMNS,
-        "quantile_precision": {"type": "integer", "minimum": 1, "default": 800, "description": "Precision of the quantile estimate."},
-        "quantile_range": {"type": "array", "default": [0.25, 0.75], "description": "Lower and upper quantile; their distance becomes 1."},
+        "quantile_precision": _optional("integer", "Precision of the quantile estimate.", 800, minimum=1),
+        "quantile_range": _optional("array", "Lower and upper quantile; their distance becomes 1.", [0.25, 0.75]),
+        **_OUTPUT_COLUMNS,
     },
     "SimpleImputer": {
-        "fill_value": {"default": None, "description": "The value for `strategy: constant`."},
-        "output_columns": _OUTPUT_COLUMNS,
-        "strategy": {
-            "enum": ["mean", "most_frequent", "constant"],
-            "default": "mean",
-            "description": "What a missing value is replaced by.",
-        },
+        "fill_value": _optional(None, "The value for `strategy: constant`."),
+        "strategy": _optional(None, "What a missing value is replaced by.", "mean", enum=["mean", "most_frequent", "constant"]),
+        **_OUTPUT_COLUMNS,
     },
-    "StandardScaler": {"output_columns": _OUTPUT_COLUMNS},
-    "Tokenizer": {"output_columns": _OUTPUT_COLUMNS, "tokenization_fn": _TOKENIZER},
+    "StandardScaler": _OUTPUT_COLUMNS,
+    "Tokenizer": {**_OUTPUT_COLUMNS, **_TOKENIZER},
     "UniformKBinsDiscretizer": {
         "bins": {"type": ["integer", "object"], "minimum": 1, "description": "Number of bins: one for all columns, or {column: number}."},
         **_BINS,

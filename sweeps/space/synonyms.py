@@ -149,6 +149,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "params": "parameters hyperparameters param_space config train_loop_config",
         "preprocessor": "preprocessing preprocessors pipeline transforms",
         "scaling": "scaling_config resources",
+        "it is a section at the top of the file; its train, drop and rows can be tuned there": "data",
         "write `scaling: {num_workers: 2}`": "num_workers",
         "write `scaling: {use_gpu: true}`": "use_gpu",
     },

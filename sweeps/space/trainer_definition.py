@@ -19,19 +19,18 @@ Earlier versions read a constant for each of these. The constants still work; `S
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as validated
+from pydantic import ValidationError
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.parameter_schema import Fragment, fragment_problem
+from sweeps.core.parameter_schema import Fragment, fragment_problem, rule_of
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.problems import adapter, fragments
 from sweeps.space.section_models import Backend, Task
 
 NAME = "TRAINER"
@@ -48,7 +47,7 @@ CONSTANTS = {
 FORM = f'write `{NAME} = {{"loop": "train_func", ...}}` with constants only, because the file is read without being run'
 
 
-@validated(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
 class TrainerDefinition:
     """The `TRAINER` literal of a trainer's module.
 
@@ -86,7 +85,7 @@ def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
         module: The trainer's module, dotted.
         roots: Folders that are searched before `sys.path`.
     """
-    return any(references.literal(module, name, roots) is not None for name in (NAME, *CONSTANTS)) or _assignment(module, roots) is not None
+    return _assignment(module, roots) is not None or any(references.literal(module, name, roots) is not None for name in CONSTANTS)
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
@@ -116,12 +115,8 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
     if problems:
         raise InputError(problems)
     value.setdefault("additional_parameters", "parameters" not in value)
-    return _adapter().validate_python(value)
-
-
-@functools.cache
-def _adapter() -> TypeAdapter[TrainerDefinition]:
-    return TypeAdapter(TrainerDefinition)
+    definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(value)
+    return definition
 
 
 def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | None:
@@ -147,11 +142,11 @@ def _faults(value: dict[Any, Any]) -> list[tuple[str, str]]:
     valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
     found = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
     try:
-        _adapter().validate_python({key: each for key, each in value.items() if key in valid}, strict=False)
+        adapter(TrainerDefinition).validate_python({key: each for key, each in value.items() if key in valid})
     except ValidationError as e:
-        for error in e.errors(include_url=False):
-            key = str(error["loc"][0])
-            found.append((key, f"{value[key]!r} is not allowed; it must be {_RULES[key]}"))
+        for key in (str(error["loc"][0]) for error in e.errors()):
+            rule = rule_of(fragments(TrainerDefinition)[key])
+            found.append((key, f"{value[key]!r} is not allowed; it must be {rule}"))
     parameters = value.get("parameters")
     if isinstance(parameters, dict):
         for name, fragment in parameters.items():
@@ -160,35 +155,17 @@ def _faults(value: dict[Any, Any]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-_RULES = {
-    "loop": "the name of a function in the module",
-    "backend": "torch, xgboost, lightgbm or none",
-    "load": "the name of a function in the module",
-    "resume_files": "a list of file names",
-    "parameters": "a dict of JSON Schema fragments by parameter",
-    "additional_parameters": "True or False",
-    "metrics": "a dict of the tasks binary, multiclass and regression, each with a list of metrics",
-    "checkpoint_bytes": "arithmetic as text",
-    "reads_numbers": "True or False",
-    "needs_label": "True or False",
-}
-
-
 def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
     return Problem(f"{path}:{node.lineno}:{node.col_offset + 1}", f"{key}: {text}")
 
 
 def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
     """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was before."""
-    given = {key: value for name, key in CONSTANTS.items() if (value := references.literal(module, name, roots)) is not None}
-    names = given.pop("parameters", ())
+    constants = {name: value for name in CONSTANTS if (value := references.literal(module, name, roots)) is not None}
+    given = {CONSTANTS[name]: value for name, value in constants.items()}
+    names = given.get("parameters")
     given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
-    good: dict[str, Any] = {"additional_parameters": True}
-    for key, value in given.items():
-        try:
-            _adapter().validate_python({key: value})
-        except ValidationError:
-            continue
-        good[key] = value
-    used = tuple(name for name, key in CONSTANTS.items() if references.literal(module, name, roots) is not None)
-    return _adapter().validate_python(good | {"constants": used})
+    valid = {key: value for key, value in given.items() if not _faults({key: value})}
+    more = {"additional_parameters": True, "constants": tuple(constants)}
+    definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
+    return definition

@@ -12,17 +12,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.space.nodes import Mark, Node, scalar
@@ -141,32 +132,32 @@ class _Builder:
         """Return the root of the tree. None if the text has no document."""
         root = None
         for event in self.events:
-            if isinstance(event, DocumentStartEvent):
+            if isinstance(event, events.DocumentStartEvent):
                 if root is not None:
                     raise _error(self.mark(event.start_mark), "a second document begins here; a space file is one document")
                 if event.version and tuple(event.version) < (1, 2):
                     version = ".".join(map(str, event.version))
                     raise _error(self.mark(event.start_mark), f"%YAML {version}: a space file must be YAML 1.2; remove this line")
-            elif isinstance(event, (AliasEvent, ScalarEvent, SequenceStartEvent, MappingStartEvent)):
+            elif isinstance(event, (events.AliasEvent, events.ScalarEvent, events.SequenceStartEvent, events.MappingStartEvent)):
                 root = self._node(event)
         return root
 
     def _node(self, event: Any) -> Node:
         """Return the node that begins with an event."""
         mark = self.mark(event.start_mark)
-        if isinstance(event, AliasEvent):
+        if isinstance(event, events.AliasEvent):
             return self._alias(event.anchor, mark)
         if event.tag is not None:
             tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
             raise _error(mark, f"tag `{tag}`: a space file must be plain data without tags; remove the tag")
-        self._count(mark, 1, 0 if isinstance(event, ScalarEvent) else 1)
+        self._count(mark, 1, 0 if isinstance(event, events.ScalarEvent) else 1)
         if event.anchor:
             self.anchors[event.anchor] = None
-        if isinstance(event, ScalarEvent):
+        if isinstance(event, events.ScalarEvent):
             node = _scalar_node(event, mark)
         else:
             self.open.append(mark)
-            node = self._mapping(mark) if isinstance(event, MappingStartEvent) else self._list(mark)
+            node = self._mapping(mark) if isinstance(event, events.MappingStartEvent) else self._list(mark)
             self.open.pop()
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -192,14 +183,14 @@ class _Builder:
     def _list(self, mark: Mark) -> Node:
         """Return a list, whose first event was read."""
         items = []
-        while not isinstance(event := next(self.events), SequenceEndEvent):
+        while not isinstance(event := next(self.events), events.SequenceEndEvent):
             items.append(self._node(event))
         return Node(items, mark)
 
     def _mapping(self, mark: Mark) -> Node:
         """Return a mapping, whose first event was read."""
         mapping = Node({}, mark)
-        while not isinstance(event := next(self.events), MappingEndEvent):
+        while not isinstance(event := next(self.events), events.MappingEndEvent):
             key, at = self._node(event), self.mark(event.start_mark)
             if key.is_map or key.is_list:
                 raise _error(at, f"a key must be a name, got {key.show()}")
@@ -221,7 +212,7 @@ def _size_and_height(node: Node) -> tuple[int, int]:
     return 1 + sum(size for size, _ in inside), 1 + max((height for _, height in inside), default=0)
 
 
-def _scalar_node(event: ScalarEvent, mark: Mark) -> Node:
+def _scalar_node(event: events.ScalarEvent, mark: Mark) -> Node:
     """Return the node of a scalar."""
     text, is_plain = event.value, event.implicit[0]
     try:

@@ -47,7 +47,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a domain for all of space",
             "space: {grid: [{}]}",
-            "5:9: space.grid: a grid belongs inside a section: preprocessor, scaling, params",
+            "5:9: space.grid: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
         ),
         line("a range of chains", "space: {preprocessor: {uniform: [0, 1]}}", "5:23: preprocessor: can be a grid or a choice, not uniform"),
         line(

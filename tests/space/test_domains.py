@@ -22,7 +22,7 @@ def bounds(numbers: st.SearchStrategy) -> st.SearchStrategy:
 
 
 def fine(kind: str, args: list) -> Dimension:
-    assert list(argument_problems(kind, args, str(args))) == []
+    assert list(argument_problems(kind, args)) == []
     return build("x", kind, args)
 
 
@@ -111,42 +111,42 @@ def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
 @pytest.mark.parametrize(
     ("kind", "args", "index", "text"),
     [
-        ("uniform", [1, 0], None, "uniform needs lower < upper, got [1, 0]"),
+        ("uniform", [1, 0], None, "uniform needs lower < upper"),
         ("uniform", [1, 1], None, "uniform needs lower < upper"),
-        ("uniform", [0], None, "uniform takes 2 numbers [lower, upper], got [0]"),
+        ("uniform", [0], None, "uniform takes 2 numbers [lower, upper]"),
         ("uniform", [0, 1, 2], None, "uniform takes 2 numbers"),
         ("uniform", [0, math.nan], 1, "upper must be finite"),
         ("uniform", [-math.inf, 0], 0, "lower must be finite"),
-        ("uniform", [0, True], 1, "upper must be a number, got true (a bool)"),
-        ("uniform", ["0", 1], 0, "lower must be a number, got '0' (text)"),
-        ("uniform", [0, None], 1, "upper must be a number, got null"),
-        ("uniform", [[0], 1], 0, "lower must be a number, got a list"),
-        ("uniform", [{"a": 0}, 1], 0, "got a mapping"),
-        ("uniform", [-1e308, 1e308], None, "wider than a float"),
+        ("uniform", [0, True], 1, "upper must be a number"),
+        ("uniform", ["0", 1], 0, "lower must be a number"),
+        ("uniform", [0, None], 1, "upper must be a number"),
+        ("uniform", [[0], 1], 0, "lower must be a number"),
+        ("uniform", [{"a": 0}, 1], 0, "lower must be a number"),
+        ("uniform", [-1e308, 1e308], None, "a range that a float can hold"),
         ("uniform", [0, 10**400], 1, "within 64 bits"),
-        ("loguniform", [0, 0.1], None, "loguniform needs 0 < lower < upper, got [0, 0.1]"),
+        ("loguniform", [0, 0.1], None, "loguniform needs 0 < lower < upper"),
         ("loguniform", [-1, 1], None, "needs 0 < lower < upper"),
         ("quniform", [0, 1], None, "quniform takes 3 numbers [lower, upper, q]"),
-        ("quniform", [0, 1, 0.3], None, "quniform needs bounds that are multiples of q, got [0, 1, 0.3]"),
+        ("quniform", [0, 1, 0.3], None, "quniform needs bounds that are multiples of q"),
         ("quniform", [0.05, 1, 0.1], None, "multiples of q"),
         ("quniform", [0, 1, 0], None, "quniform needs q > 0"),
         ("quniform", [0, 1, -0.5], None, "quniform needs q > 0"),
         ("qloguniform", [0, 1, 0.1], None, "needs 0 < lower < upper"),
-        ("randint", [3, 3], None, "randint needs lower < upper (upper is excluded), got [3, 3]"),
-        ("randint", [1.0, 3], 0, "lower must be an integer, got 1.0"),
+        ("randint", [3, 3], None, "randint needs lower < upper (upper is excluded)"),
+        ("randint", [1.0, 3], 0, "lower must be an integer"),
         ("lograndint", [0, 3], None, "lograndint needs 0 < lower < upper"),
         ("qrandint", [1, 9, 2], None, "multiples of q"),
-        ("qrandint", [0, 9, 1.5], 2, "q must be an integer, got 1.5"),
+        ("qrandint", [0, 9, 1.5], 2, "q must be an integer"),
         ("qlograndint", [2, 8], None, "qlograndint takes 3 numbers"),
-        ("randn", [0, 0], None, "randn needs sd > 0, got [0, 0]"),
+        ("randn", [0, 0], None, "randn needs sd > 0"),
         ("randn", [0, -1], None, "randn needs sd > 0"),
-        ("randn", [1e308, 1e308], None, "beyond what a float can hold"),
+        ("randn", [1e308, 1e308], None, "values that a float can hold"),
         ("qrandn", [0, 1], None, "qrandn takes 3 numbers [mean, sd, q]"),
-        ("qrandn", [0, 1, 0], None, "qrandn needs q > 0"),
+        ("qrandn", [0, 1, 0], None, "qrandn needs sd > 0 and q > 0"),
     ],
 )
 def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
-    found = list(argument_problems(kind, args, str(args)))
+    found = list(argument_problems(kind, args))
     assert len(found) == 1 and found[0][0] == index and text in found[0][1]
 
 
@@ -156,7 +156,7 @@ def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
     st.floats(0, 1),
 )
 def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: list, u: float) -> None:
-    if list(argument_problems(kind, args, "")):
+    if list(argument_problems(kind, args)):
         return
     dim = build("x", kind, args)
     key = u if dim.lower is None else dim.lower
