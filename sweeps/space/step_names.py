@@ -21,7 +21,7 @@ _TOKENIZER = {
 }
 _MAX_CATEGORIES: Fragment = _optional(
     ["integer", "object"],
-    "Number of categories that are encoded, the most frequent first: {column: number}, or one number for every column.",
+    "Number of encoded categories, the most frequent first: {column: number}, or one number for every column.",
 )
 _NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns."}
 _COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column."}
