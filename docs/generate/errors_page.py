@@ -35,6 +35,6 @@ def page() -> str:
             "its trials have values, the error's `result` is the `SweepResult`.\n",
             "## Exit codes\n",
             command_line.exit_codes(),
-            "[Bad input and its answer](../bad_input.md) shows every wrong input that the tests try, with the message.\n",
+            "[Answers to bad input](../bad_input.md) shows every wrong input that the tests try, with the message.\n",
         ]
     )

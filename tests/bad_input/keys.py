@@ -21,7 +21,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:25: limits.max_failurs: unknown key; did you mean `max_failures`?",
         ),
         line(
-            "unknown key, like none",
+            "an unknown key that resembles no valid key",
             "search: {temperature: 3}",
             "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points",
         ),
@@ -76,14 +76,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "{time: col, last: 0.2} or {group: col, part: 0.2}",
         ),
         line(
-            "no max_trials, though eta is sampled",
+            "no max_trials with a sampled dimension",
             "limits: {}",
             "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, at least the number of "
             "grid cells, 1",
         ),
         line("no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; give the report at which a trial ends"),
         line(
-            "no scheduler named beside its keys",
+            "keys of a scheduler without its name",
             "scheduler: {max_t: 9}",
             f"6:1: scheduler.name: is required; give {names_of('scheduler')}",
         ),
@@ -99,13 +99,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:1: duplicate key `limits`; it is already on line 4",
         ),
         line(
-            "a section that is no mapping",
+            "a section that is not a mapping",
             "limits: 4",
             "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, retry_on, trial_timeout, "
             "report_timeout, max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
         ),
         whole(
-            "several at once",
+            "several problems at once",
             short(SEVERAL),
             SEVERAL,
             "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
@@ -117,22 +117,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
     ),
     "Conditions": (
         params(
-            "a condition on what is not there",
+            "a condition on an unknown dimension",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.boster: dart}}",
             "5:83: params.eta: `when` names an unknown dimension: `params.boster`; did you mean `params.booster`?",
         ),
         params(
-            "a condition on what comes later",
+            "a condition on a later dimension",
             "eta: {uniform: [0, 1], when: {params.booster: dart}}, booster: {choice: [gbtree, dart]}",
             "5:48: params.eta: `when` may name only earlier dimensions; `params.booster` comes later",
         ),
         params(
-            "a condition on no option",
+            "a condition on an unknown option",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
             "5:99: params.eta: when params.booster: is not an option of params.booster, got drat; did you mean `dart`?",
         ),
         params(
-            "a comparison of words",
+            "a comparison with an option that is text",
             'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> 1"}}',
             "5:99: params.eta: when params.booster: a comparison needs options that are numbers, but params.booster has the option "
             "gbtree, got '> 1'",
@@ -143,7 +143,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:88: params.eta: when params.depth: can never be true, because params.depth is 1 to 8, got '> 8'",
         ),
         params(
-            "a comparison in another form",
+            "a comparison in an unknown form",
             "depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: {gt: 3}}}",
             '5:88: params.eta: when params.depth: must be a number or a comparison such as "> 3", got {gt: 3}',
         ),
@@ -153,23 +153,23 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:102: params.c: `when` can never be true, because it depends on conditions that need two values of `params.a` at once",
         ),
         params(
-            "a condition that is no mapping",
+            "a condition that is not a mapping",
             "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: params.booster == dart}",
             "5:76: params.eta: `when` must map dimensions to required values, such as {params.booster: dart}, got params.booster == dart",
         ),
         params(
-            "a condition of a grid on what is no grid",
+            "a grid with a condition on a choice",
             "booster: {choice: [gbtree, dart]}, eta: {grid: [0.1, 0.3], when: {params.booster: dart}}",
             "5:84: params.eta: the `when` of a grid may name only grids; `params.booster` is a choice",
         ),
         params(
-            "a condition of a constant",
+            "a constant with a condition",
             "booster: {choice: [gbtree, dart]}, eta: {rate: 0.1, when: {params.booster: dart}}",
             "5:70: params.eta: `when` belongs beside a domain; "
             "write a conditional constant as {choice: [...], when: {...}} with one option",
         ),
         line(
-            "a condition of what a step needs",
+            "a condition on a required parameter of a step",
             "space: {preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: "
             "{power: {choice: [1], when: {preprocessor.0: none}}}]}",
             "5:96: preprocessor.1.PowerTransformer.power: is required by PowerTransformer, so it cannot have a `when`",

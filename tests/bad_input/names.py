@@ -20,7 +20,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "unknown domain", "eta: {loguniforn: [1e-3, 0.3]}", "5:24: params.eta: unknown domain `loguniforn`; did you mean `loguniform`?"
         ),
         params(
-            "a domain of Ray Tune by its old name",
+            "an old name of Ray Tune",
             "eta: {grid_search: [1, 2]}",
             "5:24: params.eta: unknown domain `grid_search`; did you mean `grid`?",
         ),
@@ -45,7 +45,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:11: trainer: cannot be tuned (`grid`); only values under `space:` can",
         ),
         line(
-            "a domain for all of space",
+            "a domain in place of a section",
             "space: {grid: [{}]}",
             "5:9: space.grid: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
         ),
@@ -56,24 +56,24 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:32: scaling.num_workers: must be a constant, a grid, a choice or a range of integers, got {uniform: [1, 2]}",
         ),
         line(
-            "grid search of what is no grid",
+            "grid search with a sampled dimension",
             "search: {algorithm: grid}",
             "6:21: search.algorithm: grid search allows only `grid` dimensions, but these are sampled: params.eta",
         ),
         params(
-            "more cells than anybody runs",
+            "too many grid cells",
             ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(17)),
             "5:1: space: the grids make more than 100000 cells; change some grids to choices",
         ),
     ),
     "Names": (
         line(
-            "a Python reference without its module",
+            "a reference to an unknown module",
             'data: {train: "rows:load", label: y, valid: 0.25}',
             "2:15: data.train: `rows:load`: no module `rows` in ./ or among the installed packages",
         ),
         line(
-            "the label dropped",
+            "the label in data.drop",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}",
             "2:55: data.drop: must not contain the label, `y`",
         ),
@@ -83,34 +83,38 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
         ),
         line(
-            "a loop without its backend",
+            "a loop in place of a trainer's name",
             "trainer: my_mod:train",
             "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: my_mod:train}, with `backend: torch` if "
             "its ranks need one",
         ),
         line(
-            "an estimator of scikit-learn for a trainer",
+            "a scikit-learn estimator as the trainer",
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
             "1:10: trainer: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
             'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
-            "an estimator of scikit-learn for a loop",
+            "a scikit-learn estimator as the loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
             "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is not a training loop; write a loop that fits it, as "
             'docs/how-to/own-loop.md shows under "Use scikit-learn": trainer: {loop: "forest:train_func"}',
         ),
         line(
-            "no such module",
+            "an unknown module",
             "trainer: {loop: my_mod:train}",
             "1:17: trainer.loop: `my_mod:train`: no module `my_mod` in ./ or among the installed packages",
         ),
         line(
-            "no such function in it",
+            "an unknown function of a module",
             "trainer: {loop: marks:trian}",
             "1:17: trainer.loop: `marks:trian`: `marks` has no `trian`; did you mean `train`?",
         ),
-        line("no reference", "trainer: {loop: marks.train}", "1:17: trainer.loop: `marks.train` is not a reference; write `module:attr`"),
+        line(
+            "text that is not a reference",
+            "trainer: {loop: marks.train}",
+            "1:17: trainer.loop: `marks.train` is not a reference; write `module:attr`",
+        ),
         line(
             "unknown backend",
             "trainer: {loop: marks:train, backend: gloo}",
@@ -127,24 +131,24 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:41: preprocessor.StandardScaler.column: unknown parameter of StandardScaler; did you mean `columns`?",
         ),
         line(
-            "a step without what it needs",
+            "a step without a required parameter",
             "space: {preprocessor: {FeatureHasher: {num_features: 8}}}",
             "5:24: preprocessor.FeatureHasher: `output_column` is required by FeatureHasher",
         ),
         line(
-            "unknown word for a step",
+            "an unknown value of a step's parameter",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
             "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; scikit-learn takes it:"
             ' {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(
-            "no such step of scikit-learn",
+            "an unknown step of scikit-learn",
             "space: {preprocessor: sklearn.preprocessing:PowerTransfomer}",
             "5:23: preprocessor: `sklearn.preprocessing:PowerTransfomer`: `sklearn.preprocessing` has no "
             "`PowerTransfomer`; did you mean `PowerTransformer`?",
         ),
         line(
-            "a step whose parameters are not under it",
+            "parameters beside a step in place of under it",
             "space: {preprocessor: {StandardScaler: , columns: all}}",
             "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, columns; "
             "indent `columns` under `StandardScaler`",
@@ -170,7 +174,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:44: data.task: must be binary, multiclass or regression, got multi; did you mean `multiclass`?",
         ),
         line(
-            "unknown set of scikit-learn",
+            "an unknown data set of scikit-learn",
             'data: {train: "sklearn:irs", valid: 0.25, label: y}',
             "2:15: data.train: scikit-learn has no data set `irs`; did you mean `iris`?",
         ),
@@ -180,46 +184,48 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:42: scaling.resources_per_worker.cpu: unknown resource; did you mean `CPU`?",
         ),
         line(
-            "a name that is no folder's",
+            "a name that cannot name a folder",
             "name: a/b",
             "6:7: name: must be 1 to 100 of the characters A-Z a-z 0-9 _ - . and must not begin with - or ., got a/b",
         ),
         line(
-            "a label that is no text", "data: {train: rows.csv, label: 1, valid: 0.25}", "2:32: data.label: must be text, got 1; quote it"
+            "a label that is not text", "data: {train: rows.csv, label: 1, valid: 0.25}", "2:32: data.label: must be text, got 1; quote it"
         ),
         line(
-            "a column to drop that is no text",
+            "a dropped column that is not text",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [1]}",
             "2:55: data.drop.0: must be text, got 1; quote it",
         ),
         line(
-            "a column to drop that is no list",
+            "data.drop that is not a list",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: age}",
             "2:54: data.drop: must be a list, got age",
         ),
-        line("a metric that is no text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"),
         line(
-            "a trainer that is no name",
+            "a metric that is not text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"
+        ),
+        line(
+            "a trainer that is a number",
             "trainer: 3",
             "1:10: trainer: must be a name or a mapping with keys loop, backend, load, reuse, got 3",
         ),
         line(
-            "a step in two lists",
+            "a step in nested lists",
             "space: {preprocessor: [[StandardScaler]]}",
             "5:24: preprocessor.0: a step must be a name or `{Name: {...}}`, got the list [StandardScaler]; "
             "put alternative chains under `grid:`",
         ),
-        line("a step that is no name", "space: {preprocessor: 3}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3"),
+        line("a step that is a number", "space: {preprocessor: 3}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3"),
         line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got {}"),
-        line("params that are no mapping", "space: {params: [1]}", "5:17: params: must be a mapping such as {eta: 0.1}, got [1]"),
+        line("params that are not a mapping", "space: {params: [1]}", "5:17: params: must be a mapping such as {eta: 0.1}, got [1]"),
         line(
-            "resources that are no mapping",
+            "resources that are not a mapping",
             "space: {scaling: {resources_per_worker: 2}}",
             "5:41: scaling.resources_per_worker: must be a mapping such as {CPU: 1}, got 2",
         ),
-        params("a parameter without a text for a name", "1: 2", "5:18: params.1: the name of a parameter must be text; quote it"),
+        params("a parameter whose name is not text", "1: 2", "5:18: params.1: the name of a parameter must be text; quote it"),
         line(
-            "columns that are no text",
+            "a column that is not text",
             "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",
             "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; quote it",
         ),

@@ -7,29 +7,39 @@ from tests.bad_input import Case, line, params, top, whole
 CAUSES = "must be a list of `lost` and names of exception classes, such as [lost, ConnectionError], got"
 TABLE: dict[str, tuple[Case, ...]] = {
     "Bounds and options": (
-        params("reversed", "eta: {uniform: [1, 0]}", "5:24: params.eta: uniform needs lower < upper, got [1, 0]"),
-        params("equal", "n: {randint: [3, 3]}", "5:22: params.n: randint needs lower < upper (upper is excluded), got [3, 3]"),
-        params("zero for a logarithm", "eta: {loguniform: [0, 0.1]}", "5:24: params.eta: loguniform needs 0 < lower < upper, got [0, 0.1]"),
+        params("reversed bounds", "eta: {uniform: [1, 0]}", "5:24: params.eta: uniform needs lower < upper, got [1, 0]"),
+        params("equal bounds", "n: {randint: [3, 3]}", "5:22: params.n: randint needs lower < upper (upper is excluded), got [3, 3]"),
         params(
-            "negative for a logarithm",
+            "a logarithmic range from 0",
+            "eta: {loguniform: [0, 0.1]}",
+            "5:24: params.eta: loguniform needs 0 < lower < upper, got [0, 0.1]",
+        ),
+        params(
+            "a logarithmic range from below 0",
             "n: {lograndint: [-1, 10]}",
             "5:22: params.n: lograndint needs 0 < lower < upper (upper is excluded), got [-1, 10]",
         ),
-        params("NaN", "eta: {uniform: [.nan, 1]}", "5:34: params.eta: uniform [lower, upper]: lower must be finite, got .nan"),
-        params("infinity", "eta: {uniform: [0, .inf]}", "5:37: params.eta: uniform [lower, upper]: upper must be finite, got .inf"),
+        params("NaN as a bound", "eta: {uniform: [.nan, 1]}", "5:34: params.eta: uniform [lower, upper]: lower must be finite, got .nan"),
         params(
-            "wider than a float",
+            "infinity as a bound", "eta: {uniform: [0, .inf]}", "5:37: params.eta: uniform [lower, upper]: upper must be finite, got .inf"
+        ),
+        params(
+            "a range wider than a float can hold",
             "eta: {uniform: [-1e308, 1e308]}",
             "5:24: params.eta: uniform needs a range that a float can hold, got [-1e308, 1e308]",
         ),
-        params("too large for a float", "eta: {uniform: [0, 1e999]}", "5:37: 1e999 is too large for a float; write `.inf` for infinity"),
         params(
-            "too large for 64 bits",
+            "a number too large for a float",
+            "eta: {uniform: [0, 1e999]}",
+            "5:37: 1e999 is too large for a float; write `.inf` for infinity",
+        ),
+        params(
+            "a number too large for 64 bits",
             "n: {randint: [0, 99999999999999999999]}",
             "5:35: params.n: randint [lower, upper]: upper must be within 64 bits, got 99999999999999999999",
         ),
-        params("too few", "eta: {uniform: [0]}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got [0]"),
-        params("too many", "eta: {uniform: [0, 1, 2]}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got [0, 1, 2]"),
+        params("too few numbers", "eta: {uniform: [0]}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got [0]"),
+        params("too many numbers", "eta: {uniform: [0, 1, 2]}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got [0, 1, 2]"),
         params(
             "q that does not divide the bounds",
             "eta: {quniform: [0, 1, 0.3]}",
@@ -50,17 +60,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "eta: {uniform: {lower: 0, upper: 1}}",
             "5:24: params.eta: uniform needs a list [lower, upper], got {lower: 0, upper: 1}",
         ),
-        params("one number", "eta: {uniform: 3}", "5:24: params.eta: uniform needs a list [lower, upper], got 3"),
+        params("a number in place of a list", "eta: {uniform: 3}", "5:24: params.eta: uniform needs a list [lower, upper], got 3"),
         params("empty grid", "eta: {grid: []}", "5:24: params.eta: grid needs a list with at least one option, got an empty list"),
-        params("grid of nothing", "eta: {grid: }", "5:24: params.eta: grid needs a list with at least one option, got null"),
+        params("a grid without a value", "eta: {grid: }", "5:24: params.eta: grid needs a list with at least one option, got null"),
         params("empty choice", "eta: {choice: []}", "5:24: params.eta: choice needs a list with at least one option, got an empty list"),
         params("empty range", "eta: {uniform: []}", "5:24: params.eta: uniform takes 2 numbers [lower, upper], got []"),
         params(
             "an option twice", "eta: {choice: [1, 2, 1.0]}", "5:39: params.eta: choice has the same option twice: 1.0 (options 1 and 3)"
         ),
-        params("one option for a list", "eta: {choice: adam}", "5:24: params.eta: choice needs a list with at least one option, got adam"),
+        params(
+            "one option in place of a list",
+            "eta: {choice: adam}",
+            "5:24: params.eta: choice needs a list with at least one option, got adam",
+        ),
     ),
-    "What YAML 1.1 would have read": (
+    "Values that YAML 1.1 reads in another way": (
         line("yes for true", "space: {scaling: {use_gpu: yes}}", "5:28: scaling.use_gpu: must be true or false, got yes; write true"),
         line("no for a number", "limits: {max_trials: no}", "4:22: limits.max_trials: must be an integer of at least 1, got no"),
         line(
@@ -77,7 +91,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         params("on as a bound", "eta: {uniform: [on, 1]}", "5:34: params.eta: uniform [lower, upper]: lower must be a number, got on"),
         line(
-            "1:30, minutes and seconds",
+            "1:30 for minutes and seconds",
             "limits: {timeout: 1:30}",
             "4:19: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 1:30",
         ),
@@ -94,7 +108,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line("a number for a name", "name: 2019", "6:7: name: must be text, got 2019; quote it"),
         line(
-            "true for a word",
+            "true for a name",
             "objective: {metric: valid-logloss, goal: true}",
             "3:42: objective.goal: must be minimize or maximize, got true",
         ),
@@ -117,7 +131,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:53: scheduler.reduction_factor: must be an integer of at least 2, got 1",
         ),
         line(
-            "grace above max",
+            "grace_period above max_t",
             "scheduler: {name: asha, max_t: 9, grace_period: 10}",
             "6:49: scheduler.grace_period: must be at most max_t, 9, got 10",
         ),
@@ -147,7 +161,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {scaling: {resources_per_worker: {CPU: .nan}}}",
             "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most 1000000000000000, got .nan",
         ),
-        line("no trials", "limits: {max_trials: 0}", "4:22: limits.max_trials: must be an integer of at least 1, got 0"),
+        line("max_trials of 0", "limits: {max_trials: 0}", "4:22: limits.max_trials: must be an integer of at least 1, got 0"),
         line(
             "text for a number",
             "limits: {max_trials: '8'}",
@@ -159,7 +173,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:22: limits.max_trials: must be at least the number of grid cells, 5, got 4",
         ),
         line(
-            "no time",
+            "a time of 0",
             "limits: {max_trials: 4, timeout: 0s}",
             "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 0s",
         ),
@@ -169,7 +183,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 30 minutes",
         ),
         line(
-            "none at once",
+            "max_concurrent_trials of 0",
             "limits: {max_trials: 4, max_concurrent_trials: 0}",
             "4:48: limits.max_concurrent_trials: must be `auto` or an integer of at least 1, got 0",
         ),
@@ -179,12 +193,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got two",
         ),
         line(
-            "more workers than anybody has",
+            "too many workers",
             "space: {scaling: {num_workers: 99999999}}",
             "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 99999999",
         ),
-        line("causes in no list", "limits: {max_trials: 4, retry_on: lost}", f"4:35: limits.retry_on: {CAUSES} lost"),
-        line("no exception's name", "limits: {max_trials: 4, retry_on: [lost, 5xx]}", f"4:35: limits.retry_on: {CAUSES} [lost, 5xx]"),
+        line("retry_on that is not a list", "limits: {max_trials: 4, retry_on: lost}", f"4:35: limits.retry_on: {CAUSES} lost"),
+        line(
+            "a name that cannot be an exception's",
+            "limits: {max_trials: 4, retry_on: [lost, 5xx]}",
+            f"4:35: limits.retry_on: {CAUSES} [lost, 5xx]",
+        ),
         line(
             "negative retries",
             "limits: {max_trials: 4, max_failures: -1}",
@@ -208,7 +226,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:32: data.valid: a fraction must be a number, got '0.2' (text); write it without quotes",
         ),
         line(
-            "fractions that leave nothing",
+            "fractions that leave no train rows",
             "data: {train: rows.csv, valid: 0.6, test: 0.4, label: y}",
             "2:43: data.test: valid and test leave no rows to train on: 0.6 + 0.4 is not below 1",
         ),

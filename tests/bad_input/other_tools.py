@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.bad_input import Case, line, names_of, params, top
 
 TABLE: dict[str, tuple[Case, ...]] = {
-    "Distributions of other tools": (
+    "Domains of other tools": (
         params(
             "W&B's bounds, of integers",
             "depth: {min: 1, max: 8}",
@@ -37,13 +37,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "to keep it as a constant, write {grid: [{distribution: log_uniform_values, min: 1e-3, max: 0.3}]}",
         ),
         params(
-            "Ray Tune's function of other values",
+            "Ray Tune's sample_from",
             "eta: {sample_from: by_depth}",
             "5:23: params.eta: {sample_from: by_depth} is not a domain; a value cannot be a function of others; give it a `when`, or "
             "compute it in the loop; to keep it as a constant, write {grid: [{sample_from: by_depth}]}",
         ),
         params(
-            "bounds as Optuna calls them",
+            "Optuna's bounds",
             "eta: {type: float, low: 1e-3, high: 0.3, log: true}",
             "5:23: params.eta: {type: float, low: 1e-3, high: 0.3, log: true} is not a domain; write {loguniform: [1e-3, 0.3]}; "
             "to keep it as a constant, write {grid: [{type: float, low: 1e-3, high: 0.3, log: true}]}",
@@ -56,25 +56,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "to keep it as a constant, write {grid: [{feasibleSpace: {min: '0.01', max: '0.3'}}]}",
         ),
         line(
-            "bounds for workers",
+            "bounds of the number of workers",
             "space: {scaling: {num_workers: {min: 1, max: 2}}}",
             "5:32: scaling.num_workers: {min: 1, max: 2} is not a domain; write {randint: [1, 3]}",
         ),
     ),
-    "Words of other tools": (
+    "Keys and names of other tools": (
         line(
-            "a list of workers to try",
+            "a list in place of a choice of workers",
             "space: {scaling: {num_workers: [1, 2]}}",
             "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got [1, 2]; to try each, "
             "write {choice: [1, 2]}",
         ),
         line(
-            "a scaler",
+            "the step Scaler",
             "space: {preprocessor: Scaler}",
             "5:23: preprocessor: `Scaler` is neither a built-in step nor a reference module:attr; did you mean `StandardScaler`?",
         ),
         line(
-            "a function as a step of scikit-learn",
+            "scikit-learn's FunctionTransformer",
             "space: {preprocessor: FunctionTransformer}",
             "5:23: preprocessor: `FunctionTransformer` is neither a built-in step nor a reference module:attr; write the function "
             "itself, as `module:function`",
@@ -86,14 +86,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "worker gets an equal part of the rows",
         ),
         line(
-            "what Ray Data's encoder does not take",
+            "a parameter of scikit-learn's encoder",
             "space: {preprocessor: {OrdinalEncoder: {unknown_value: -1}}}",
             "5:41: preprocessor.OrdinalEncoder.unknown_value: unknown parameter of OrdinalEncoder; Ray Data's encoder leaves an "
             'unseen category missing; scikit-learn\'s takes it: {"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: '
             "use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}",
         ),
         line(
-            "a framework for a trainer",
+            "a framework as the trainer",
             "trainer: lightgbm",
             "1:10: trainer: `lightgbm` is neither a built-in trainer nor a mapping {loop: module:attr}; write a loop, as "
             'docs/how-to/own-loop.md shows, and name it: trainer: {loop: "my_loop:train_func", backend: lightgbm}',
@@ -101,12 +101,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
         line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; it is a key of `limits`"),
         line(
-            "a metric outside the objective",
+            "a metric outside its section",
             "metric: valid-logloss",
             "6:1: metric: unknown key; write `objective: {metric: ..., goal: minimize}`, or a list of these",
         ),
         line(
-            "a parameter outside params",
+            "a parameter outside its section",
             "space: {eta: 0.1}",
             "5:9: space.eta: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
         ),
@@ -122,7 +122,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             f"6:21: search.algorithm: must be {names_of('sampler', 'auto')}, got bayes; did you mean `gp`?",
         ),
         Case(
-            "a scheduler beside another one's keys",
+            "another scheduler with the old scheduler's keys",
             "scheduler: {name: asha, max_t: 9, grace_period: 2}; sweeps validate space.yaml --set scheduler.name=none",
             (
                 "--set scheduler.name=none: scheduler: none does not take grace_period; replace the whole section: --set "

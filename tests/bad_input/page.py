@@ -1,4 +1,4 @@
-"""The table as a page: `python -m tests.bad_input.page` writes `docs/bad_input.md` anew."""
+"""Write `docs/bad_input.md` from the table of bad input: `python -m tests.bad_input.page`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,33 @@ TABLE: dict[str, tuple[Case, ...]] = {
     **rows.TABLE,
 }
 
-# Known at a trial's first report alone.
+# Known only at a trial's first report.
 METRIC = "the objective's metric `loss` was not reported at step 1; the loop reports: accuracy, f1"
 METRIC_TEST = "test_a_metric_that_is_never_reported_is_named_with_those_that_are"
 
 HEAD = f"""\
-# Bad input, and what is said of it
+# Answers to bad input
 
-<!-- Written by `{COMMAND}` from the table in tests/bad_input, which tests/test_bad_input.py holds true. -->
+<!-- Written by `{COMMAND}` from the table in tests/bad_input, which tests/test_bad_input.py checks. -->
 
-Each of these {{count}} was typed, and answered as shown: one line a problem, with its place, the value, the rule and the nearest valid
-name; exit code 2; in under a second; without a traceback; and nothing was left behind, no folder and no process. Every problem of a
-file is told at once. Unless another file is shown, one line of this one is replaced by the line under *input*, or added at its end:
+This page shows {{count}} mistakes and what sweeps prints for each. The rules:
+
+- sweeps prints one line for each problem, and all problems of a file at once.
+- A line has the place, the value, the rule, and the nearest valid name or what to write instead.
+- The exit code is 2. The answer comes within a second, without a traceback. No folder and no process is left behind.
+
+Each case changes one line of this file, or adds one, unless another file is shown:
 
 ```yaml
 {{base}}```
 
-`rows.csv` is `{{rows}}` and so on; ⏎ ends a line. What is wrong with a space file is said by `sweeps validate` and
-`sweeps run` alike; `validate` opens no data, so what is under *Data* is said by `sweeps run`, before Ray starts.
+`rows.csv` contains `{{rows}}` and so on; ⏎ stands for the end of a line. `sweeps validate` and `sweeps run` give the same answers about a
+space file. `validate` opens no data, so only `sweeps run` gives the answers under *Data*, before it starts Ray.
 """
 
 
 def code(text: str) -> str:
-    """Text as code inside a table."""
+    """Return a text as code for a cell of a table."""
     text = text.replace("|", "\\|")
     if not text:
         return ""
@@ -48,25 +52,25 @@ def code(text: str) -> str:
 
 
 def row(case: Case) -> str:
-    """One line of a table."""
+    """Return the row of a case."""
     return f"| {case.name} | {code(cut(case.shown))} | {'<br>'.join(code(line) for line in case.answer if line)} |"
 
 
 def cut(text: str, most: int = 160) -> str:
-    """Text of at most so many characters."""
+    """Cut a text to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def page() -> str:
-    """All of it, as Markdown."""
+    """Return the page as Markdown."""
     count = sum(map(len, TABLE.values()))
     first = "⏎".join(ROWS.splitlines()[:3])
     parts = [HEAD.replace("{count}", str(count)).replace("{base}", top()).replace("{rows}", first)]
     for title, cases in TABLE.items():
         parts += [f"\n## {title}\n\n| case | input | answer |\n|---|---|---|\n", *(f"{row(case)}\n" for case in cases)]
     parts.append(
-        "\n## A metric that the loop never reports\n\nOnly the loop knows what it reports, so this is said at its first report, "
-        f"with what it does report: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py tries it.\n"
+        "\n## A metric that the loop never reports\n\nOnly the loop knows which metrics it reports. The trial fails at its first report "
+        f"with this error: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py checks it.\n"
     )
     return "".join(parts)
 

@@ -7,14 +7,14 @@ import gzip
 from tests.bad_input import ROWS, Case, data, file, parquet, steps
 
 TABLE: dict[str, tuple[Case, ...]] = {
-    "Data: where it is": (
+    "Data: files that cannot be found": (
         data(
             "no such file",
             "{train: row.csv, label: y, valid: 0.25}",
             "2:15: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
         ),
         data(
-            "no such file, like none",
+            "a missing file that resembles no other",
             "{train: data/2019.parquet, label: y, valid: 0.25}",
             "2:15: data.train: `data/2019.parquet` does not exist; there is no folder `data`",
         ),
@@ -25,7 +25,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:15: data.train: folder `folder` has no data file; valid suffixes: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
         ),
         data(
-            "a glob of other files",
+            "a glob of files with another suffix",
             '{train: "*.py", label: y, valid: 0.25}',
             "2:15: data.train: `*.py` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
         ),
@@ -36,44 +36,44 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:15: data.train: `http://host/rows.csv`: unknown scheme `http`; valid: file, gs, s3, hdfs, abfs, abfss",
         ),
         data(
-            "valid is not there",
+            "valid is missing",
             "{train: rows.csv, label: y, valid: valdi.csv}",
             "2:42: data.valid: `valdi.csv` does not exist; did you mean `valid.csv`?",
             files={"valid.csv": ROWS},
         ),
         data(
-            "train and test are not there",
+            "train and test are missing",
             "{train: a.csv, label: y, valid: 0.25, test: b.csv}",
             "2:15: data.train: `a.csv` does not exist; did you mean `rows.csv`?",
             "2:51: data.test: `b.csv` does not exist; did you mean `rows.csv`?",
         ),
     ),
-    "Data: its variants": (
+    "Data: variants": (
         data(
-            "a variant that is not there",
+            "a variant that is missing",
             "{train: {grid: [rows.csv, row.csv]}, label: y, valid: 0.25}",
             "2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
         ),
         data(
-            "variants of other classes",
+            "variants with other classes",
             "{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}",
             "2:33: data.train.grid.1: the label of `other.csv` is multiclass with the classes 'maybe', 'no', 'yes', but the label "
             "of `rows.csv` is binary with the classes 'no', 'yes'; all variants need the same task and classes",
             files={"other.csv": ROWS.replace("7,b,yes", "7,b,maybe")},
         ),
         data(
-            "a feature subset of what is not there",
+            "a feature subset with an unknown column",
             "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [agee]]}}",
             "2:68: data.drop.choice.1: `rows.csv` has no column `agee`; did you mean `age`?",
         ),
         steps(
-            "a step over a column that a variant drops",
+            "a step for a column that a variant drops",
             "{preprocessor: {OneHotEncoder: {columns: plan}}}",
             "5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature: data.drop or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
         ),
     ),
-    "Data: what it is": (
+    "Data: files that cannot be read": (
         file("an empty file", "bad.csv", "", "2:15: data.train: `bad.csv` cannot be read: it is empty"),
         file("a header without rows", "bad.csv", "age,plan,y\n", "2:15: data.train: `bad.csv` has no rows"),
         file("blank lines", "bad.csv", "\n\n\n", "2:15: data.train: `bad.csv` cannot be read: it has only blank lines"),
@@ -84,29 +84,37 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:15: data.train: `bad.tsv.gz` cannot be read: it is a Git LFS pointer, not the data; run `git lfs pull`",
         ),
         file(
-            "text that is called gzip",
+            "text with the suffix of gzip",
             "bad.csv.gz",
             ROWS,
             "2:15: data.train: `bad.csv.gz` cannot be read: it is not compressed with gzip, but its name ends in .gz",
         ),
         file(
-            "gzip that breaks off",
+            "incomplete gzip",
             "bad.csv.gz",
             lambda: gzip.compress((ROWS * 400).encode())[:-40],
             "2:15: data.train: `bad.csv.gz` cannot be read: Truncated compressed stream",
         ),
-        file("CSV that is called Parquet", "bad.parquet", ROWS, "2:15: data.train: `bad.parquet` cannot be read: it is not a Parquet file"),
         file(
-            "Parquet that breaks off",
+            "CSV with the suffix of Parquet",
+            "bad.parquet",
+            ROWS,
+            "2:15: data.train: `bad.parquet` cannot be read: it is not a Parquet file",
+        ),
+        file(
+            "incomplete Parquet",
             "bad.parquet",
             b"PAR1\x15\x04\x15",
             "2:15: data.train: `bad.parquet` cannot be read: Parquet file size is 7 bytes, smaller than the minimum file footer (8 bytes)",
         ),
         file(
-            "Parquet that is called CSV", "bad.csv", parquet, "2:15: data.train: `bad.csv` cannot be read: it is a Parquet file, not text"
+            "Parquet with the suffix of CSV",
+            "bad.csv",
+            parquet,
+            "2:15: data.train: `bad.csv` cannot be read: it is a Parquet file, not text",
         ),
         file(
-            "a workbook that is called CSV",
+            "a workbook with the suffix of CSV",
             "bad.csv",
             b"PK\x03\x04\x14\x00\x06\x00",
             "2:15: data.train: `bad.csv` cannot be read: it is a workbook or a zip archive, not text",
@@ -119,25 +127,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6); write it as UTF-8",
         ),
         file(
-            "binary that is called CSV",
+            "binary data with the suffix of CSV",
             "bad.csv",
             b"age,plan,y\n\x00\x01\x02",
             "2:15: data.train: `bad.csv` cannot be read: it is not text",
         ),
         file(
-            "gzip that is called CSV",
+            "gzip with the suffix of CSV",
             "bad.csv",
             lambda: gzip.compress(ROWS.encode()),
             "2:15: data.train: `bad.csv` cannot be read: it is compressed with gzip, but its name does not end in .gz",
         ),
         file(
-            "a plain file where a folder of one suffix is asked",
+            "a file without a suffix",
             "rows",
             ROWS,
             "2:15: data.train: `rows` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
         ),
         file(
-            "another suffix",
+            "an unsupported suffix",
             "bad.xlsx",
             ROWS,
             "2:15: data.train: `bad.xlsx` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
@@ -148,9 +156,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ROWS + "9,a,no,more\n",
             "2:15: data.train: `bad.csv` cannot be read: CSV parse error: Row #10: Expected 3 columns, got 4: 9,a,no,more",
         ),
-        file("a column twice", "bad.csv", "age,age,y\n1,2,no\n", "2:15: data.train: `bad.csv` cannot be read: two columns are named `age`"),
+        file(
+            "a duplicate column",
+            "bad.csv",
+            "age,age,y\n1,2,no\n",
+            "2:15: data.train: `bad.csv` cannot be read: two columns are named `age`",
+        ),
         data(
-            "two kinds of files",
+            "a folder with two kinds of files",
             "{train: folder, label: y, valid: 0.25}",
             "2:15: data.train: `folder` mixes .csv and .parquet files; use one kind",
             files={"folder/a.csv": ROWS, "folder/b.parquet": parquet},
@@ -163,31 +176,31 @@ TABLE: dict[str, tuple[Case, ...]] = {
             files={"a.csv": ROWS, "b.csv": ROWS.replace("plan", "paln")},
         ),
     ),
-    "Data: its columns": (
+    "Data: columns": (
         data(
-            "no such label",
+            "an unknown label",
             "{train: rows.csv, label: Y_, valid: 0.25}",
             "2:32: data.label: `rows.csv` has no column `Y_`; valid: age, plan, y",
         ),
         data(
-            "no such label, by its case",
+            "a label in the wrong case",
             "{train: rows.csv, label: Y, valid: 0.25}",
             "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
         ),
         data(
-            "no such label in a set of scikit-learn",
+            "an unknown label in a data set of scikit-learn",
             '{train: "sklearn:iris", label: species, valid: 0.25}',
             "2:38: data.label: `sklearn:iris` has no column `species`; valid: sepal length (cm), sepal width "
             "(cm), petal length (cm), petal width (cm), target",
         ),
         data(
-            "no such label in Parquet",
+            "an unknown label in Parquet",
             "{train: rows.parquet, label: z, valid: 0.25}",
             "2:36: data.label: `rows.parquet` has no column `z`; valid: age, plan, y",
             files={"rows.parquet": parquet},
         ),
         file(
-            "a label of one class",
+            "a label with one class",
             "bad.csv",
             ROWS.replace("yes", "no"),
             "2:31: data.label: `y` has only one class, 'no'; at least two are needed",
@@ -200,50 +213,50 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "remove those rows from the data, or set `data.drop_missing_label: true` to let sweeps skip them",
         ),
         data(
-            "a label of text for a regression",
+            "a text label for a regression",
             "{train: rows.csv, label: y, valid: 0.25, task: regression}",
             "2:54: data.task: regression needs numbers, but `y` holds text, such as 'no'",
         ),
         data(
-            "three classes for two",
+            "three classes for a binary task",
             "{train: three.csv, label: y, valid: 0.25, task: binary}",
             "2:55: data.task: binary needs 2 classes, but `y` has 3",
             files={"three.csv": "x,y\n1,a\n2,b\n3,c\n4,a\n"},
         ),
         data(
-            "no such column to drop",
+            "an unknown column to drop",
             "{train: rows.csv, label: y, valid: 0.25, drop: [aeg]}",
             "2:54: data.drop: `rows.csv` has no column `aeg`; did you mean `age`?",
         ),
         data(
-            "no such column to split by",
+            "an unknown column to split by",
             "{train: rows.csv, label: y, valid: {time: day, last: 0.2}}",
             "2:35: data.valid: `rows.csv` has no column `day`; valid: age, plan, y",
         ),
         data(
-            "no row of this split",
+            "a split without rows",
             "{train: rows.csv, label: y, valid: {column: plan, value: valid}}",
             "2:35: data.valid: no row has 'valid' in column `plan`, which holds `a`, `b`",
         ),
         data(
-            "other columns in valid",
+            "valid with other columns",
             "{train: rows.csv, label: y, valid: valid.csv}",
             "2:42: data.valid: its columns differ from those of data.train: missing `plan`; extra `paln`",
             files={"valid.csv": ROWS.replace("plan", "paln")},
         ),
         data(
-            "another type of label in valid",
+            "valid with another type of label",
             "{train: rows.csv, label: y, valid: valid.csv}",
             "2:42: data.valid: column `y` holds int64 here, but text in data.train",
             files={"valid.csv": "age,plan,y\n1,a,0\n2,b,1\n"},
         ),
         steps(
-            "a step of an absent column",
+            "a step for an unknown column",
             "{preprocessor: {StandardScaler: {columns: aeg}}}",
             "5:50: preprocessor.StandardScaler.columns: `rows.csv` has no column `aeg`; did you mean `age`?",
         ),
         steps(
-            "in an option",
+            "a step for an unknown column, in an option",
             "{preprocessor: {grid: [none, {StandardScaler: {columns: [age, height]}}]}}",
             "5:70: preprocessor.grid.1.StandardScaler.columns.1: `rows.csv` has no column `height`; valid: age, plan",
         ),
@@ -253,28 +266,28 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:50: preprocessor.StandardScaler.columns: no column of `rows.csv` matches `pixel_*`; valid: age, plan",
         ),
         steps(
-            "a step of the label",
+            "a step for the label",
             "{preprocessor: {OneHotEncoder: {columns: [plan, y]}}}",
             "5:56: preprocessor.OneHotEncoder.columns.1: `y` is the label, which no step may change",
         ),
         steps(
-            "a step of a dropped column",
+            "a step for a dropped column",
             "{preprocessor: {StandardScaler: {columns: age}}}",
             "5:50: preprocessor.StandardScaler.columns: `age` is not a feature: data.drop or a split removes it",
             rows="{train: rows.csv, label: y, valid: 0.25, drop: [age]}",
         ),
         steps(
-            "a LabelEncoder of a feature",
+            "a LabelEncoder for a feature",
             "{preprocessor: {LabelEncoder: {columns: plan}}}",
             "5:48: preprocessor.LabelEncoder.columns: LabelEncoder: `plan` is not the label (`y`); use OrdinalEncoder for a feature",
         ),
         steps(
-            "columns that an option of another step makes, misspelt",
+            "a misspelled output column of another step",
             "{preprocessor: [{SimpleImputer: {columns: age, output_columns: [filled]}}, {StandardScaler: {columns: flled}}]}",
             "5:110: preprocessor.1.StandardScaler.columns: `rows.csv` has no column `flled`; did you mean `filled`?",
         ),
         steps(
-            "several at once",
+            "several problems at once",
             "{preprocessor: {StandardScaler: {columns: heigth}}}",
             "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
             "2:35: data.valid: `rows.csv` has no column `patient`; valid: age, plan, y",

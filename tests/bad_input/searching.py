@@ -7,7 +7,7 @@ from tests.bad_input import Case, answered, line, top
 TWO = "[{metric: valid-logloss, goal: minimize}, {metric: seconds, goal: minimize}]"
 
 TABLE: dict[str, tuple[Case, ...]] = {
-    "What is searched for, and how": (
+    "Objectives, search and limits": (
         Case(
             "several objectives under a scheduler",
             f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
@@ -28,13 +28,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "3:51: objective.1.metric: `a` is already the metric of another objective",
         ),
         line(
-            "a constraint that is no comparison",
+            "a constraint that is not a comparison",
             "constraints: {latency_ms: 5}",
             '6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
         ),
-        line("no repeats", "repeats: 0", "6:10: repeats.count: must be an integer of at least 1, got 0"),
+        line("repeats of 0", "repeats: 0", "6:10: repeats.count: must be an integer of at least 1, got 0"),
         line(
-            "an aggregate of another name",
+            "an unknown aggregate",
             "repeats: {count: 3, aggregate: average}",
             "6:32: repeats.aggregate: must be mean, median, min or max, got average",
         ),
@@ -44,12 +44,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:35: scheduler.brackets: is a key of hyperband, not of asha, which takes max_t, grace_period, reduction_factor",
         ),
         line(
-            "PBT without an interval",
+            "PBT without perturbation_interval",
             "scheduler: {name: pbt}",
             "6:1: scheduler.perturbation_interval: is required; give the reports between two perturbations",
         ),
         line(
-            "a population of PBT beside more trials",
+            "a population of PBT that differs from max_trials",
             "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
             "6:62: scheduler.population: must be limits.max_trials, 4, because pbt trains only its population; got 6",
         ),
@@ -64,49 +64,49 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:20: search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?",
         ),
         line(
-            "an option that will not do",
+            "an option of the wrong type",
             "search: {options: {n_startup_trials: few}}",
             "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
         ),
         line(
-            "an initial point of what is not there",
+            "an initial point with an unknown dimension",
             "search: {initial_points: [{params.etta: 0.1}]}",
             "6:28: search.initial_points.0: the space has no dimension `params.etta`; did you mean `params.eta`?",
         ),
         line(
-            "an initial point beyond the bounds",
+            "an initial point outside the bounds",
             "search: {initial_points: [{params.eta: 1}]}",
             "6:40: search.initial_points.0.params.eta: must be within its bounds, 0.001 to 0.3, got 1",
         ),
         line(
-            "a known result of half a point",
+            "a known result of an incomplete point",
             "search: {initial_points: [{value: 0.5}]}",
             "6:28: search.initial_points.0: a point with `value` must give every active dimension; missing: params.eta",
         ),
-        line("a target that is no number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
-        line("no patience", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
+        line("a target that is not a number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
+        line("patience of 0", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
         line(
-            "no GPU-hours",
+            "max_gpu_hours of 0",
             "limits: {max_trials: 4, max_gpu_hours: 0}",
             "4:40: limits.max_gpu_hours: must be a number greater than 0, got 0",
         ),
     ),
     "Checkpoints": (
-        line("none of a trial", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be an integer of at least 1, got 0"),
-        line("no trial at all", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be an integer of at least 1, got 0"),
+        line("per_trial of 0", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be an integer of at least 1, got 0"),
+        line("top of 0", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be an integer of at least 1, got 0"),
         line(
             "a size without a unit",
             "checkpoints: {max_disk: 10}",
             "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10",
         ),
         line(
-            "a unit that is not known",
+            "an unknown unit",
             "checkpoints: {max_disk: 10GiB}",
             "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10GiB",
         ),
         line("an unknown key", "checkpoints: {disk: 10GB}", "6:15: checkpoints.disk: unknown key; did you mean `max_disk`?"),
         line(
-            "a number alone",
+            "a number in place of a mapping",
             "checkpoints: 5",
             "6:14: checkpoints: must be a mapping with keys per_trial, top, max_disk, got 5",
         ),
@@ -116,14 +116,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can",
         ),
     ),
-    "Variants of the data": (
+    "Data as dimensions": (
         line(
             "a range of files",
             "data: {train: {uniform: [0, 1]}, label: y, valid: 0.25}",
             "2:15: data.train: can be a grid or a choice, not uniform",
         ),
         line(
-            "an option that is no source",
+            "an option that is not a source",
             "data: {train: {grid: [rows.csv, 3]}, label: y, valid: 0.25}",
             "2:33: data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
         ),
@@ -133,12 +133,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:69: data.rows.choice.1: must be a number greater than 0 and at most 1, got 2",
         ),
         line(
-            "a range that begins at no rows",
+            "a range that starts at 0 rows",
             "data: {train: rows.csv, label: y, valid: 0.25, rows: {uniform: [0, 1]}}",
             "2:54: data.rows: must be fractions above 0 and at most 1, got {uniform: [0, 1]}",
         ),
         line(
-            "a feature subset that is no list",
+            "a feature subset that is not a list",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: {choice: [age, plan]}}",
             "2:64: data.drop.choice.0: must be a list of columns, got age",
             "2:69: data.drop.choice.1: must be a list of columns, got plan",

@@ -7,7 +7,7 @@ from tests.bad_input import Case, line, top, typed, whole
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
 
 TABLE: dict[str, tuple[Case, ...]] = {
-    "Files that are no space file": (
+    "Files that are not a space file": (
         whole(
             "a tab",
             "data:⏎⇥train: rows.csv",
@@ -15,13 +15,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:1: not valid YAML: a tab is not allowed as indentation or before a key or value; use spaces",
         ),
         whole(
-            "a bad indent",
+            "a wrong indentation",
             "limits:⏎  max_trials: 4⏎ timeout: 1m",
             "limits:\n  max_trials: 4\n timeout: 1m\n",
             "3:2: not valid YAML: the indentation is wrong, or a `- ` or a `key:` is missing",
         ),
         whole(
-            "an indent that is too deep",
+            "an indentation that is too deep",
             "limits: 4⏎  timeout: 1m",
             "limits: 4\n  timeout: 1m\n",
             "2:10: not valid YAML: a `key:` is not allowed here; the indentation is wrong, or a text with `: ` needs quotes",
@@ -43,7 +43,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "4:45: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
         whole("an alias of itself", "a: &x [*x]", "a: &x [*x]\n", "1:8: `*x` refers to a value that contains it"),
-        whole("an alias of nothing", "a: *x", "a: *x\n", "1:4: `*x`: there is no anchor `&x` before this alias"),
+        whole("an alias without an anchor", "a: *x", "a: *x\n", "1:4: `*x`: there is no anchor `&x` before this alias"),
         whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not YAML 1.2; write the keys out"),
         whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: the values are nested more than 50 levels deep, the limit"),
         whole(
@@ -63,7 +63,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         whole("random bytes", "every byte once", bytes(range(256)), "3:115: is not UTF-8 text (byte 0x80); save it as UTF-8"),
         whole("an empty file", "", "", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
-        whole("comments alone", "# later", "# later\n", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
+        whole("only comments", "# later", "# later\n", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
         whole(
             "a list",
             "- a",
@@ -72,7 +72,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             " limits, checkpoints, trackers, space, got [a]",
         ),
         whole(
-            "words",
+            "text",
             "hello",
             "hello\n",
             "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
@@ -110,25 +110,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper, got [1, 0]",
         ),
         typed(
-            "--set of what is no YAML",
+            "--set of invalid YAML",
             "validate run",
             ["space.yaml", "--set", "search.seed=[1"],
             "--set search.seed=[1: not valid YAML: a `[` or `{` is not closed",
         ),
         typed(
-            "--set below a word",
+            "--set of a key of a text value",
             "validate run",
             ["space.yaml", "--set", "trainer.loop=a:b"],
             "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead",
         ),
         typed(
-            "--set of nothing",
+            "--set without a key",
             "validate run",
             ["space.yaml", "--set", "=1"],
             "--set =1: must be key.path=value, such as limits.max_trials=8",
         ),
         typed(
-            "--set of data that is not there",
+            "--set of a missing file",
             "run",
             ["space.yaml", "--set", "data.train=row.csv"],
             "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
@@ -156,7 +156,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "sweeps: No such command 'rnu'. Did you mean 'run'?  (sweeps --help)",
         ),
         typed(
-            "--address nobody listens to",
+            "--address without a cluster",
             "run",
             ["space.yaml", "--address", "127.0.0.1:1"],
             "--address: 127.0.0.1:1: no Ray cluster can be reached: [Errno 111] Connection refused",
@@ -175,13 +175,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--tracking-uri: htp://host:5000: MLflow has no store for `htp`; did you mean `http`?",
         ),
         typed(
-            "--storage elsewhere",
+            "--storage of another database",
             "run",
             ["space.yaml", "--storage", "mysql://me:secret@host/db"],
             "--storage: must be postgresql://USER@HOST/DATABASE, got 'mysql://me@host/db'",
         ),
         typed(
-            "resume of nothing",
+            "resume without a sweep",
             "resume",
             ["latest"],
             "latest: is neither a sweep's folder nor the name of a sweep in sweeps-runs; sweeps-runs has no sweeps",

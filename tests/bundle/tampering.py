@@ -30,8 +30,8 @@ class Tampered:
     """One way to change a bundle.
 
     Attributes:
-        what: in words.
-        do: changes the bundle's folder.
+        what: The change, in a few words.
+        do: Changes the bundle's folder.
     """
 
     what: str
@@ -160,16 +160,16 @@ def applied(case: Tampered, bundle: Path) -> None:
 
 def page(answers: dict[str, tuple[str, str]]) -> str:
     """The page: case -> the answer of `sweeps.load_bundle`, that of MLflow."""
-    head = f"""# Bundles that were tampered with, and what is said of them
+    head = f"""# Answers to tampered bundles
 
-<!-- Written by `{COMMAND}`, which tests/bundle/test_tampered_bundles.py holds true. -->
+<!-- Written by `{COMMAND}`. tests/bundle/test_tampered_bundles.py checks it. -->
 
-Each of these {len(answers)} was made of one good bundle, an XGBoost model behind a chain with one pickle, and loaded twice: by
-`sweeps.load_bundle` (so by `sweeps predict` and `sweeps serve`, exit code 1), and by `mlflow.pyfunc.load_model` in a process without
-sweeps. The answer begins with the bundle's path. Nothing of the bundle was unpickled, and none of its code imported but for the module that
-looks, `code/sweeps_bundle.py`.
+This page shows {len(answers)} changes of one good bundle, an XGBoost model behind a chain with one pickle. Each changed bundle is loaded by
+`sweeps.load_bundle`, which `sweeps predict` and `sweeps serve` use (exit code 1). It is also loaded by `mlflow.pyfunc.load_model` in a
+process without sweeps. Each answer begins with the bundle's path. Nothing in the bundle is unpickled. Of its code, only
+`code/sweeps_bundle.py`, which makes the checks, is imported.
 
-| what was done | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, where it differs |
+| change | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, where it differs |
 |---|---|---|
 """
     return head + "".join(f"| {what} | {ours} | {theirs if theirs != ours else ''} |\n" for what, (ours, theirs) in answers.items())

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
 
 
+@pytest.mark.extended
 def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
     result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path, overrides=("limits.max_trials=6",))
     assert sum(result.trials.values()) == 6 and not result.trials["failed"]
@@ -203,11 +204,11 @@ def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together
 TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
 
 
-# binary with xgboost is the quickstart; multiclass with torch_tabular are the digits
+# The quickstart is binary with xgboost, and the digits are multiclass with torch_tabular.
 @pytest.mark.parametrize(
     "trainer, task",
     [
-        ("xgboost", "regression"),
+        pytest.param("xgboost", "regression", marks=pytest.mark.extended),
         pytest.param("xgboost", "multiclass", marks=pytest.mark.extended),
         pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
         pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
@@ -244,8 +245,7 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 
 
 def refitted_on_all_but_test(file, result, rows):
-    """The same trial once more, on train and valid together: its chain, its model, and what its bundle says of itself."""
-
+    """Refit the best trial on train and valid together, and check the chain, the model and the manifest of its bundle."""
     from sweeps.controller import exports
     from sweeps.data.load import load_splits
 
@@ -266,7 +266,7 @@ def refitted_on_all_but_test(file, result, rows):
 
 
 def kept_of(folder: Path) -> list[Path]:
-    """The files that a sweep keeps of its data."""
+    """Return the files of prepared data in a sweep's folder."""
     return [path for path in (folder / "prepared").rglob("*") if path.is_file()]
 
 

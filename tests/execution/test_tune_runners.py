@@ -85,8 +85,8 @@ def test_a_runner_that_does_not_come_is_waited_for_once(monkeypatch):
 @pytest.mark.timeout(120)
 def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, tmp_path):
     before = set(clean_ray.util.placement_group_table())
-    result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 30, max_concurrent_trials: 2"), dir=tmp_path / "runs")
-    assert result.trials["completed"] == 30
+    result = sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_trials: 12, max_concurrent_trials: 2"), dir=tmp_path / "runs")
+    assert result.trials["completed"] == 12
     # Tune gives each runner that it starts a placement group; gangs of one worker have none
     assert len(set(clean_ray.util.placement_group_table()) - before) == 2
 

@@ -1,4 +1,4 @@
-"""Malformed requests, and the page that shows what each is answered: `python -m tests.serving.malformed` renews it."""
+"""Malformed requests, and the page of their answers: `python -m tests.serving.malformed` writes the page."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Case:
     """One request.
 
     Attributes:
-        what: in words.
-        body: of the request; what is not bytes is sent as JSON.
-        status: of the answer.
-        says: what the answer must name.
+        what: The mistake, in a few words.
+        body: Body of the request. Anything but bytes is sent as JSON.
+        status: Status of the answer.
+        says: Text that the answer must contain.
     """
 
     what: str
@@ -49,27 +49,27 @@ def lists(**changes: Any) -> dict[str, Any]:
 
 CASES = (
     Case("nothing", b"", 400),
-    Case("no JSON", b"rooms=2&city=Lyon", 400),
-    Case("JSON cut short", b'{"records": [{"rooms": 2', 400),
-    Case("a comma too many", b'{"records": [],}', 400),
+    Case("not JSON", b"rooms=2&city=Lyon", 400),
+    Case("incomplete JSON", b'{"records": [{"rooms": 2', 400),
+    Case("an extra comma", b'{"records": [],}', 400),
     Case("two documents", b"[] []", 400),
-    Case("bytes that are no UTF-8", b'{"records": [{"city": "\xff\xfe"}]}', 400),
-    Case("half a character", b'{"records": [{"city": "\\ud800"}]}', 400),
-    Case("NaN, which JSON has not", b'{"records": [{"rooms": NaN}]}', 400),
-    Case("brackets without end", b"[" * 1900, 400),
+    Case("bytes that are not UTF-8", b'{"records": [{"city": "\xff\xfe"}]}', 400),
+    Case("half of a surrogate pair", b'{"records": [{"city": "\\ud800"}]}', 400),
+    Case("NaN, which JSON does not have", b'{"records": [{"rooms": NaN}]}', 400),
+    Case("very deep nesting", b"[" * 1900, 400),
     Case("null", b"null"),
     Case("a number", b"3"),
     Case("a text", b'"rows"'),
     Case("an empty object", {}),
     Case("a record alone, not in a list", GOOD),
     Case("records and columns", one() | lists()),
-    Case("records that are no list", {"records": GOOD}, says="records"),
+    Case("records that are not a list", {"records": GOOD}, says="records"),
     Case("records that are null", {"records": None}, says="records"),
     Case("a record that is a list", {"records": [[2, "Lyon"]]}),
     Case("a record that is null", {"records": [GOOD, None]}),
     Case("an empty record", {"records": [{}]}, says="rooms"),
-    Case("a field that is missing", without("area"), says="area"),
-    Case("two fields that are missing", without("area", "city"), says="city"),
+    Case("a missing field", without("area"), says="area"),
+    Case("two missing fields", without("area", "city"), says="city"),
     Case("a field that the second record lacks", {"records": [GOOD, {"rooms": 1}]}, says="city"),
     Case("a field in capitals", {"records": [{k.upper(): v for k, v in GOOD.items()}]}, says="rooms"),
     Case("text for a number", one(rooms="two"), says="rooms"),
@@ -78,25 +78,25 @@ CASES = (
     Case("true for a number", one(rooms=True), says="rooms"),
     Case("a list for a number", one(area=[30.5]), says="area"),
     Case("an object for a number", one(area={"value": 30.5}), says="area"),
-    Case("a number that no float holds", b'{"records": [{"rooms": 1e999}]}', 422, "rooms"),
-    Case("an integer that no float holds", one(rooms=10**400), says="rooms"),
+    Case("a number that is too large for a float", b'{"records": [{"rooms": 1e999}]}', 422, "rooms"),
+    Case("an integer that is too large for a float", one(rooms=10**400), says="rooms"),
     Case("a number for text", one(city=7), says="city"),
     Case("false for text", one(city=False), says="city"),
     Case("a list for text", one(city=["Lyon"]), says="city"),
-    Case("a number for a truth value", one(garden=1), says="garden"),
-    Case("text for a truth value", one(garden="yes"), says="garden"),
+    Case("a number for a boolean", one(garden=1), says="garden"),
+    Case("text for a boolean", one(garden="yes"), says="garden"),
     Case("a word for a date", one(built="soon"), says="built"),
-    Case("a date that is none", one(built="2021-02-30"), says="built"),
+    Case("an impossible date", one(built="2021-02-30"), says="built"),
     Case("a number for a date", one(built=1990), says="built"),
     Case("an empty text for a date", one(built=""), says="built"),
-    Case("a zone where training had none", one(built="1990-05-01T00:00:00+02:00"), says="built"),
+    Case("a time zone that training did not have", one(built="1990-05-01T00:00:00+02:00"), says="built"),
     Case("a number for a category", one(heating=3), says="heating"),
     Case("an object for a category", one(heating={}), says="heating"),
     Case("three values wrong in two rows", {"records": [GOOD | {"rooms": "x", "city": 1}, GOOD | {"garden": "no"}]}, says="garden"),
     Case("a value too long to show", one(rooms="x" * 500), says="rooms"),
     Case("columns that are a list", {"columns": [GOOD]}, says="columns"),
-    Case("a column that is missing", {"columns": {"rooms": [1]}}, says="city"),
-    Case("a column that is no list", lists(area=30.5), says="area"),
+    Case("a missing column", {"columns": {"rooms": [1]}}, says="city"),
+    Case("a column that is not a list", lists(area=30.5), says="area"),
     Case("columns of unequal length", lists(area=[30.5, 31.0]), says="area"),
     Case("a wrong value in a column", lists(area=["wide"]), says="area"),
     Case("too many rows", {"records": [GOOD] * 6}, 413),
@@ -106,9 +106,9 @@ CASES = (
     Case("a length over the limit", b"[]", 413, headers={"content-length": "999999999"}),
     Case("CSV", b"rooms,city\n2,Lyon\n", 415, headers={"content-type": "text/csv"}),
     Case("a form", b"rooms=2", 415, headers={"content-type": "application/x-www-form-urlencoded"}),
-    Case("a packed body", b"\x1f\x8b", 415, headers={"content-encoding": "gzip"}),
+    Case("a compressed body", b"\x1f\x8b", 415, headers={"content-encoding": "gzip"}),
     Case("GET", b"", 405, method="GET"),
-    Case("no such page", one(), 404, path="/predicts"),
+    Case("an unknown path", one(), 404, path="/predicts"),
 )
 
 
@@ -124,14 +124,14 @@ def shown(case: Case) -> str:
 
 def page(answers: dict[str, tuple[int, Any]]) -> str:
     """The page."""
-    head = f"""# Malformed requests, and what is said of them
+    head = f"""# Answers to malformed requests
 
-<!-- Written by `{COMMAND}`, which tests/serving/test_malformed_requests.py holds true. -->
+<!-- Written by `{COMMAND}`. tests/serving/test_malformed_requests.py checks it. -->
 
-Each of these {len(answers)} was sent to a bundle's `/predict` that takes {MAX_BYTES} bytes and {MAX_ROWS} rows a request, and was
-answered as shown; none with a 500. A good one is `{json.dumps({"records": [GOOD]})}`.
+This page shows {len(answers)} malformed requests to `/predict` of a served bundle, and the answer to each. No answer is a 500. The server
+accepts {MAX_BYTES} bytes and {MAX_ROWS} rows a request. This request is correct: `{json.dumps({"records": [GOOD]})}`.
 
-| what | request | status | answer |
+| mistake | request | status | answer |
 |---|---|---|---|
 """
     lines = []
