@@ -23,7 +23,7 @@ from sweeps.core.result import best_trials, read_result, result_file_error, to_j
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import CHECKPOINTS, JOURNAL, MANIFEST, ORIGIN, RESULT, SweepFolder
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint
-from sweeps.search.journal_rebuild import Salvaged
+from sweeps.search.journal_rebuild import RebuiltJournal
 from sweeps.space.saved_space import saved_space
 from sweeps.study.storage import place_of
 
@@ -45,7 +45,7 @@ class Repaired:
 
     folder: Path
     lines: int = 0
-    salvaged: Salvaged | None = None
+    salvaged: RebuiltJournal | None = None
     kept: tuple[Path, ...] = ()
     why: tuple[str, ...] = ()
 
@@ -54,7 +54,8 @@ class Repaired:
         shown: dict[str, object] = {"dir": str(self.folder), "repaired": bool(self.why), "why": self.why, "kept": list(map(str, self.kept))}
         if self.salvaged is not None:
             shown["lines"] = {"kept": self.lines - len(self.salvaged.dropped), "before": self.lines}
-            shown |= {name: getattr(self.salvaged, name) for name in ("ended", "rebuilt", "go_on", "lost", "shortened", "dropped")}
+            shown |= {"rebuilt": self.salvaged.restored, "go_on": self.salvaged.unfinished}
+            shown |= {name: getattr(self.salvaged, name) for name in ("ended", "lost", "shortened", "dropped")}
         content: dict[str, JsonValue] = to_json_value(shown)
         return content
 
@@ -129,8 +130,9 @@ def _contradiction(folder: Path) -> str | None:
     return None
 
 
-def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) -> Salvaged:
-    from sweeps.search.journal_rebuild import Known, salvage
+def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) -> RebuiltJournal:
+    from sweeps.search.journal_rebuild import rebuild
+    from sweeps.search.trial_repair import SweepFacts
 
     space, _ = saved_space(folder)
     entries = provenance.read_entries(folder)
@@ -140,7 +142,7 @@ def _salvage(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
     when = (folder / (RESULT if shown is not None else ORIGIN)).stat().st_mtime
     names = [path.name for path in SweepFolder(folder).trials.glob("*") if re.fullmatch(r"\d{4,9}", path.name)]
     trials = frozenset(int(name) for name in names if _trial_folder(folder, name) is not None)
-    return salvage(lines, shown, Known(space, when, data if isinstance(data, str) else None, saved, trials))
+    return rebuild(lines, shown, SweepFacts(space, when, data if isinstance(data, str) else None, saved, trials))
 
 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:

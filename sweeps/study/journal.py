@@ -18,7 +18,8 @@ from optuna.storages.journal._file import BaseJournalFileLock
 
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, Problem
-from sweeps.study.journal_rules import NOTHING, Rules, parsed, readable
+from sweeps.study.journal_records import NOTHING, RECORD, is_valid, parse_line
+from sweeps.study.journal_rules import Rules
 
 
 class _NoLock(BaseJournalFileLock):
@@ -69,8 +70,8 @@ class Reading(JournalFileBackend):
                 if at > end or not line.endswith(b"\n"):
                     return
                 if torn:
-                    raise self._damaged(number + 1, "is no JSON")
-                if (record := parsed(line)) is NOTHING:  # an error unless this is the last line, which a crash can damage
+                    raise self._damaged(number + 1, "is not JSON")
+                if (record := parse_line(line)) is NOTHING:  # an error unless this is the last line, which a crash can damage
                     torn = True
                     continue
                 number += 1
@@ -148,7 +149,7 @@ def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
         The error. Its text also counts the readable lines and names the repair command.
     """
     with open(journal, "rb") as f:
-        after = sum(readable(line) is not None for i, line in enumerate(f, 1) if i > number)
+        after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
     text = f"{why}; {before} before it and {after} after it can be read; `{repair_command(journal.parent)}` rebuilds the study from these"
     return DamagedStudy(Problem(f"{journal}:{number}", text))
@@ -170,7 +171,7 @@ def torn_from(data: bytes) -> int:
     """
     whole = data.rfind(b"\n") + 1
     start = data.rfind(b"\n", 0, max(0, whole - 1)) + 1
-    return start if whole and parsed(data[start:whole]) is NOTHING else whole
+    return start if whole and parse_line(data[start:whole]) is NOTHING else whole
 
 
 def cut_torn_tail(journal: Path) -> int:

@@ -125,16 +125,16 @@ class Objectives:
         missing = next((name for name in self.reported_metrics if name not in known or math.isnan(known[name])), None)
         return TrialScore(step, tuple(values), known, feasible, missing)
 
-    def violations(self, judged: TrialScore) -> dict[str, float]:
+    def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return the violation of each constraint, by metric. A missing metric violates its constraint.
 
         Args:
-            judged: The score of a trial.
+            metrics: Metrics of a trial; see `TrialScore.metrics`.
 
         Returns:
             Violations as `Constraint.violation` computes them.
         """
-        return {c.metric: c.violation(judged.metrics.get(c.metric, math.nan)) for c in self.constraints}
+        return {c.metric: c.violation(metrics.get(c.metric, math.nan)) for c in self.constraints}
 
 
 def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:

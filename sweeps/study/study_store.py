@@ -239,7 +239,7 @@ class StudyStore:
         error = error and shorten(error)
         final = dict(final or {}) if state is State.COMPLETE else {}
         self._record_progress(number, (), **{k: v for k, v in (("error", error), ("reason", reason), ("final", final)) if v})
-        for name, violation in self.objectives.violations(score).items() if state in (State.COMPLETE, State.PRUNED) else ():
+        for name, violation in self.objectives.violations(score.metrics).items() if state in (State.COMPLETE, State.PRUNED) else ():
             asked.set_constraint(name, violation)
         last = max(live.curve, default=None)
         if state is State.COMPLETE:

@@ -197,15 +197,15 @@ def format_repair(done: Any) -> str:
         facts = [("lines", f"{done.lines - len(found.dropped)} of {done.lines} were kept")]
         meanings = {
             "ended": "complete in the study",
-            "rebuilt": f"with results taken from {RESULT}",
-            "go_on": "not finished; a resume continues them",
+            "restored": f"with results taken from {RESULT}",
+            "unfinished": "not finished; a resume continues them",
             "shortened": "finished, with some reports missing",
             "lost": "lost; a resume samples new trials in their place",
         }
         for word, meaning in meanings.items():
             names = getattr(found, word)
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
-            facts += [(word.replace("_", " "), f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
+            facts += [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)

@@ -90,7 +90,7 @@ def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
         assert "0 ended trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
     assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(old_sweep)
-    assert done.salvaged is not None and done.salvaged.rebuilt == ("0002",) and not (old_sweep / RESULT).exists()
+    assert done.salvaged is not None and done.salvaged.restored == ("0002",) and not (old_sweep / RESULT).exists()
     assert states(old_sweep)["0002"] == "COMPLETE"
     shown = json.loads(invoke("show", old_sweep, "--json").stdout)
     kept = json.loads((old_sweep / f"{RESULT}.damaged-1").read_text())
@@ -140,7 +140,7 @@ def test_r8_a_trial_whose_end_was_lost_goes_on(damaged):
     lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
     (damaged / JOURNAL).write_bytes(b"".join(line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line))
     done = repair(damaged)
-    assert done.salvaged.go_on == ("0001",) and states(damaged)["0001"] == "RUNNING"
+    assert done.salvaged.unfinished == ("0001",) and states(damaged)["0001"] == "RUNNING"
     assert not (damaged / RESULT).exists(), "which says that all have ended"
 
 
@@ -208,7 +208,7 @@ def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(old_sweep,
         assert invoke(verb[0], old_sweep, *verb[1:]).exit_code == 0
     assert invoke("ls", "--dir", old_sweep.parent).exit_code == 0
     (old_sweep / JOURNAL).write_bytes(b"")
-    assert repair(old_sweep).salvaged.rebuilt == ("0002",)
+    assert repair(old_sweep).salvaged.restored == ("0002",)
     assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
 
 

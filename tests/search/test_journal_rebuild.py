@@ -15,11 +15,14 @@ from sweeps.bundle.export import described
 from sweeps.core.errors import DamagedStudy
 from sweeps.core.result import ENDED, contradiction
 from sweeps.core.sweep_folder import JOURNAL
-from sweeps.search.journal_rebuild import Known, Salvaged, configuration_of, first_fault, salvage
+from sweeps.search.configuration_search import find_configuration
+from sweeps.search.journal_rebuild import RebuiltJournal, first_fault, rebuild
 from sweeps.search.search_loop import SearchLoop
+from sweeps.search.trial_repair import SweepFacts
 from sweeps.study import record
 from sweeps.study.journal import torn_from, whole_lines
-from sweeps.study.journal_rules import Rules, parsed
+from sweeps.study.journal_records import parse_line
+from sweeps.study.journal_rules import Rules
 from tests.fuzz.harness import EXAMPLES, fuzzed
 from tests.search.test_crash import ASKED, BODY, PLAIN, drive, outcome
 
@@ -41,8 +44,8 @@ class Whole:
     folder: Path
 
     @property
-    def known(self) -> Known:
-        return Known(self.space, 1_700_000_000.0)
+    def facts(self) -> SweepFacts:
+        return SweepFacts(self.space, 1_700_000_000.0)
 
 
 def finished(space: Any, folder: Path) -> Whole:
@@ -72,10 +75,10 @@ def study_of(lines: Any, folder: Path) -> record.Record | None:
     return record.read(folder)
 
 
-def checked(whole: Whole, found: Salvaged, folder: Path) -> dict[str, str]:
+def checked(whole: Whole, found: RebuiltJournal, folder: Path) -> dict[str, str]:
     """What holds of any rebuilt journal: the states of its trials."""
     assert first_fault(found.lines) is None
-    again = salvage(found.lines, None, whole.known)
+    again = rebuild(found.lines, None, whole.facts)
     assert not again.changed and again.lines == found.lines, "a repaired journal has nothing to repair"
     study = study_of(found.lines, folder)
     states = {t.id: t.result.state.name for t in study.trials if not t.result.given} if study is not None else {}
@@ -84,10 +87,10 @@ def checked(whole: Whole, found: Salvaged, folder: Path) -> dict[str, str]:
     for t in study.trials if study is not None else ():
         assert t.params == known[t.id][2]["params"], "nobody gets another's configuration"
         assert t.result.state.name in ("RUNNING", known[t.id][0]), "nor another's end"
-    kinds = [*found.ended, *found.rebuilt, *found.go_on, *found.lost]
+    kinds = [*found.ended, *found.restored, *found.unfinished, *found.lost]
     assert len(kinds) == len(set(kinds)) and set(states) <= set(kinds)
     ended = {t for t, state in states.items() if state != "RUNNING"}
-    assert ended == {*found.ended, *found.rebuilt} and set(states) - ended == set(found.go_on)
+    assert ended == {*found.ended, *found.restored} and set(states) - ended == set(found.unfinished)
     return states
 
 
@@ -97,7 +100,7 @@ def checked(whole: Whole, found: Salvaged, folder: Path) -> dict[str, str]:
 @every
 def test_a_whole_journal_has_no_fault_and_comes_out_as_it_is(whole):
     assert first_fault(whole.lines) is None
-    found = salvage(whole.lines, whole.result, whole.known)
+    found = rebuild(whole.lines, whole.result, whole.facts)
     assert list(found.lines) == whole.lines and not found.changed and not found.dropped and not found.lost and found.contradiction is None
 
 
@@ -106,22 +109,22 @@ def test_the_old_journal_has_no_fault(old_sweep):
 
 
 DAMAGE = {
-    "no JSON": (lambda line: b'{"op_code": 8, "tri\n', "no JSON"),
-    "a list": (lambda line: b"[1, 2]\n", "list"),
-    "a number": (lambda line: b"5\n", "number"),
-    "empty": (lambda line: b"\n", "no JSON"),
-    "NUL bytes": (lambda line: b"\0" * 40 + b"\n", "no JSON"),
-    "invalid UTF-8": (lambda line: line[:20] + b"\xff\xfe" + line[20:], "no JSON"),
-    "ten megabytes": (lambda line: b"x" * 10_000_000 + b"\n", "no JSON"),
-    "nested": (lambda line: b"[" * 100_000 + b"\n", "no JSON"),
+    "no JSON": (lambda line: b'{"op_code": 8, "tri\n', "not JSON"),
+    "a list": (lambda line: b"[1, 2]\n", "not an object"),
+    "a number": (lambda line: b"5\n", "not an object"),
+    "empty": (lambda line: b"\n", "not JSON"),
+    "NUL bytes": (lambda line: b"\0" * 40 + b"\n", "not JSON"),
+    "invalid UTF-8": (lambda line: line[:20] + b"\xff\xfe" + line[20:], "not JSON"),
+    "ten megabytes": (lambda line: b"x" * 10_000_000 + b"\n", "not JSON"),
+    "nested": (lambda line: b"[" * 100_000 + b"\n", "not JSON"),
     "no operation": (lambda line: changed(line, op_code=None), "op_code"),
     "an unknown operation": (lambda line: changed(line, op_code=77), "77"),
     "without its trial": (lambda line: without(line, "trial_id"), "trial_id"),
     "of another trial": (lambda line: changed(line, trial_id=4711), "4711"),
     "of a trial by name": (lambda line: changed(line, trial_id="0"), "trial"),
     "without a worker": (lambda line: without(line, "worker_id"), "worker_id"),
-    "two on a line": (lambda line: line[:-1] + line, "no JSON"),
-    "glued to half a record": (lambda line: line[:30] + line, "no JSON"),
+    "two on a line": (lambda line: line[:-1] + line, "not JSON"),
+    "glued to half a record": (lambda line: line[:30] + line, "not JSON"),
 }
 
 
@@ -152,7 +155,7 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
         assert problem.place == f"{tmp_path / 'damaged' / JOURNAL}:{at + 1}" and "\n" not in problem.text and len(problem.text) < 400
         assert said in problem.text and f"{at} records before it and {len(lines) - at - 1} after it" in problem.text
         assert "sweeps repair" in problem.text or "repair" in problem.text
-    states = checked(whole, salvage(lines, whole.result, whole.known), tmp_path / "repaired")
+    states = checked(whole, rebuild(lines, whole.result, whole.facts), tmp_path / "repaired")
     assert len(states) == len(whole.outcome) - 2
 
 
@@ -177,7 +180,7 @@ def test_r8_lines_that_are_missing_or_doubled_are_noticed(whole, tmp_path, which
     with pytest.raises(DamagedStudy) as e:
         study_of(lines, tmp_path / "damaged")
     assert said in e.value.problems[0].text, e.value
-    found = salvage(lines, whole.result, whole.known)
+    found = rebuild(lines, whole.result, whole.facts)
     states = checked(whole, found, tmp_path / "repaired")
     assert len(states) == len(whole.outcome) - 2
     assert twice <= (list(found.lines) == whole.lines), "what was there twice is there once"
@@ -249,7 +252,7 @@ def damaged_somehow(data: st.DataObject, lines: list[bytes]) -> list[bytes]:
 @pytest.mark.timeout(max(60, EXAMPLES))
 def test_r8_any_damage_leaves_a_study_that_opens_and_goes_on(whole, tmp_path, data):
     lines = damaged_somehow(data, whole.lines)
-    found = salvage(lines, data.draw(st.sampled_from([None, whole.result])), whole.known)
+    found = rebuild(lines, data.draw(st.sampled_from([None, whole.result])), whole.facts)
     if lines == whole.lines:
         assert not found.changed
     checked(whole, found, tmp_path / "repaired")
@@ -264,11 +267,11 @@ def test_r8_lost_lines_lose_nothing_that_other_lines_tell(whole, tmp_path, data)
     """With its beginning on record, a trial keeps its configuration; with all that was told of it, its end."""
     lost = data.draw(st.sets(st.integers(0, len(whole.lines) - 1), max_size=len(whole.lines) // 2))
     lines = [line for i, line in enumerate(whole.lines) if i not in lost]
-    found = salvage(lines, None, whole.known)
+    found = rebuild(lines, None, whole.facts)
     states = checked(whole, found, tmp_path / "repaired")
     by_trial: dict[int, list[bytes]] = {}
     for line in whole.lines:
-        if (number := parsed(line).get("trial_id")) is not None:
+        if (number := parse_line(line).get("trial_id")) is not None:
             by_trial.setdefault(number, []).append(line)
     for number, own in by_trial.items():
         left = [line for line in own if line in lines]
@@ -281,7 +284,7 @@ def test_r8_lost_lines_lose_nothing_that_other_lines_tell(whole, tmp_path, data)
 @every
 @pytest.mark.parametrize("left", [0, 1, 9], ids=["empty", "one line", "nine lines"])
 def test_r9_the_best_of_an_empty_or_short_journal_is_rebuilt_from_the_result(whole, tmp_path, left):
-    found = salvage(whole.lines[:left], whole.result, whole.known)
+    found = rebuild(whole.lines[:left], whole.result, whole.facts)
     assert list(found.lines[: min(left, 5)]) == whole.lines[: min(left, 5)] and found.contradiction is not None
     checked(whole, found, tmp_path / "repaired")
     study = study_of(found.lines, tmp_path / "repaired")
@@ -290,8 +293,8 @@ def test_r9_the_best_of_an_empty_or_short_journal_is_rebuilt_from_the_result(who
         own = best.get("repeats", {"values": {best["trial"]: best["value"]}})["values"][best["trial"]]
         t = trials[best["trial"]]
         assert (t.result.state.name, t.result.value, t.params) == ("COMPLETE", own, best["params"])
-        assert configuration_of(whole.space, int(best["trial"]), best) == t.keys
-        assert best["trial"] in found.rebuilt
+        assert find_configuration(whole.space, int(best["trial"]), best) == t.keys
+        assert best["trial"] in found.restored
 
 
 @pytest.mark.parametrize("whole", ["random"], indirect=True)
@@ -303,11 +306,11 @@ def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(wh
     numbered = list[bytes]()
     created = -1
     for line in whole.lines:
-        said = parsed(line)
+        said = parse_line(line)
         created += said["op_code"] == 4
         if (created if said["op_code"] == 4 else said.get("trial_id", -1)) not in lost:
             numbered.append(line)
-    found = salvage(numbered, None, whole.known)
+    found = rebuild(numbered, None, whole.facts)
     assert study_of(found.lines, folder) is not None and set(found.lost) <= {f"{n:04d}" for n in lost}
     assert outcome(drive(whole.space, folder)) == whole.outcome
 
@@ -316,9 +319,9 @@ def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(wh
 def test_r8_a_sweep_that_lost_an_end_is_driven_to_the_same_end(whole, tmp_path):
     """Each of the ends in turn."""
     folder = tmp_path / "repaired"
-    for at in [i for i, line in enumerate(whole.lines) if parsed(line)["op_code"] == 6 and parsed(line)["state"] in (1, 2)][:4]:
+    for at in [i for i, line in enumerate(whole.lines) if parse_line(line)["op_code"] == 6 and parse_line(line)["state"] in (1, 2)][:4]:
         lines = [*whole.lines[:at], *whole.lines[at + 1 :]]
-        found = salvage(lines, None if first_fault(lines) else whole.result, whole.known)
+        found = rebuild(lines, None if first_fault(lines) else whole.result, whole.facts)
         study_of(found.lines, folder)
         loop = drive(whole.space, folder)
         states = [t[1] for t in outcome(loop)[:-2]]
@@ -333,7 +336,7 @@ def test_numbers_of_records_that_no_sweep_has_make_no_room(make_space):
     assert rules.fault({"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "2026-11-23T13:49:58+00:00"}) is not None
     begun = {"op_code": 8, "worker_id": "w", "trial_id": 99_999_999, "user_attr": {"begun": {"id": "99999999"}}}
     best = {"trial": "99999999", "value": 0.5, "params": {}, "preprocessor": "none", "scaling": {}}
-    found = salvage([json.dumps(begun).encode() + b"\n"] * 3, {"trials": {"completed": 9}, "best": best}, Known(space, 1e9))
+    found = rebuild([json.dumps(begun).encode() + b"\n"] * 3, {"trials": {"completed": 9}, "best": best}, SweepFacts(space, 1e9))
     assert len(found.lines) < 10
 
 
@@ -366,5 +369,5 @@ def test_r8_records_of_another_shape_are_named_and_mended(whole, tmp_path, kind)
     lines = [*whole.lines[:at], json.dumps(said).encode() + b"\n", *whole.lines[at + 1 :]]
     with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{at + 1}: "):
         study_of(lines, tmp_path / "damaged")
-    found = salvage(lines, whole.result, whole.known)
+    found = rebuild(lines, whole.result, whole.facts)
     assert len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2 and not found.lost

@@ -30,7 +30,7 @@ def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
     others = {"auc": [(1, 0.6), (2, 0.7), (3, 0.9)], "latency": [(3, 4.0)]}
     judged = judge.score(C, 3, CURVE, others, COST)
     assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, "a metric that is not at that step: its latest"
-    assert judged.feasible and judge.violations(judged) == {"latency": -1.0}
+    assert judged.feasible and judge.violations(judged.metrics) == {"latency": -1.0}
 
 
 def test_a_cost_is_a_value_only_of_what_came_to_its_end():
@@ -51,7 +51,7 @@ def test_costs_alone_stand_for_the_last_step_or_the_best_by_a_constraint():
 def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
     judge = Objectives((LOSS,), (Constraint("latency", "<", 5),))
     judged = judge.score(C, 3, CURVE, {}, COST)
-    assert judged.missing == "latency" and not judged.feasible and judge.violations(judged)["latency"] > 0
+    assert judged.missing == "latency" and not judged.feasible and judge.violations(judged.metrics)["latency"] > 0
     assert Objectives((LOSS,)).score(C, 0, (), {}, COST).missing == "loss"
     assert Objectives((LOSS, AUC)).score(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
 

@@ -1,0 +1,121 @@
+"""Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweeps.core.json_files import is_number
+from sweeps.core.result import to_json_value
+from sweeps.core.trial import Trial
+from sweeps.space import Space
+from sweeps.space.domains import Dimension, quantile
+from sweeps.study import trial_building
+from sweeps.study.distributions import distribution_of
+from sweeps.study.journal_rules import UNREADABLE
+
+# Largest number of option combinations to try.
+MAX_ATTEMPTS = 5_000
+
+
+class _OpenOption(Exception):
+    """The key of a dimension with options is not known."""
+
+    def __init__(self, dimension: Dimension):
+        super().__init__(dimension.name)
+        self.dimension = dimension
+
+
+def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> Trial | None:
+    """Build a trial, or return None if `choose` does not know a key. See `trial_building.build_trial`."""
+    try:
+        return trial_building.build_trial(space, number, choose)
+    except UNREADABLE:
+        return None
+
+
+def find_configuration(space: Space, number: int, described: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Find the keys of a trial from its description in the result.
+
+    Numeric values are looked up in the description. Options are found by trial and error: all combinations are tried, up to
+    `MAX_ATTEMPTS`. A configuration is accepted only if its parameters, preprocessor, scaling and data equal those of the description.
+
+    Args:
+        space: The search space.
+        number: Number of the trial.
+        described: Description of the trial in the result.
+
+    Returns:
+        The key of each active dimension; None if no configuration is found.
+    """
+    pending: list[dict[str, Any]] = [{}]  # options to try, the next one last
+    for _ in range(MAX_ATTEMPTS):
+        if not pending:
+            return None
+        options = pending.pop()
+        keys: dict[str, Any] = {}
+
+        def choose(dimension: Dimension, options: dict[str, Any] = options, keys: dict[str, Any] = keys) -> Any:
+            name = dimension.name
+            if dimension.options and name not in options:
+                raise _OpenOption(dimension)
+            keys[name] = options[name] if dimension.options else key_of(dimension, _look_up(described, name))
+            return keys[name]
+
+        try:
+            trial = try_build(space, number, choose)
+        except _OpenOption as e:
+            pending += [{**options, e.dimension.name: option.key} for option in reversed(e.dimension.options)]
+        else:
+            if trial is not None and _matches(trial, described):
+                return keys
+    return None
+
+
+def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
+    """Return True if a trial has the configuration that a result describes."""
+    scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
+    own = [trial.chain, scaling, trial.params, trial.data]
+    expected = [described["preprocessor"], {name: described["scaling"].get(name) for name in scaling}, described["params"]]
+    return equal_values(to_json_value(own), [*expected, described.get("data", {})])
+
+
+def _look_up(described: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a numeric dimension in the description of a trial. Any error means that the description lacks the value."""
+    section, _, rest = name.partition(".")
+    if section == "preprocessor":  # a text such as "Name (option=0.5)"
+        inside = described["preprocessor"].partition(" (")[2].removesuffix(")")
+        values = dict(pair.partition("=")[::2] for pair in inside.split(", "))
+        return float(values[rest.rpartition(".")[2]])
+    value: Any = described[section]
+    for part in rest.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
+
+
+def key_of(dimension: Dimension, value: Any) -> Any:
+    """Return the key of a dimension's value; see `Dimension.value`.
+
+    Raises:
+        ValueError: The sampler cannot produce the value.
+    """
+    if dimension.options:
+        return value
+    if is_number(value):
+        key = quantile(dimension, value) if dimension.mean is not None else int(value) if dimension.is_integer else float(value)
+        distribution = distribution_of(dimension)
+        if distribution._contains(distribution.to_internal_repr(key)) and equal_values(dimension.value(key), value):
+            return key
+    raise ValueError(f"{dimension.name}: {value!r} is not in the domain")
+
+
+def equal_values(a: Any, b: Any) -> bool:
+    """Return True if two JSON values are equal up to the rounding of numbers."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(equal_values, a, b))
+    if is_number(a) and is_number(b):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return type(a) is type(b) and a == b

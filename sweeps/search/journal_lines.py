@@ -1,0 +1,228 @@
+"""Sort the readable lines of a damaged journal by trial, and build the records that a repair inserts. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from optuna.distributions import check_distribution_compatibility, json_to_distribution
+from optuna.storages.journal._storage import JournalOperation as Op
+from pydantic import TypeAdapter
+
+from sweeps.core.trial import format_trial_id
+from sweeps.space import Space
+from sweeps.study.distributions import distribution_of
+from sweeps.study.journal_records import COMPLETE, TRIAL_ATTRIBUTES, SetParam, SetState, is_valid, parse_line
+from sweeps.study.record import TOLD
+
+# `worker_id` of the inserted records.
+WORKER = "sweeps repair"
+# Largest number of trials in a rebuilt journal. Larger trial numbers in a record are considered damaged.
+MAX_TRIALS = 100_000
+_STUDY = (Op.CREATE_STUDY, Op.SET_STUDY_USER_ATTR, Op.SET_STUDY_SYSTEM_ATTR)
+_PARAM, _STATE = TypeAdapter(SetParam), TypeAdapter(SetState)
+
+
+@dataclass
+class Line:
+    """A line of the journal.
+
+    Attributes:
+        record: The record.
+        index: Index of the line in the damaged journal; -1 for an inserted line.
+        raw: Bytes of the line in the damaged journal; None for an inserted line.
+    """
+
+    record: dict[str, Any]
+    index: int = -1
+    raw: bytes | None = None
+
+    @property
+    def op(self) -> int:
+        """Number of the operation."""
+        op: int = self.record["op_code"]
+        return op
+
+    @property
+    def text(self) -> bytes:
+        """Bytes of the line in the rebuilt journal, with the line feed."""
+        return self.raw if self.raw is not None else json.dumps(self.record, separators=(",", ":")).encode() + b"\n"
+
+    @property
+    def value(self) -> Any:
+        """Value of the attribute that the record sets."""
+        return next(iter(self.record["user_attr"].values()))
+
+
+@dataclass
+class TrialLines:
+    """The lines about one trial: at first the readable lines, later also the inserted lines.
+
+    Attributes:
+        create: The record that creates the trial.
+        params: Records of parameters, by name.
+        start: Record of the `begun` attribute.
+        progress: Progress records, by number.
+        end: Record of the end.
+        others: All other records, such as the change of an enqueued trial to RUNNING.
+        lost_reports: True if some reports of the ended trial are lost.
+    """
+
+    create: Line | None = None
+    params: dict[str, Line] = field(default_factory=dict)
+    start: Line | None = None
+    progress: dict[int, Line] = field(default_factory=dict)
+    end: Line | None = None
+    others: list[Line] = field(default_factory=list)
+    lost_reports: bool = False
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines except `create`, in an order that the rules of the journal allow. Lines keep their order where possible."""
+        starts = [line for line in self.others if line.op == Op.SET_TRIAL_STATE_VALUES]
+        others = [(line.index, line) for line in self.others if line.op != Op.SET_TRIAL_STATE_VALUES]
+        progress = placed([self.progress[n] for n in sorted(self.progress)])
+        body = [line for _, line in sorted([*progress, *others], key=lambda pair: pair[0])]
+        return [line for line in (*starts, *self.params.values(), self.start, *body, self.end) if line is not None]
+
+    @property
+    def given(self) -> bool:
+        """True if the trial is an initial point with a known result."""
+        return self.create is not None and self.create.record.get("state") == COMPLETE
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """The progress records as JSON objects, in order."""
+        return [self.progress[n].value for n in sorted(self.progress)]
+
+
+def placed(lines: Sequence[Line], position: int = -1) -> list[tuple[int, Line]]:
+    """Return the lines with their positions. Positions never decrease, so an inserted line has the position of the line before it.
+
+    Args:
+        lines: The lines in their final order.
+        position: Smallest position.
+    """
+    positions = itertools.accumulate((line.index for line in lines), max, initial=position)
+    return list(zip(itertools.islice(positions, 1, None), lines, strict=True))
+
+
+class JournalLines:
+    """Readable lines of a damaged journal.
+
+    Args:
+        raw: Lines of the journal, each with its line feed.
+        space: The search space.
+
+    Attributes:
+        study: Lines about the study.
+        trials: Lines about each trial, by number. The numbers may have gaps.
+        started: Numbers of the trials that certainly started.
+        limit: Upper bound of the number of trials. A record with a larger trial number is damaged.
+    """
+
+    def __init__(self, raw: Sequence[bytes], space: Space):
+        self.study: list[Line] = []
+        self.trials: dict[int, TrialLines] = {}
+        self._value_count = len(space.objectives)
+        self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
+        lines = [Line(record, i, text) for i, text in enumerate(raw) if isinstance(record := parse_line(text), dict)]
+        lines = [line for line in lines if type(line.record.get("op_code")) is int]
+        repeated = {b.index for a, b in itertools.pairwise(lines) if a.record == b.record}
+        creates = [line for line in lines if line.op == Op.CREATE_TRIAL and line.index not in repeated]
+        limits, points = space.limits, len(space.search.initial_points)
+        self.limit = max(min(limits.max_trials * space.repeats.count + points, MAX_TRIALS), len(creates))
+        for line in lines:
+            number = line.record.get("trial_id")
+            if line.op in _STUDY:
+                self.study.append(line)
+            elif type(number) is int and 0 <= number < self.limit:
+                self._add(self.trials.setdefault(number, TrialLines()), number, line)
+        self.started = {n for n, trial in self.trials.items() if trial.start is not None or len(trial.lines) > 1}
+        self._number(creates)
+
+    def _add(self, trial: TrialLines, number: int, line: Line) -> None:
+        """Add a line to its trial if the record is valid. If a record occurs several times, the first line counts."""
+        if line.op == Op.SET_TRIAL_PARAM and is_valid(_PARAM, line.record) and self._is_param(line.record):
+            trial.params.setdefault(line.record["param_name"], line)
+        elif line.op == Op.SET_TRIAL_USER_ATTR and isinstance(attribute := line.record.get("user_attr"), dict) and len(attribute) == 1:
+            ((name, value),) = attribute.items()
+            if name.startswith(TOLD):
+                if name.removeprefix(TOLD).isdecimal() and is_valid(TRIAL_ATTRIBUTES[TOLD], value):
+                    trial.progress.setdefault(int(name.removeprefix(TOLD)), line)
+            elif name != "begun":
+                trial.others.append(line)
+            elif is_valid(TRIAL_ATTRIBUTES["begun"], value) and value["id"] == format_trial_id(number):
+                trial.start = trial.start or line
+        elif line.op == Op.SET_TRIAL_STATE_VALUES and self._is_end(line.record):
+            trial.end = trial.end or line
+        elif line.op in (Op.SET_TRIAL_STATE_VALUES, Op.SET_TRIAL_INTERMEDIATE_VALUE, Op.SET_TRIAL_SYSTEM_ATTR):
+            trial.others.append(line)
+
+    def _is_end(self, record: dict[str, Any]) -> bool:
+        """Return True if a record ends a trial."""
+        if not is_valid(_STATE, record) or not record["state"]:
+            return False
+        values = record["values"]
+        return record["state"] != COMPLETE or (len(values) == self._value_count and all(v == v for v in values))
+
+    def _is_param(self, record: dict[str, Any]) -> bool:
+        """Return True if a record sets a parameter of the space to a value within its distribution."""
+        try:
+            distribution = json_to_distribution(record["distribution"])
+            check_distribution_compatibility(self._distributions[record["param_name"]], distribution)
+            return bool(distribution._contains(record["param_value_internal"]))
+        except Exception:  # Optuna raises various exceptions for a text that is not a distribution
+            return False
+
+    def _number(self, creates: Sequence[Line]) -> None:
+        """Find the trial that each CREATE_TRIAL record creates.
+
+        A CREATE_TRIAL record has no number. The lines between this record and the next CREATE_TRIAL record show the number: it is the
+        first trial that no earlier line is about. A record without such lines gets a free number between its neighbors.
+        """
+        events = [(line.index, None, line) for line in creates]
+        first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
+        last, waiting = -1, list[Line]()
+        for _, number, line in sorted([*events, *((line.index, n, line) for n, line in first_lines)], key=lambda event: event[0]):
+            if number is None:
+                waiting.append(line)
+                number = given_number(line.record)
+            if number is None or not last < number < self.limit or not waiting:
+                continue
+            self.trials.setdefault(number, TrialLines()).create = waiting.pop()
+            for free, create in zip(range(last + 1, number), waiting, strict=False):
+                self.trials.setdefault(free, TrialLines()).create = create
+            last, waiting = number, []
+
+
+def given_number(record: dict[str, Any]) -> int | None:
+    """Return the number of an initial point with a known result, from its CREATE_TRIAL record; None for any other record."""
+    attributes = record.get("user_attrs")
+    start = attributes.get("begun") if isinstance(attributes, dict) else None
+    trial_id = start.get("id") if isinstance(start, dict) else None
+    return int(trial_id) if isinstance(trial_id, str) and trial_id.isdecimal() and len(trial_id) < 10 else None
+
+
+def external_key(record: dict[str, Any]) -> Any:
+    """Return the key that a parameter record sets."""
+    return json_to_distribution(record["distribution"]).to_external_repr(record["param_value_internal"])
+
+
+def new_line(op: Op, **values: Any) -> Line:
+    """Return a line for a new record."""
+    return Line({"op_code": int(op), "worker_id": WORKER, **values})
+
+
+def progress_line(trial: int, index: int, value: dict[str, Any]) -> Line:
+    """Return a line for a new progress record."""
+    return new_line(Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{TOLD}{index}": value})
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in seconds since the epoch as Optuna writes it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,305 @@
+"""Format of the records in a study's journal. `journal_rules` checks the order of the records.
+
+A record is one of Optuna's journal operations. The values of the attributes `judged`, `repeats`, `stops`, `data`, `begun` and `told.N` are
+those of sweeps. Unknown keys are ignored, so a newer version may add some.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Annotated, Any, Literal, Self
+
+from optuna.trial import TrialState
+from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict, TypeAdapter, ValidationError, model_validator
+
+from sweeps.core.json_files import is_deep, is_number
+from sweeps.study.record import PASSED, PAUSED, TOLD
+
+RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
+# Value of a line that is not JSON.
+NOTHING = object()
+
+
+def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+    if is_deep(value):
+        raise ValueError("is nested too deeply")
+    return value
+
+
+def _time(text: str) -> str:
+    time = datetime.datetime.fromisoformat(text)
+    if not 2 <= time.year <= 9998 or time.tzinfo is None:
+        raise ValueError("must be a time with a time zone")
+    return text
+
+
+def _path(path: str) -> str:
+    if "\0" in path or path.rstrip("/").rpartition("/")[2] in ("", ".", ".."):
+        raise ValueError("must name a folder")
+    return path
+
+
+def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
+    for name, value in attribute.items():
+        if name.startswith("constraints:") and not (type(value) is float or is_number(value)):
+            raise ValueError(f"`{name}` must be a number")
+        if name == "fixed_params" and type(value) is not dict:
+            raise ValueError("`fixed_params` must be an object")
+    return attribute
+
+
+Text = InstanceOf[str]  # pydantic's `str` rejects texts that are not valid Unicode, such as some file names
+Time = Annotated[Text, AfterValidator(_time)]
+Configuration = Annotated[dict[Text, Any], AfterValidator(_shallow)]
+Numbers = dict[Text, float]
+Count = Annotated[int, Field(ge=0, lt=10**12)]
+Seconds = Annotated[float, Field(gt=-(10**12), lt=10**12)]
+Curve = list[Annotated[tuple[int, float], Strict(False)]]
+Attribute = Annotated[dict[Text, Any], Field(min_length=1, max_length=1)]
+
+
+class _Model(BaseModel, strict=True):
+    pass
+
+
+# Values of attributes
+
+
+class ObjectivesAttribute(_Model):
+    """Objectives and constraints of the sweep: the attribute `judged` of the study."""
+
+    objectives: list[Annotated[tuple[Text, Literal["minimize", "maximize"]], Strict(False)]]
+    constraints: list[Annotated[tuple[Text, Literal["<", "<=", ">", ">="], float], Strict(False)]]
+
+
+class RepeatsAttribute(_Model, extra="forbid"):
+    """The section `repeats` of the space."""
+
+    count: Annotated[int, Field(ge=1)]
+    aggregate: Literal["mean", "median", "min", "max"]
+
+
+class Scaling(_Model):
+    """Workers of a trial."""
+
+    num_workers: Annotated[int, Field(gt=0, lt=10**9)]
+    resources_per_worker: Numbers
+
+
+class Start(_Model):
+    """Configuration of a trial when it started: the attribute `begun`."""
+
+    id: Text
+    seed: int
+    preprocessor: Text
+    scaling: Scaling
+    params: Configuration
+    labels: Configuration
+    data: Configuration = {}
+    bracket: int | None = None
+    given: bool = False
+
+
+class RecordedCheckpoint(_Model, extra="forbid"):
+    """A checkpoint of a trial."""
+
+    path: Annotated[Text, AfterValidator(_path)]
+    step: int
+    best_step: int
+
+
+class NoPerturbation(_Model):
+    """A PBT decision to continue with unchanged parameters."""
+
+    step: int
+    donor: None = None
+
+
+class RecordedPerturbation(_Model):
+    """A perturbation; see `record.Perturbation`. The curves are those of the donor."""
+
+    step: int
+    donor: Text
+    origin: int
+    keys: Configuration
+    params: Configuration
+    labels: Configuration
+    time: float
+    curve: Curve
+    others: dict[Text, Curve]
+
+
+class ProgressRecord(_Model):
+    """Progress of a trial: the attribute `told.N`. A record without reports comes before the end of the trial."""
+
+    reports: list[Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]]
+    steps: Count
+    attempts: Count
+    seconds: Seconds
+    at: Seconds
+    checkpoint: RecordedCheckpoint | None = None
+    best: RecordedCheckpoint | None = None
+    error: Text = ""
+    reason: Text = ""
+    passed: int = 0
+    final: Numbers = {}
+    pbt: RecordedPerturbation | NoPerturbation | None = None
+
+
+STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
+    "judged": TypeAdapter(ObjectivesAttribute),
+    "repeats": TypeAdapter(RepeatsAttribute),
+    "stops": TypeAdapter(Annotated[bool, Strict()]),
+    "data": TypeAdapter(Text | None),
+}
+TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
+    "begun": TypeAdapter(Start),
+    TOLD: TypeAdapter(ProgressRecord),
+    PASSED: TypeAdapter(Annotated[int, Strict()]),
+    PAUSED: TypeAdapter(Annotated[int, Strict()] | None),
+}
+
+
+# Records
+
+
+class _Record(_Model):
+    op_code: int
+    worker_id: Text
+
+
+class CreateStudy(_Record):
+    """The creation of the study. Each driver repeats this record."""
+
+    op_code: Literal[0]
+    study_name: Text
+    directions: Annotated[list[Annotated[int, Field(ge=1, le=2)]], Field(min_length=1)]
+
+
+class _OfStudy(_Record):
+    study_id: Literal[0]
+
+
+class StudyAttribute(_OfStudy):
+    """An attribute of the study that sweeps sets."""
+
+    op_code: Literal[2]
+    user_attr: Attribute
+
+
+class StudySystemAttribute(_OfStudy):
+    """An attribute of the study that a sampler sets."""
+
+    op_code: Literal[3]
+    system_attr: Attribute
+
+
+class CreateTrial(_OfStudy):
+    """The creation of a trial. For an initial point with a known result, this record holds the whole trial."""
+
+    op_code: Literal[4]
+    datetime_start: Time | None
+    state: Literal[0, 1, 4] = 0  # RUNNING, COMPLETE, WAITING
+    user_attrs: dict[Text, Any] = {}
+    system_attrs: dict[Text, Any] = {}
+    datetime_complete: Time | None = None
+    value: float | None = None
+    values: list[float] | None = None
+    params: Numbers = {}
+    distributions: dict[Text, Text] = {}
+    intermediate_values: dict[Text, Any] = {}
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        results = (self.params, self.distributions, self.value, self.values, self.intermediate_values, self.datetime_complete)
+        if self.state == COMPLETE:
+            consistent = (self.value is None) != (self.values is None) and self.params.keys() == self.distributions.keys()
+            consistent = consistent and self.datetime_start is not None and self.datetime_complete is not None
+        else:
+            consistent = not any(results) and "begun" not in self.user_attrs and (self.datetime_start is not None or self.state == WAITING)
+        if not consistent:
+            raise ValueError("the times, the parameters or the values do not fit the state")
+        return self
+
+
+class _OfTrial(_Record):
+    trial_id: Annotated[int, Field(ge=0)]
+
+
+class SetParam(_OfTrial):
+    """The value of a parameter."""
+
+    op_code: Literal[5]
+    param_name: Text
+    param_value_internal: float
+    distribution: Text
+
+
+class SetState(_OfTrial):
+    """The start of a trial that was enqueued, or the end of a trial."""
+
+    op_code: Literal[6]
+    state: Literal[0, 1, 2, 3]  # RUNNING, COMPLETE, PRUNED, FAIL
+    values: list[float] | None
+    datetime_start: Time | None = None
+    datetime_complete: Time | None = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if (self.datetime_start if self.state == RUNNING else self.datetime_complete) is None:
+            raise ValueError("the time is missing")
+        if self.state in (COMPLETE, FAIL) and (self.values is None) == (self.state == COMPLETE):
+            raise ValueError("the values do not fit the state")
+        return self
+
+
+class SetIntermediateValue(_OfTrial):
+    """A value at a rung."""
+
+    op_code: Literal[7]
+    step: int
+    intermediate_value: float
+
+
+class TrialAttribute(_OfTrial):
+    """An attribute of a trial that sweeps sets."""
+
+    op_code: Literal[8]
+    user_attr: Attribute
+
+
+class TrialSystemAttribute(_OfTrial):
+    """An attribute of a trial that Optuna or a sampler sets."""
+
+    op_code: Literal[9]
+    system_attr: Annotated[Attribute, AfterValidator(_system_attribute)]
+
+
+OfTrial = SetParam | SetState | SetIntermediateValue | TrialAttribute | TrialSystemAttribute
+Record = CreateStudy | StudyAttribute | StudySystemAttribute | CreateTrial | OfTrial
+RECORD: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="op_code")])
+
+
+def parse_line(line: bytes) -> Any:
+    """Return the JSON value of a line; `NOTHING` if the line is not JSON."""
+    try:
+        return json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return NOTHING
+
+
+def is_valid(adapter: TypeAdapter[Any], value: Any) -> bool:
+    """Return True if a value has the format of an adapter."""
+    try:
+        adapter.validate_python(value)
+    except (ValidationError, RecursionError):
+        return False
+    return True
+
+
+def describe_error(error: ValidationError) -> str:
+    """Return the first problem of a record as text."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"][1:]))
+    return f"is a record with a wrong `{place}`: {first['msg']}" if place else f"is no record: {first['msg']}"
