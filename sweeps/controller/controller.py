@@ -32,7 +32,7 @@ from sweeps.execution.messages import Past, Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
-from sweeps.study.live_trial import LiveTrial
+from sweeps.study.live_trial import LiveTrial, ProgressUpdate
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
 
@@ -241,7 +241,8 @@ class SweepController:
         if trial not in self.running:
             return Action.STOP
         number = self.running[trial].trial.number
-        fresh = self.search.report(number, progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        update = ProgressUpdate(progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        fresh = self.search.report(number, update)
         if fresh:
             self.trackers.publish(TrialReported(fresh[-1].time, number, fresh))
         self.progress.on_reports(trial, progress.attempts, fresh)

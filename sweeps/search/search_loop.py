@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Action, Checkpoint, Report, Result, State, Trial
+from sweeps.core.trial import Action, Report, Result, State, Trial
 from sweeps.search import exploit
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
@@ -24,6 +24,7 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
+from sweeps.study.live_trial import ProgressUpdate
 from sweeps.study.repeats import merged, settled
 from sweeps.study.study_store import StudyStore
 
@@ -122,27 +123,21 @@ class SearchLoop:
 
     # Decide
 
-    def report(
-        self,
-        number: int,
-        reports: tuple[Report, ...],
-        checkpoint: Checkpoint | None,
-        best: Checkpoint | None,
-        attempts: int,
-        seconds: float,
-    ) -> tuple[Report, ...]:
-        """Record the progress of a trial. Reports that are already recorded are ignored.
+    def report(self, number: int, progress: ProgressUpdate) -> tuple[Report, ...]:
+        """Record the progress of a trial; see `StudyStore.record_reports`.
 
-        The arguments are those of `StudyStore.record_reports`.
+        Args:
+            number: Number of the trial.
+            progress: The progress since the last call.
 
         Returns:
             The reports that were not recorded yet.
         """
-        new = self.store.record_reports(number, reports, checkpoint, best, attempts, seconds)
+        new = self.store.record_reports(number, progress)
         if number in self.view.trials:
             live, trial = self.store.live_trial(number), self.view.trials[number]
             trial.values.update((report.step, live.curve[report.step]) for report in new)
-            trial.seconds = seconds
+            trial.seconds = progress.seconds
         return new
 
     def decide(self, number: int, rung: int) -> Decision:

@@ -16,6 +16,25 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.record import Perturbation
 
 
+@dataclasses.dataclass(frozen=True)
+class ProgressUpdate:
+    """Progress of a trial since the last update.
+
+    Attributes:
+        reports: Reports in the order of their steps.
+        checkpoint: Latest checkpoint, or None if it has not changed.
+        best: Checkpoint of the best step, or None if it has not changed.
+        attempts: Number of gangs that the trial was started on.
+        seconds: Wall time on gangs, summed over all attempts.
+    """
+
+    reports: tuple[Report, ...]
+    checkpoint: Checkpoint | None = None
+    best: Checkpoint | None = None
+    attempts: int = 1
+    seconds: float = 0.0
+
+
 class LiveTrial:
     """State of a trial that this driver has started or resumed.
 
@@ -29,7 +48,7 @@ class LiveTrial:
         curve: Values of the leading metric, by step.
         other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
         steps: Step of the last report.
-        checkpoint, best, attempts, seconds: See `sweeps.execution.messages.Progress`.
+        checkpoint, best, attempts, seconds: See `ProgressUpdate`.
         chunks: Number of progress records of the trial in the study.
         lineage: Perturbations of the trial, in order.
         decided_rung: Last perturbation step with a decision; 0 before the first decision.

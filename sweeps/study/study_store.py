@@ -26,7 +26,7 @@ from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.space import Dimension, Space
 from sweeps.study import ranking, record, storage, trial_building
 from sweeps.study.distributions import distribution_of
-from sweeps.study.live_trial import LiveTrial
+from sweeps.study.live_trial import LiveTrial, ProgressUpdate
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Perturbation
 from sweeps.study.repeats import Configurations
@@ -126,30 +126,18 @@ class StudyStore:
         self._live[asked.number] = LiveTrial(trial, dict(asked.params))
         self._open[asked.number] = asked
 
-    def record_reports(
-        self,
-        number: int,
-        reports: tuple[Report, ...],
-        checkpoint: Checkpoint | None,
-        best: Checkpoint | None,
-        attempts: int,
-        seconds: float,
-    ) -> tuple[Report, ...]:
+    def record_reports(self, number: int, progress: ProgressUpdate) -> tuple[Report, ...]:
         """Record the progress of a trial. Reports that are already recorded are ignored.
 
         Args:
             number: Number of the trial.
-            reports: Reports in the order of their steps.
-            checkpoint: Latest checkpoint, or None if it has not changed.
-            best: Checkpoint of the best step, or None if it has not changed.
-            attempts: Number of gangs that the trial was started on.
-            seconds: Wall time on gangs, summed over all attempts.
+            progress: The progress since the last call.
 
         Returns:
             The reports that were not recorded yet.
         """
         live = self._live[number]
-        new = tuple(r for r in reports if r.step > live.steps)
+        new = tuple(r for r in progress.reports if r.step > live.steps)
         for report in new:
             value = live.add_report(report, self.objectives)
             if report.step in self._rungs and live.trial.origin is None:
@@ -157,9 +145,9 @@ class StudyStore:
                     # Optuna already has the value if an earlier driver died before the progress record below was written.
                     warnings.simplefilter("ignore")
                     self._open[number].report(value, report.step)
-        live.checkpoint = checkpoint or live.checkpoint
-        live.best, live.attempts, live.seconds = best or live.best, attempts, seconds
-        if new or checkpoint is not None:
+        live.checkpoint, live.best = progress.checkpoint or live.checkpoint, progress.best or live.best
+        live.attempts, live.seconds = progress.attempts, progress.seconds
+        if new or progress.checkpoint is not None:
             self._record_progress(number, new)
         return new
 

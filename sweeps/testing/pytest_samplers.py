@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from sweeps.core.trial import Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
+from sweeps.study.live_trial import ProgressUpdate
 
 SPACE = """\
 name: suite
@@ -103,7 +104,7 @@ class SamplerTests:
 
 def _finish(search: SearchLoop, trial: Trial) -> None:
     loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
-    search.report(trial.number, (Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0)
+    search.report(trial.number, ProgressUpdate((Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0))
     search.tell(trial.number, State.COMPLETE)
 
 

@@ -14,6 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
+from sweeps.study.live_trial import ProgressUpdate
 from tests.commands import space_of
 
 
@@ -38,7 +39,7 @@ def sweep(tmp_path):
         value = 0.4 - i / 10
         reports = (Report(1, {"loss": value}, 1.0), Report(2, {"loss": 1.0}, 2.0))
         best, latest = saved(1), saved(2)
-        loop.report(trial.number, reports, latest, best, 1, 1.0)
+        loop.report(trial.number, ProgressUpdate(reports, latest, best, 1, 1.0))
         if i < 3:
             loop.tell(trial.number, State.COMPLETE)
     return folder

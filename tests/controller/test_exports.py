@@ -25,6 +25,7 @@ from sweeps.execution.messages import News, Progress
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space, saved_space
+from sweeps.study.live_trial import ProgressUpdate
 from sweeps.study.study_store import StudyStore
 from tests.commands import space_of
 
@@ -58,7 +59,7 @@ def made(tmp_path: Path, objective: str, worse: float = 0.0) -> Path:
             later = shutil.copytree(path, path.with_name("checkpoint_000002"))
             latest = Checkpoint(str(later), 2, 2)
             reports.append(Report(2, {"loss": loss + worse, "size": size}, 1.0))
-        loop.report(trial.number, tuple(reports), latest, kept, 1, 1.0)
+        loop.report(trial.number, ProgressUpdate(tuple(reports), latest, kept, 1, 1.0))
         loop.tell(trial.number, State.COMPLETE)
     return folder
 
@@ -197,7 +198,7 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
             (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
         told = tuple(Report(step, {"loss": loss + again, "auc": auc}, 1.0) for step, (loss, auc) in enumerate(curves, 1))
-        loop.report(trial.number, told, kept[1], kept[0], 1, 1.0)
+        loop.report(trial.number, ProgressUpdate(told, kept[1], kept[0], 1, 1.0))
         loop.tell(trial.number, State.COMPLETE)
     return folder, loop
 

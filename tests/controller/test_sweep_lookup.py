@@ -27,6 +27,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.saved_space import save_space
 from sweeps.study import record
+from sweeps.study.live_trial import ProgressUpdate
 from sweeps.terminal import text as terminal
 from tests.waiting import wait_until
 
@@ -60,7 +61,7 @@ def made(root, name="made-1", began=1000.0):
         if kept is not None:
             at.mkdir(parents=True)
         told = tuple(Report(i + 1, {"loss": v}, now) for i, v in enumerate(values))
-        loop.report(trial.number, told, kept, kept, 1, 1.25)
+        loop.report(trial.number, ProgressUpdate(told, kept, kept, 1, 1.25))
         if state is not None:
             loop.tell(
                 trial.number, state, "Traceback: boom" if state is State.FAIL else None, "asha at step 1" if state is State.PRUNED else None
@@ -208,7 +209,7 @@ def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
     loop = SearchLoop.open(folder, space)
     for state in (State.COMPLETE, State.COMPLETE, State.PRUNED):  # a configuration, its repeat, and one that is stopped
         trial = loop.ask()
-        loop.report(trial.number, (Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0)
+        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0))
         loop.tell(trial.number, state)
     total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
     assert loop.queue.known_total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
@@ -331,7 +332,7 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
     loop = SearchLoop.open(tmp_path, load(file))
     for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
         trial = loop.ask()
-        loop.report(trial.number, (Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
+        loop.report(trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1))
         loop.tell(trial.number, State.RUNNING)
     with pytest.raises(InputError, match="--trial takes those that left a checkpoint: 0001"):
         number_of(loop.store, None)

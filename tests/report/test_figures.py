@@ -13,6 +13,7 @@ from sweeps.core.trial import Report, State
 from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, short_names, thin
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
+from sweeps.study.live_trial import ProgressUpdate
 from tests.report.made import RUNGS, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:Attempting to set identical")
@@ -118,7 +119,7 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     for _ in range(3):
         begun = loop.ask()
         told = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
-        loop.report(begun.number, told, None, None, 1, 1.0)
+        loop.report(begun.number, ProgressUpdate(told, None, None, 1, 1.0))
         loop.tell(begun.number, State.COMPLETE)
     drawn = Drawing(folder).result()
     assert [f.title for f in drawn.figures if f.title] == ["History", "Curves", "Parallel coordinates", "Slices"]

@@ -20,6 +20,7 @@ from sweeps.execution.messages import News, Past, Progress
 from sweeps.execution.trial_progress import TrialProgress
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
+from sweeps.study.live_trial import ProgressUpdate
 from sweeps.study.trial_building import RecordedTrials
 from tests.search.deaths import Deaf, Killed, dying, records_of, with_deaths
 
@@ -138,7 +139,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
-    loop.report(first.number, tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1)
+    loop.report(first.number, ProgressUpdate(tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1))
     before = records_of(tmp_path)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         dying(patch, 2 + 3 * half, 1.0)
@@ -159,7 +160,7 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, space)
     loop.store.clock = lambda: 12.5
     trial = loop.ask()
-    loop.report(trial.number, (Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
+    loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1))
     again = SearchLoop.open(tmp_path, space)
     assert again.store.spent == 12.5 and list(again.interrupted) == [0] and again.to_run == 2
 
@@ -173,10 +174,10 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, t
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
         done = loop.ask()
-        loop.report(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+        loop.report(done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1))
         loop.tell(done.number, State.COMPLETE)
     trial = loop.ask()
-    loop.report(trial.number, tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1)
+    loop.report(trial.number, ProgressUpdate(tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1))
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
     going.finish_leftover_trials()
@@ -195,7 +196,7 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
     done = loop.ask()
-    loop.report(done.number, (Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+    loop.report(done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1))
     loop.tell(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)

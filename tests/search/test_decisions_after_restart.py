@@ -7,6 +7,7 @@ import pytest
 from sweeps.core.trial import Action, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
+from sweeps.study.live_trial import ProgressUpdate
 from tests.study.test_study_store import reports
 
 BODY = "params: {x: {uniform: [0.0, 1.0]}}"
@@ -29,7 +30,7 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
         for t in trials:
             if Action.STOP in verdicts[t.number]:
                 continue
-            loop.report(t.number, reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0)
+            loop.report(t.number, ProgressUpdate(reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0))
             if step in loop.scheduler.rungs():
                 verdicts[t.number].append(loop.decide(t.number, step).action)
                 if verdicts[t.number][-1] is Action.STOP:
@@ -57,7 +58,7 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
         late = [loop.ask() for _ in range(4)]
         for step in (1, 2, 3):
             for t in late:
-                loop.report(t.number, reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0)
+                loop.report(t.number, ProgressUpdate(reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0))
         told.append([(t.id, loop.decide(t.number, 3).action) for t in late])
     assert told[0] == told[1]
 
@@ -72,9 +73,9 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, t
     first, second = (next(n for n, b in brackets.items() if b == bracket) for bracket in (0, 1))
     for n, b in brackets.items():
         if b == 0 and n != first:
-            loop.report(n, reports(0.1, start=3), None, None, 1, 0.0)
+            loop.report(n, ProgressUpdate(reports(0.1, start=3), None, None, 1, 0.0))
     for n in (first, second):
-        loop.report(n, reports(0.5, start=3), None, None, 1, 0.0)
+        loop.report(n, ProgressUpdate(reports(0.5, start=3), None, None, 1, 0.0))
     assert loop.decide(first, 3).action is Action.STOP and loop.decide(second, 3).action is Action.CONTINUE
     assert "bracket" in record.read(tmp_path).trials[0].to_json()
 
@@ -91,7 +92,7 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space,
     trials = [loop.ask() for _ in range(3)]
     for t, values in zip(trials, ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]), strict=True):
         for step, value in enumerate(values, 1):
-            loop.report(t.number, reports(value, start=step), None, None, 1, 0.0)
+            loop.report(t.number, ProgressUpdate(reports(value, start=step), None, None, 1, 0.0))
     early = trials[2].number
     for known in (loop, opened(tmp_path, space)):
         assert known.decide(early, 3).action is Action.CONTINUE, "its best was its first"
@@ -108,12 +109,12 @@ def test_repeats_are_not_compared_after_a_driver_that_starts_anew_either(make_sp
     loop = opened(tmp_path, space)
     first = loop.ask()
     for step in (1, 2, 3):
-        loop.report(first.number, reports(0.5, start=step), None, None, 1, 0.0)
+        loop.report(first.number, ProgressUpdate(reports(0.5, start=step), None, None, 1, 0.0))
     loop.tell(first.number, State.COMPLETE)
     repeat = loop.ask()
     assert repeat.origin == first.number
     for step in (1, 2, 3):
-        loop.report(repeat.number, reports(0.1, start=step), None, None, 1, 0.0)
+        loop.report(repeat.number, ProgressUpdate(reports(0.1, start=step), None, None, 1, 0.0))
     again = opened(tmp_path, space)
     assert again.view.curves == loop.view.curves and list(again.view.curves) == [first.number]
 
@@ -123,7 +124,7 @@ def test_that_a_trial_went_on_is_one_attribute_and_no_report(make_space, tmp_pat
     loop = opened(tmp_path, space)
     trial = loop.ask()
     for step in (1, 3):
-        loop.report(trial.number, reports(0.5, start=step), None, None, 1, 0.0)
+        loop.report(trial.number, ProgressUpdate(reports(0.5, start=step), None, None, 1, 0.0))
         loop.store.record_passed(trial.number, step)
     assert loop.store.live_trial(trial.number).chunks == 2
     assert opened(tmp_path, space).store.live_trial(trial.number).passed_rung == 3

@@ -17,6 +17,7 @@ from sweeps.plan import plan
 from sweeps.search.plugins import check_plugins
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space, load
+from sweeps.study.live_trial import ProgressUpdate
 from sweeps.testing.pytest_samplers import SamplerTests
 from sweeps.testing.pytest_schedulers import SchedulerTests
 
@@ -53,7 +54,7 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
     while (trial := loop.ask()) is not None:
         for step in range(1, steps + 1):
             loss = trial.params["eta"] + 1 / step
-            loop.report(trial.number, (Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1)
+            loop.report(trial.number, ProgressUpdate((Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1))
             if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
                 loop.tell(trial.number, State.PRUNED)
                 break

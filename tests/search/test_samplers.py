@@ -23,6 +23,7 @@ from sweeps.search.samplers import gp_model, tpe_model
 from sweeps.search.samplers.base import SamplerContext
 from sweeps.search.samplers.history import FULL, History
 from sweeps.search.search_loop import SearchLoop
+from sweeps.study.live_trial import ProgressUpdate
 from tests.study.test_study_store import reports
 
 BODY = """
@@ -55,7 +56,7 @@ def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], at_once
 
 def end(loop: SearchLoop, trial, value) -> None:
     for step in (1, 3, 9):
-        loop.report(trial.number, reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0)
+        loop.report(trial.number, ProgressUpdate(reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0))
         if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
             loop.tell(trial.number, State.PRUNED)
             return

@@ -16,6 +16,7 @@ from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import cut_torn_tail
+from sweeps.study.live_trial import ProgressUpdate
 
 BODY = """
 preprocessor: {grid: [StandardScaler, MinMaxScaler]}
@@ -32,7 +33,7 @@ def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
         trial = loop.ask()
         assert trial is not None
-        loop.report(trial.number, reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
+        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1))
         loop.tell(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
@@ -74,7 +75,7 @@ def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_pa
 def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_path, state):
     loop = SearchLoop.open(tmp_path, make_space(BODY))
     trial = loop.ask()
-    loop.report(trial.number, (Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
+    loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), None, None, 1, 1.0))
     final = {"valid-auc": 0.75, "train-auc": math.nan}
     result = loop.tell(trial.number, state, final=final)
     kept = record.read(tmp_path).trials[0]
@@ -110,7 +111,7 @@ def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
     for _ in range(30):
         trial = loop.ask()
         trials.append(trial)
-        loop.report(trial.number, reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1)
+        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1))
         loop.tell(trial.number, State.COMPLETE)
         assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
         assert ("skip" in trial.params) == (trial.params.get("drop", 0) > 0.5)
@@ -128,7 +129,7 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     trial = loop.ask()
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
-        loop.report(trial.number, reports(0.9, 0.2, 0.4), point, point, 1, 0.5)
+        loop.report(trial.number, ProgressUpdate(reports(0.9, 0.2, 0.4), point, point, 1, 0.5))
     assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, "the study has the rungs, nothing between them"
     result = loop.tell(trial.number, State.COMPLETE)
     assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
@@ -146,7 +147,7 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
     ]
     for state, values in ends:
         trial = loop.ask()
-        loop.report(trial.number, reports(*values), None, None, 1, 0.1)
+        loop.report(trial.number, ProgressUpdate(reports(*values), None, None, 1, 0.1))
         loop.tell(trial.number, state, "broken" if state is State.FAIL else None)
     assert [t.state.name for t in loop.store.study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
     results = loop.store.results()
@@ -159,7 +160,7 @@ def test_an_interrupted_trial_stays_resumable(make_space, tmp_path):
     space = make_space(BODY)
     loop = SearchLoop.open(tmp_path, space)
     trial = loop.ask()
-    loop.report(trial.number, reports(0.9, 0.8), None, None, 1, 0.1)
+    loop.report(trial.number, ProgressUpdate(reports(0.9, 0.8), None, None, 1, 0.1))
     loop.tell(trial.number, State.RUNNING)
     result = SearchLoop.open(tmp_path, space).store.results()[0]
     assert (result.state, result.steps, result.value) == (State.RUNNING, 2, 0.8)
