@@ -93,11 +93,8 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
     Raises:
         ValueError: A column is not numeric. The message lists all such columns, and says what to do.
     """
-    text = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
-    if text:
-        shown = ", ".join(text[:10]) + (f" and {len(text) - 10} more" if len(text) > 10 else "")
-        raise ValueError(
-            f"column{'s' if len(text) > 1 else ''} {shown}: not numeric, but this trainer reads only numbers; "
-            "name them in `columns` of an encoder in `space.preprocessor` (an encoder's default, `categorical`, leaves out dates), "
-            "or leave them out with `data.drop`"
-        )
+    others = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
+    if others:
+        shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
+        advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
+        raise ValueError(f"not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}")

@@ -177,7 +177,6 @@ def _write_bundle(
     }
     if refitted is not None:
         made["refit"] = {"on": ["train", "valid"], "rows": refitted.rows, "steps": refitted.steps}
-    predictions = source / CHECK_PREDICTIONS
     path = write.write_bundle(
         target / "bundle",
         checkpoint=source,
@@ -188,7 +187,7 @@ def _write_bundle(
         task=info.task,
         classes=info.classes,
         raw=info.check if space.data.given else None,
-        expected=np.load(predictions) if predictions.exists() else None,
+        expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
         made=to_json_value(made),
     )
     return replace(done, best=best, bundle=path, notes=notes)

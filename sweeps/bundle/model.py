@@ -158,11 +158,7 @@ class Bundle:
             and fitted.fitted_steps
             and all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs)
         ):
-            arrays = {
-                c.name: pd.array(values[c.name], dtype="str") if c.kind == "text" else np.array(values[c.name], dtype=np.float64)
-                for c in fitted.inputs
-            }
-            arrays = {c.name: arrays[c.name] if c.kind == "text" else arrays[c.name].astype(c.dtype, copy=False) for c in fitted.inputs}
+            arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
             with contextlib.suppress(InputError):  # `predict` below finds the value
                 with _as_input_errors():
                     output = np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
@@ -208,6 +204,10 @@ def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
     """Return whether checked values of a column only need to be put into an array."""
     return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
+
+
+def _typed_array(values: list[Any], column: InputColumn) -> Any:
+    return pd.array(values, dtype="str") if column.kind == "text" else np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
 
 
 def _column(values: list[Any], kind: str) -> Any:

@@ -92,38 +92,35 @@ def write_bundle(
         raise BundleError(f"{target}: exists and is not a bundle, so it is not replaced")
     if raw is not None and expected is not None and len(expected) != len(raw):
         raise BundleError(f"{target}: must have one expected prediction for each row, got {len(expected)} for {len(raw)} rows")
-    facts = Manifest(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        load=load,
-        label=label,
-        task=task,  # type: ignore[arg-type]
-        classes=None if classes is None else [schema.json_scalar(c) for c in classes],
-        columns=[] if raw is None else schema.infer_schema(raw),
-        checked=raw is not None and expected is not None,
-        made=json.loads(json.dumps(made, default=str)),
-        python=platform.python_version(),
-        requirements=[],
-        pickled={},
-    )
-    _build(target, facts, checkpoint, fitted, roots, raw, expected)
+    about = {
+        "load": load,
+        "label": label,
+        "task": task,
+        "classes": None if classes is None else [schema.json_scalar(c) for c in classes],
+        "columns": [] if raw is None else schema.infer_schema(raw),
+        "checked": raw is not None and expected is not None,
+        "made": json.loads(json.dumps(made, default=str)),
+    }
+    _build(target, about, checkpoint, fitted, roots, raw, expected)
     return target
 
 
 def _build(
-    target: Path, facts: Manifest, checkpoint: Path, fitted: Any, roots: Sequence[Path], raw: pd.DataFrame | None, expected: Any
+    target: Path, about: dict[str, Any], checkpoint: Path, fitted: Any, roots: Sequence[Path], raw: pd.DataFrame | None, expected: Any
 ) -> None:
-    """Write and check a bundle; see `write_bundle`. `facts` lacks what follows from the files."""
+    """Write and check a bundle; see `write_bundle`. `about` has the facts of the manifest that do not follow from the files."""
     if raw is not None:
         raw = raw.assign(**{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
-        left_out = definition_of(references.parse(facts.load)[0], roots).resume_files
-        pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, facts.columns)
-        if facts.checked:
+        left_out = definition_of(references.parse(about["load"])[0], roots).resume_files
+        pickled = _stage_data(data_folder, checkpoint, left_out, fitted, raw, about["columns"])
+        if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
-        code, requirements = _stage_code(Path(folder, "code"), facts.load, roots, data_folder)
-        facts = facts.model_copy(update={"requirements": requirements})
+        code, requirements = _stage_code(Path(folder, "code"), about["load"], roots, data_folder)
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
         _save_model(bundle, target, facts, raw, data_folder, code)
         (bundle / integrity.NO_BYTECODE).touch()
         files = manifest.hash_files(bundle)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import glob
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import Problem
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
 from sweeps.space.templates import Template, children
+
+if TYPE_CHECKING:
+    from sweeps.data.preprocessing.fitted_chain import StepConfig
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # These steps make columns named `COLUMN_VALUE`. Names from FeatureHasher begin with its `output_column`
@@ -24,7 +29,7 @@ _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 @dataclass(frozen=True)
 class AvailableColumns:
-    """The columns that may available a step. They may include columns that never arrive, but they miss none that could.
+    """The columns that may reach a step. They may include columns that never arrive, but they miss none that could.
 
     Attributes:
         names: columns of the data, and columns that an earlier step makes.
@@ -37,15 +42,20 @@ class AvailableColumns:
     anything: bool = False
 
     def may_contain(self, want: str) -> bool:
-        """Return whether a column with this name, or one that this pattern matches, may available the step."""
+        """Return whether a column with this name, or one that this pattern matches, may reach the step."""
         if self.anything or want in SELECTOR_WORDS or want in self.names or fnmatch.filter(self.names, want):
             return True
-        magic = any(c in want for c in "*?[")
-        return self.expanded and (magic or any(want.startswith(name.translate(_SAFE_CHARACTERS) + "_") for name in self.names))
+        return self.expanded and (glob.has_magic(want) or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names))
 
     def union(self, other: AvailableColumns) -> AvailableColumns:
         """Return the columns that may be in either of the two."""
         return AvailableColumns(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
+
+    def after(self, step: Step) -> AvailableColumns:
+        """Return the columns that may reach the step after this one."""
+        new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
+        new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
+        return AvailableColumns(self.names | new, self.expanded or step.name in _EXPANDING, self.anything or ":" in step.name)
 
 
 def check_step_columns(
@@ -53,11 +63,11 @@ def check_step_columns(
 ) -> list[Problem]:
     """Check the columns that the steps of all chains in a space name.
 
-    A name is refused only if no column of that name can available its step, whatever is sampled.
+    A name is refused only if no column of that name can reach its step, whatever is sampled.
 
     Args:
         chain: the template of `space.preprocessor`.
-        features: columns that available the first step.
+        features: columns that reach the first step.
         label: the label column, which no step sees.
         source: name of the data source, for messages.
         removed: columns of the data that `data.drop` or a split removes.
@@ -66,49 +76,46 @@ def check_step_columns(
         Problems. Their place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
     """
     problems: list[Problem] = []
-    removed_names = frozenset(removed)
+    removed = frozenset(removed)
 
     def walk(template: Template, available: AvailableColumns) -> AvailableColumns:
         if isinstance(template, Dimension):
-            branches = [walk(option.value, available) for option in template.options]
-            return branches[0] if len(branches) == 1 else _union(branches)
+            return functools.reduce(AvailableColumns.union, [walk(option.value, available) for option in template.options])
         if isinstance(template, Step):
-            check(template, available)
-            return _columns_after(template, available)
+            problems.extend(_step_problems(template, available, label, source, removed))
+            return available.after(template)
         for item in children(template):
             available = walk(item, available)
         return available
-
-    def check(step: Step, available: AvailableColumns) -> None:
-        if step.name == "LabelEncoder":  # this step does nothing; it must name the label
-            key = "label_column" if "label_column" in step.params else "columns"
-            named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
-            if isinstance(named, str) and named != label:
-                text = f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
-                problems.append(Problem(f"{step.path}.{key}", text))
-            return
-        for path, want in selectors(step.columns, f"{step.path}.columns"):
-            if available.may_contain(want):
-                continue
-            if want == label:
-                text = f"`{want}` is the label, which no step may change"
-            elif want in removed_names:
-                text = f"`{want}` is not a feature: data.drop or a split removes it"
-            elif any(c in want for c in "*?["):
-                text = f"no column of `{source}` matches `{want}`; {nearest_column(want, sorted(available.names))}"
-            else:
-                text = f"`{source}` has no column `{want}`; {nearest_column(want, sorted(available.names))}"
-            problems.append(Problem(path, text))
 
     walk(chain, AvailableColumns(frozenset(features)))
     return problems
 
 
-def _union(branches: list[AvailableColumns]) -> AvailableColumns:
-    result = branches[0]
-    for branch in branches[1:]:
-        result = result.union(branch)
-    return result
+def _step_problems(step: Step, available: AvailableColumns, label: str | None, source: str, removed: frozenset[str]) -> Iterator[Problem]:
+    if step.name == "LabelEncoder":  # this step does nothing; it must name the label
+        if (text := label_encoder_error(step, label)) is not None:
+            yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
+        return
+    for path, want in selectors(step.columns, f"{step.path}.columns"):
+        if available.may_contain(want):
+            continue
+        if want == label:
+            text = f"`{want}` is the label, which no step may change"
+        elif want in removed:
+            text = f"`{want}` is not a feature: data.drop or a split removes it"
+        else:
+            verb = f"no column of `{source}` matches" if glob.has_magic(want) else f"`{source}` has no column"
+            text = f"{verb} `{want}`; {nearest_column(want, sorted(available.names))}"
+        yield Problem(path, text)
+
+
+def label_encoder_error(step: Step | StepConfig, label: str | None) -> str | None:
+    """Return what is wrong with a `LabelEncoder` that names another column than the label, or None. sweeps always encodes the label."""
+    named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
+    if not isinstance(named, str) or named == label:
+        return None
+    return f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
@@ -121,15 +128,6 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
             yield from selectors(column, f"{path}.{i}")
     elif isinstance(columns, str):
         yield path, columns
-
-
-def _columns_after(step: Step, available: AvailableColumns) -> AvailableColumns:
-    """Return the columns that may available the step after this one."""
-    new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
-    if step.name == "Concatenator":
-        new.add(_CONCATENATOR_OUTPUT)
-    names = available.names | new
-    return AvailableColumns(names, available.expanded or step.name in _EXPANDING, available.anything or ":" in step.name)
 
 
 def _strings(template: Any) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
 
 def is_number(values: pd.Series) -> bool:
     """Return whether a column that reached a step holds numbers or booleans."""
-    return bool(pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype))
+    return bool(pdt.is_numeric_dtype(values.dtype))
 
 
 def is_categorical(values: pd.Series) -> bool:
@@ -105,13 +106,9 @@ def check_all_numeric(prepared: pd.DataFrame, label: str | None) -> None:
     """
     kinds = {str(name): values.dtype for name, values in prepared.items() if name != label}
     if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
-        many = len(others) > 1
         shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
-        them = "them" if many else "it"
-        text = (
-            f"column{'s' * many} {shown} {'are' if many else 'is'} not numeric after preprocessing, and the trainer reads only numbers; "
-            f"name {them} in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop {them} with `data.drop`"
-        )
+        advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
+        text = f"not numeric after preprocessing: {shown}; the trainer reads only numbers, so {advice}"
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 
@@ -130,23 +127,21 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
     """
     wanted: Sequence[str] = (columns,) if isinstance(columns, str) else tuple(columns) if columns is not None else (default,)
     names = [str(n) for n in frame.columns]
+    words: dict[str, Callable[[pd.Series], bool]] = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}
     chosen: set[str] = set()
     problems = []
     for want in map(str, wanted):
         if want in names:
             chosen.add(want)
-        elif want in ("numeric", "categorical", "all"):
-            tests: dict[str, Callable[[pd.Series], bool]] = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}
-            test = tests[want]
-            chosen.update(n for n in names if test(frame[n]))
+        elif want in words:
+            chosen.update(n for n in names if words[want](frame[n]))
         elif want == label:
             problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"))
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
-        elif any(c in want for c in "*?["):
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column matches `{want}`; {did_you_mean(want, names)}"))
         else:
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: no column `{want}`; {did_you_mean(want, names)}"))
+            text = f"no column matches `{want}`" if glob.has_magic(want) else f"no column `{want}`"
+            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: {text}; {did_you_mean(want, names)}"))
     if problems:
         raise InputError(problems)
     return tuple(n for n in names if n in chosen)

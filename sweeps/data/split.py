@@ -55,11 +55,9 @@ def assign_splits(
         if split is None:
             continue
         rest = np.flatnonzero(codes == TRAIN)
+        column = columns[str(split.column)] if split.column is not None else None
         if split.kind == "column":
-            chosen = equals(columns[_column_name(split)][rest], split.value)
-            if not chosen.any():
-                some = ", ".join(sorted({f"`{v}`" for v in pd.unique(columns[_column_name(split)])[:8]}))
-                raise SplitError(key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}")
+            chosen = _rows_with_value(key, split, np.asarray(column), rest)
         else:
             rows = rows_in_fraction(n, split.fraction)
             if rows >= len(rest):
@@ -68,11 +66,9 @@ def assign_splits(
             if split.kind == "fraction":
                 chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
             elif split.kind == "time":
-                chosen = select_latest(_sortable_times(key, _column_name(split), columns[_column_name(split)])[rest], rows)
-            elif split.kind == "group":
-                chosen = sample_groups(columns[_column_name(split)][rest], rows, rng)
+                chosen = select_latest(_sortable_times(key, str(split.column), np.asarray(column))[rest], rows)
             else:
-                raise SplitError(key, f"unknown kind of split `{split.kind}`")
+                chosen = sample_groups(np.asarray(column)[rest], rows, rng)
             if not chosen.any():
                 raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
         if chosen.all():
@@ -81,8 +77,12 @@ def assign_splits(
     return codes
 
 
-def _column_name(split: Any) -> str:
-    return str(split.column)
+def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    chosen = equals(column[rest], split.value)
+    if not chosen.any():
+        some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
+        raise SplitError(key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}")
+    return chosen
 
 
 def rows_in_fraction(n: int, share: float | None) -> int:
@@ -135,15 +135,13 @@ def _sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
-        values = "value" if missing == 1 else "values"
-        raise SplitError(key, f"time column `{name}` has {missing} missing {values}; a split by time needs a value in each row")
+        raise SplitError(key, f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row")
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601")
     if times.isna().any():
-        raise SplitError(
-            key, f"time column `{name}` holds {series[times.isna()].iloc[0]!r}, which is not a time; write ISO 8601, or numbers"
-        )
+        wrong = series[times.isna()].iloc[0]
+        raise SplitError(key, f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers")
     return np.asarray(times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64))
 
 

@@ -179,7 +179,7 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
     data_actor = _DataActor((), str(tmp_path), (1,), numeric_only=True)
     data_actor.load(asked, 0)
-    with pytest.raises(InputError, match=r"column `plan` is not numeric after preprocessing, .*; name it in .*, or drop it with"):
+    with pytest.raises(InputError, match=r"not numeric after preprocessing: `plan`; .*name such a column in .*, or drop it with"):
         data_actor.prepare((Step("StandardScaler"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
     any_loop = _DataActor((), str(tmp_path), (1,))

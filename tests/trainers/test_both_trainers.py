@@ -177,7 +177,7 @@ def test_text_columns_are_named_with_what_helps(name, tmp_path):
     current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(city="Paris", street="Rue")
-    with pytest.raises(ValueError, match=r"columns city, street: not numeric.*`columns` of an encoder"):
+    with pytest.raises(ValueError, match=r"not numeric after preprocessing: city, street;.*`columns` of an encoder"):
         run_loop(module.train_func, params, current(), shards, tmp_path)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
+from sweeps.data.column_checks import label_encoder_error
 from sweeps.data.columns import PREPROCESSOR_KEY, input_column, is_categorical, is_number, select_columns
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
 from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig, convert_inputs, one_line, restore_dtypes
@@ -59,11 +60,13 @@ def fit_transform(steps: Iterable[Step], train: pa.Table, label: str | None) -> 
     frame = convert_inputs(inputs, raw, keep_integers=False)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
-        if _is_label_encoder(step, label) or (own := _fit_step(step, frame, label, target)) is None:
-            continue
-        own = to_portable(own, frame)
-        frame = _with_step_errors(step, functools.partial(_apply_checked, own, frame))
-        fitted.append(own)
+        if step.name == "LabelEncoder":
+            if (text := label_encoder_error(step, label)) is not None:
+                raise InputError(Problem(PREPROCESSOR_KEY, text))
+        elif (fitted_step := _fit_step(step, frame, label, target)) is not None:
+            fitted_step = to_portable(fitted_step, frame)
+            frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
+            fitted.append(fitted_step)
     rows = train.to_pandas()
     if not fitted:
         unchanged = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
@@ -84,21 +87,6 @@ def runs_tasks(steps: Iterable[Step]) -> bool:
             if isinstance(kind, type) and _is_ray_preprocessor(kind) and not kind.__module__.startswith(ray_steps.RAY_PACKAGE):
                 return True
     return False
-
-
-def _is_label_encoder(step: StepConfig, label: str | None) -> bool:
-    """Return whether a step encodes the label, which sweeps always does.
-
-    Raises:
-        InputError: the step names another column.
-    """
-    if step.name != "LabelEncoder":
-        return False
-    named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
-    if named not in (None, label):
-        text = f"LabelEncoder: `{named}` is not the label (`{label}`); use OrdinalEncoder for a feature"
-        raise InputError(Problem(PREPROCESSOR_KEY, text))
-    return True
 
 
 def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
@@ -130,7 +118,7 @@ def _fit_step(step: StepConfig, frame: pd.DataFrame, label: str | None, target: 
     else:
         short = step.name
         kind = ray_steps.ray_class(short)
-    inputs = select_columns(frame, step.columns, _default_columns(step, kind), step.name, label)
+    inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
     if not inputs:
         return None
     if isinstance(kind, type) and _is_ray_preprocessor(kind):
@@ -151,19 +139,14 @@ def _is_ray_preprocessor(kind: type) -> bool:
     return any(base.__module__ == "ray.data.preprocessor" for base in kind.__mro__)
 
 
-def _default_columns(step: StepConfig, kind: Any) -> str:
+def _default_columns(step: StepConfig) -> str:
     """Return the selector of a step that names none."""
-    short = step.name.rpartition(":")[2]
-    own = ":" in step.name and not step.name.startswith("sklearn.")
-    if own:
+    if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
+    short = step.name.rpartition(":")[2]
     if short == "SimpleImputer":
         return "numeric" if step.params.get("strategy", "mean") == "mean" else "all"
-    if short.endswith(("Encoder", "Categorizer", "Binarizer")) and short != "Binarizer":
-        return "categorical"
-    if short.endswith(("Vectorizer", "Tokenizer")):
-        return "categorical"
-    return "numeric"
+    return "categorical" if short.endswith(("Encoder", "Categorizer", "Vectorizer", "Tokenizer", "LabelBinarizer")) else "numeric"
 
 
 def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:

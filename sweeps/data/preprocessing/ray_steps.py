@@ -32,6 +32,7 @@ NUMERIC = (
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
+BINNERS = ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer")
 RAY_PACKAGE = "ray.data.preprocessors."
 # Aggregations run block by block
 ROWS_PER_BLOCK = 100_000
@@ -109,12 +110,8 @@ def _transform(preprocessor: Any, name: str, part: pd.DataFrame, outputs: tuple[
     result = {}
     for n in outputs:
         values = out[n].iloc[:1] if single else out[n]
-        result[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if _is_code(name, values) else values.array
+        result[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if name in BINNERS and is_number(values) else values.array
     return result
-
-
-def _is_code(name: str, values: pd.Series) -> bool:
-    return name in ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer") and is_number(values)
 
 
 def _holds_lists(values: pd.Series) -> bool:
