@@ -15,7 +15,7 @@ from pandas.api import types as pdt
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data.column_values import tensors_to_arrays, to_dates, to_numbers, to_text
+from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
 
 PREPROCESSOR_KEY = "space.preprocessor"
 
@@ -72,8 +72,8 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
     if column.kind == "number":
         if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values
-        numbers = to_numbers(values, column.name).to_numpy(column.dtype, na_value=np.nan)
-        return pd.Series(numbers, index=values.index, name=column.name)
+        numbers = to_numbers(values if is_number(values) else to_booleans(values), column.name)
+        return pd.Series(numbers.to_numpy(column.dtype, na_value=np.nan), index=values.index, name=column.name)
     if column.kind == "text":
         return to_text(values)
     return to_dates(values, column.name, column.dtype) if column.kind == "time" else tensors_to_arrays(values)
