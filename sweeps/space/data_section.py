@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sweeps.core import references
 from sweeps.core.parameter_schema import allows
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.dimension_parser import INVALID, MALFORMED, DimensionParser, Read
-from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension
+from sweeps.space.domains import BRANCHING, RULES, Dimension
 from sweeps.space.enumeration import any_key
 from sweeps.space.nodes import Mark, Node, scalar
-from sweeps.space.parameter_checks import mismatch
+from sweeps.space.parameter_checks import mismatch, to_try_each
 from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
-from sweeps.space.templates import Template, children, fill
+from sweeps.space.templates import Template, children, dimensions, fill
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 SOURCES = "a path, a glob, a URI, sklearn:NAME or module:function"
@@ -46,57 +45,31 @@ class DataSection:
             node: The section.
             at: Place of the section's key.
         """
-        args: dict[str, Any] = {}
-        tuned: dict[str, Template] = {}
-        if node.is_map:
-            readers: dict[str, Read] = {"train": self._train, "drop": self._drop, "rows": self._rows}
-            plain: Mapping[str, Any] = {"train": "tuned", "drop": [], "rows": 1.0}
-            inside = dict(node.value)
-            for key, child in node.value.items():
-                if key in readers and self._is_tuned(child, f"data.{key}"):
-                    tuned[key] = readers[key](child, f"data.{key}")
-                    inside[key] = Node(plain[key], child.mark)
-            if called := self._call(inside.get("train"), "data.train"):
-                inside["train"], args = called
-            node = replace(node, value=inside)
-        keys = check(DataKeys, node, "data", at, self.problems)
         if not node.is_map:
-            return None, tuned
-        if "train" not in tuned and isinstance(train := node.value.get("train", Node(None, at)).value, str):
-            self._source(node.value["train"], "data.train", train)
-        splits = {key: self._split(node.value[key], key, node.keys[key]) for key in ("valid", "test") if key in node.value}
-        valid, test = splits.get("valid"), splits.get("test")
-        if valid and test:
-            if valid == test and valid.kind in ("path", "column"):
-                self.problems.add(
-                    node.value["test"].mark, "data.test", "has the same rows as valid; the search must never see the test rows"
-                )
-            elif (valid.fraction or 0) + (test.fraction or 0) >= 1:
-                both = f"{valid.fraction:g} + {test.fraction:g}"
-                self.problems.add(node.value["test"].mark, "data.test", f"valid and test leave no rows to train on: {both} is not below 1")
+            check(DataKeys, node, "data", at, self.problems)
+            return None, {}
+        readers: dict[str, Read] = {"train": self._train, "drop": self._drop, "rows": self._rows}
+        given = {key: child for key, child in node.value.items() if key in readers and child.value is not None}
+        templates = {key: readers[key](child, f"data.{key}") for key, child in given.items()}
+        tuned = {key: template for key, template in templates.items() if any(dimensions(template)) or not whole(template)}
+        rest = {key: child for key, child in node.value.items() if key not in templates}
+        if "train" in templates:
+            rest["train"] = Node("parsed", at)
+        keys = check(DataKeys, replace(node, value=rest), "data", at, self.problems)
+        valid, test = self._splits(node)
         if keys is None:
             return None, tuned
-        if keys.label in keys.drop or (keys.label is not None and keys.label in _texts(tuned.get("drop", ()))):
-            where = node.value["drop"]
-            dropped = where.value[keys.drop.index(keys.label)] if keys.label in keys.drop else where
-            self.problems.add(dropped.mark, "data.drop", f"must not contain the label, `{keys.label}`")
+        if keys.label is not None and keys.label in _texts(templates.get("drop", ())):
+            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{keys.label}`")
         if keys.drop_missing_label and keys.label is None:
             self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`")
-        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, keys.drop, args, keys.rows, keys.drop_missing_label)
+        spec = DataSpec(keys.train, keys.label, valid, test, keys.task, self.folder, drop_missing_label=keys.drop_missing_label)
+        values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):
-            spec = variant_of(spec, fill({"train": tuned["train"]}, any_key))
-        return spec, tuned
+            values |= fill({"train": tuned["train"]}, any_key)
+        return variant_of(spec, values), tuned
 
     # ---- keys that can be tuned
-
-    # Values that a domain may have at each key; see `DimensionParser.domain`.
-    _VALUES: ClassVar[Mapping[str, str]] = {"data.train": "options", "data.drop": "options", "data.rows": "floats"}
-
-    def _is_tuned(self, node: Node, path: str) -> bool:
-        """Return whether a value is a domain, or a list with a domain in it."""
-        if node.is_list:
-            return any(self._is_tuned(child, path) for child in node.value)
-        return node.is_map and (any(key in DOMAINS for key in node.value) or self.reader.domain(node, path, self._VALUES[path]) is not None)
 
     def _train(self, node: Node, path: str) -> Template:
         """Parse a source, or a dimension of sources."""
@@ -109,7 +82,7 @@ class DataSection:
                 self.problems.add(node.keys["when"], path, "is always needed, so it cannot have a `when`")
             return dim
         if not isinstance(node.value, str) or not node.value:
-            return self.reader.wrong(node, path, f"must be {SOURCES}, got {node.show()}")
+            return self.reader.wrong(node, path, f"must be {SOURCES}, got {node.show()}{to_try_each(node)}")
         self._source(node, path, node.value)
         return node.value
 
@@ -141,6 +114,20 @@ class DataSection:
         return float(node.value)
 
     # ---- sources and splits
+
+    def _splits(self, node: Node) -> tuple[Split | None, Split | None]:
+        """Parse `valid` and `test`, and check that they do not contradict each other."""
+        splits = {key: self._split(node.value[key], key, node.keys[key]) for key in ("valid", "test") if key in node.value}
+        valid, test = splits.get("valid"), splits.get("test")
+        if valid and test:
+            fractions = (valid.fraction or 0, test.fraction or 0)
+            if valid == test and valid.kind in ("path", "column"):
+                text = "has the same rows as valid; the search must never see the test rows"
+                self.problems.add(node.value["test"].mark, "data.test", text)
+            elif sum(fractions) >= 1:
+                text = f"valid and test leave no rows to train on: {fractions[0]:g} + {fractions[1]:g} is not below 1"
+                self.problems.add(node.value["test"].mark, "data.test", text)
+        return valid, test
 
     def _source(self, node: Node, path: str, text: str) -> None:
         """Check the name or the reference of a source. Files are not opened."""

@@ -47,13 +47,18 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
         tunable: True if a domain may stand in place of the value.
     """
     types, hint = types_of(fragment), ""
-    if tunable and node.is_list and node.value:
-        hint = f"; to try each, write {{choice: {node.show()}}}"
+    if tunable and node.is_list:
+        hint = to_try_each(node)
     elif types == ("string",):
         hint = "; quote it" if isinstance(node.value, (bool, int, float)) else ""
     elif types == ("boolean",) or {"integer", "number"} & set(types):
         hint = meant(node.value, boolean=types == ("boolean",))
     return f"must be {rule_of(fragment)}, got {node.show()}{hint}"
+
+
+def to_try_each(node: Node) -> str:
+    """Return the hint for a list in place of one value. "" for another value."""
+    return f"; to try each, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
 
 
 def _domain_of(node: Node) -> str | None:

@@ -164,7 +164,7 @@ def _add_error(model: type, error: Any, node: Node, path: str, problems: Problem
     elif "enum" in fragment:
         text = wrong_name(f"{path.split('.')[0]}.{key}", child, fragment["enum"])
     else:
-        text = mismatch(fragment, child, tunable=where in ("data.train", "data.rows"))
+        text = mismatch(fragment, child, tunable=False)
     problems.add(child.mark, where, text)
 
 

@@ -75,7 +75,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "the label in data.drop",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [y]}",
-            "2:55: data.drop: must not contain the label, `y`",
+            "2:54: data.drop: must not contain the label, `y`",
         ),
         line(
             "unknown trainer",
@@ -194,12 +194,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a dropped column that is not text",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: [1]}",
-            "2:55: data.drop.0: must be text, got 1; quote it",
+            "2:55: data.drop.0: a column's name must be text, got 1; quote it",
         ),
         line(
             "data.drop that is not a list",
             "data: {train: rows.csv, label: y, valid: 0.25, drop: age}",
-            "2:54: data.drop: must be a list, got age",
+            "2:54: data.drop: must be a list of columns, got age",
         ),
         line(
             "a metric that is not text", "objective: {metric: 3, goal: minimize}", "3:21: objective.metric: must be text, got 3; quote it"
