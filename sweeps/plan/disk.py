@@ -120,8 +120,7 @@ def adds_columns(template: Template) -> bool:
     """Return whether a step of a chain may add columns. A user's own step may."""
     if isinstance(template, Step):
         return template.name in WIDENING_STEPS or ":" in template.name
-    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-    return any(map(adds_columns, inside))
+    return any(map(adds_columns, children(template)))
 
 
 def largest_values(params: Template) -> dict[str, float]:

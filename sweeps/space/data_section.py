@@ -17,7 +17,7 @@ from sweeps.space.nodes import Mark, Node, scalar
 from sweeps.space.parameter_checks import mismatch, to_try_each
 from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import SPLIT_FORMS, ByColumn, ByGroup, ByTime, DataKeys, DataSpec, Split, variant_of
-from sweeps.space.templates import Template, children, dimensions, fill
+from sweeps.space.templates import Template, dimensions, fill, walk
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 SOURCES = "a path, a glob, a URI, sklearn:NAME or module:function"
@@ -59,7 +59,7 @@ class DataSection:
         valid, test = self._splits(node)
         if keys is None:
             return None, tuned
-        if keys.label is not None and keys.label in _texts(templates.get("drop", ())):
+        if keys.label is not None and keys.label in walk(templates.get("drop", ())):
             self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{keys.label}`")
         if keys.drop_missing_label and keys.label is None:
             self.problems.add(node.keys["drop_missing_label"], "data.drop_missing_label", "needs `data.label`")
@@ -187,14 +187,4 @@ class DataSection:
 
 def whole(template: Template) -> bool:
     """Return whether the whole template could be parsed."""
-    if isinstance(template, Dimension):
-        return all(whole(option.value) for option in template.options)
-    return template is not INVALID and all(map(whole, children(template)))
-
-
-def _texts(template: Template) -> set[str]:
-    """Return every text in a template."""
-    if isinstance(template, str):
-        return {template}
-    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-    return {text for child in inside for text in _texts(child)}
+    return all(part is not INVALID for part in walk(template))

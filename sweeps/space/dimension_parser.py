@@ -242,3 +242,8 @@ class DimensionParser:
         """Add a problem, and return INVALID."""
         self.problems.add(node.mark, path, text)
         return INVALID
+
+    def wrong_key(self, node: Node, key: Any, path: str, text: str) -> Any:
+        """Add a problem at a key of a mapping, and return INVALID."""
+        self.problems.add(node.keys[key], path, text)
+        return INVALID

@@ -24,7 +24,7 @@ from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits,
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import known, suggest
-from sweeps.space.templates import Template, children, dimensions, enclosing_options
+from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import TrainerDefinition
 from sweeps.space.trainer_section import TrainerSection
@@ -207,7 +207,7 @@ class _Loader:
     def _sections(self, parser: SpaceParser, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
         """Parse the section `space`, and return it with the tuned keys of `data`."""
         sections = parser.space(self.file.node("space"))
-        if data is not None and not data.given and _has_step(sections.get("preprocessor")):
+        if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
             text = "needs `data`, which the file does not have; add `data`, or remove this"
             self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
@@ -317,12 +317,6 @@ class _Loader:
 def _more_than(count: int, items: Iterable[Any]) -> bool:
     """Return whether there are more items than a number."""
     return sum(1 for _ in itertools.islice(items, count + 1)) > count
-
-
-def _has_step(template: Template) -> bool:
-    """Return whether any chain of a template has a step."""
-    inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-    return isinstance(template, Step) or any(map(_has_step, inside))
 
 
 # Sections whose keys users may write at the top of the file by mistake.

@@ -26,7 +26,7 @@ from sweeps.space.section_models import (
     variant_of,
 )
 from sweeps.space.step_names import Step
-from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
+from sweeps.space.templates import Template, dimensions, enclosing_options, fill, walk
 from sweeps.space.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.tracker_section import TrackerSpec
 from sweeps.space.trainer_definition import TrainerDefinition
@@ -160,14 +160,7 @@ def user_references(space: Space) -> list[str]:
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
     found = [space.trainer.loop, space.trainer.load, *sources]
 
-    def walk(template: Template) -> None:
-        if isinstance(template, Step):
-            found.append(template.name)
-        inside = [option.value for option in template.options] if isinstance(template, Dimension) else children(template)
-        for child in inside:
-            walk(child)
-
-    walk(space.sections.get("preprocessor", ()))
+    found += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
     named = []
     for name in found:
         with contextlib.suppress(references.RefError):

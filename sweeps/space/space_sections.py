@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest, did_you_mean
@@ -68,20 +70,36 @@ class SpaceParser(ChainParser):
 
     def params(self, node: Node, path: str) -> Template:
         """Parse a mapping of parameters, or a dimension of such mappings."""
+        return self._mapping(node, path, "such as {eta: 0.1}", self._parameter)
+
+    def scaling(self, node: Node, path: str) -> Template:
+        """Parse workers, GPUs and resources, or a dimension of such mappings."""
+        return self._mapping(node, path, f"with keys {', '.join(SCALING)}", self._scaling_key)
+
+    def _mapping(self, node: Node, path: str, form: str, read: Callable[[Node, Any, str], Template]) -> Template:
+        """Parse a mapping, or a dimension of mappings.
+
+        Args:
+            node: The mapping.
+            path: Dotted key of the mapping.
+            form: The form of the mapping, for messages.
+            read: Parses the value of a key: takes the mapping, the key and the path of the value.
+        """
         if node.value is None:
             return {}
         if not node.is_map:
-            return self.wrong(node, path, f"must be a mapping such as {{eta: 0.1}}, got {node.show()}")
+            return self.wrong(node, path, f"must be a mapping {form}, got {node.show()}")
         if kind := self.domain(node, path):
-            return self.branches(node, path, kind, self.params)
-        template: dict[str, Template] = {}
-        for key, child in node.value.items():
-            if not isinstance(key, str) or not key:
-                self.problems.add(node.keys[key], f"{path}.{key}", "the name of a parameter must be text; quote it")
-            elif key != "when":
-                template[key] = self.anything(child, f"{path}.{key}")
-                if template[key] is not INVALID:
-                    self._check_parameter(node, key, f"{path}.{key}")
+            return self.branches(node, path, kind, partial(self._mapping, form=form, read=read))
+        return {key: read(node, key, f"{path}.{key}") for key in node.value if key != "when"}
+
+    def _parameter(self, node: Node, name: Any, path: str) -> Template:
+        """Parse a parameter of the loop."""
+        if not isinstance(name, str) or not name:
+            return self.wrong_key(node, name, path, "the name of a parameter must be text; quote it")
+        template = self.anything(node.value[name], path)
+        if template is not INVALID:
+            self._check_parameter(node, name, path)
         return template
 
     def _check_parameter(self, node: Node, name: str, path: str) -> None:
@@ -98,43 +116,21 @@ class SpaceParser(ChainParser):
             text = f"is not a parameter of {self.trainer}; {hint}"
             self.problems.add(node.keys[name], path, text)
 
-    def scaling(self, node: Node, path: str) -> Template:
-        """Parse workers, GPUs and resources, or a dimension of such mappings."""
-        if node.value is None:
-            return {}
-        if not node.is_map:
-            return self.wrong(node, path, f"must be a mapping with keys {', '.join(SCALING)}, got {node.show()}")
-        if kind := self.domain(node, path):
-            return self.branches(node, path, kind, self.scaling)
-        template = {}
-        for key, child in node.value.items():
-            where = f"{path}.{key}"
-            if key == "resources_per_worker":
-                template[key] = self._resources(child, where)
-            elif key in SCALING:
-                template[key] = self._scaling_value(child, where, SCALING[key])
-            elif key != "when":
-                self.problems.add(node.keys[key], where, f"unknown key; {suggest('scaling', key, SCALING)}")
-        return template
+    def _scaling_key(self, node: Node, key: Any, path: str) -> Template:
+        """Parse a key of `scaling`."""
+        if key == "resources_per_worker":
+            return self._mapping(node.value[key], path, "such as {CPU: 1}", self._amount)
+        if key in SCALING:
+            return self._scaling_value(node.value[key], path, SCALING[key])
+        return self.wrong_key(node, key, path, f"unknown key; {suggest('scaling', key, SCALING)}")
 
-    def _resources(self, node: Node, path: str) -> Template:
-        """Parse `resources_per_worker`: a mapping of names to amounts, or a dimension of such mappings."""
-        if node.value is None:
-            return {}
-        if not node.is_map:
-            return self.wrong(node, path, f"must be a mapping such as {{CPU: 1}}, got {node.show()}")
-        if kind := self.domain(node, path):
-            return self.branches(node, path, kind, self._resources)
-        template = {}
-        for key, child in node.value.items():
-            where = f"{path}.{key}"
-            if not isinstance(key, str) or not key:
-                self.problems.add(node.keys[key], where, "a resource's name must be text")
-            elif key.upper() in ("CPU", "GPU") and key != key.upper():  # Ray would wait for a custom resource forever
-                self.problems.add(node.keys[key], where, f"unknown resource; did you mean `{key.upper()}`?")
-            elif key != "when":
-                template[key] = self._scaling_value(child, where, AMOUNT)
-        return template
+    def _amount(self, node: Node, resource: Any, path: str) -> Template:
+        """Parse the amount of a resource of one worker."""
+        if not isinstance(resource, str) or not resource:
+            return self.wrong_key(node, resource, path, "a resource's name must be text")
+        if resource.upper() in ("CPU", "GPU") and resource != resource.upper():  # Ray would wait for a custom resource forever
+            return self.wrong_key(node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?")
+        return self._scaling_value(node.value[resource], path, AMOUNT)
 
     def _scaling_value(self, node: Node, path: str, fragment: Fragment) -> Template:
         """Parse a scalar, or a dimension of scalars. Every shape must be known in advance, so a range must have integers."""

@@ -61,7 +61,9 @@ def _fill_step(step: Step, choose: Callable[[Dimension], Any], known: dict[str, 
 
 
 def children(template: Template) -> Iterable[Template]:
-    """Return the templates directly inside a template that is not a dimension."""
+    """Return the templates directly inside a template: items, values, columns and parameters, or the values of options."""
+    if isinstance(template, Dimension):
+        return [option.value for option in template.options]
     if isinstance(template, Chain):
         return template.items
     if isinstance(template, Step):
@@ -71,14 +73,16 @@ def children(template: Template) -> Iterable[Template]:
     return template if isinstance(template, (list, tuple)) else ()
 
 
+def walk(template: Template) -> Iterator[Template]:
+    """Yield a template and every template inside it, in the order of the file."""
+    yield template
+    for child in children(template):
+        yield from walk(child)
+
+
 def dimensions(template: Template) -> Iterator[Dimension]:
     """Yield every dimension in a template, in the order of the file."""
-    inside = children(template)
-    if isinstance(template, Dimension):
-        yield template
-        inside = [option.value for option in template.options]
-    for child in inside:
-        yield from dimensions(child)
+    return (part for part in walk(template) if isinstance(part, Dimension))
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
@@ -89,14 +93,8 @@ def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
     """
     found: dict[str, tuple[str, Any] | None] = {}
 
-    def walk(at: Template, outer: tuple[str, Any] | None) -> None:
-        if isinstance(at, Dimension):
-            found[at.name] = outer
-            for option in at.options:
-                walk(option.value, (at.name, option.key))
-            return
-        for child in children(at):
-            walk(child, outer)
-
-    walk(template, None)
+    for dim in dimensions(template):
+        found.setdefault(dim.name, None)
+        for option in dim.options:
+            found |= {inner.name: (dim.name, option.key) for inner in dimensions(option.value)}
     return found
