@@ -50,7 +50,7 @@ def typed(*args: str):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_answer(case: Case, folder):
+def test_each_bad_input_gets_its_answer(case: Case, folder):
     case.write(folder)
     before, modules = listing(folder), set(sys.modules)
     for verb in case.verbs:
@@ -65,7 +65,7 @@ def test_the_answer(case: Case, folder):
     assert not [name for name in HEAVY if name in set(sys.modules) - modules]
 
 
-def test_the_table_is_as_large_as_it_says():
+def test_the_table_has_many_cases_with_distinct_names():
     assert len(CASES) > 150
     ids = [param.id for param in CASES]
     assert len(ids) == len(set(ids))
@@ -75,7 +75,7 @@ def test_the_page_is_the_table():
     assert FILE.is_file() and FILE.read_text(encoding="utf-8") == page(), f"docs/bad_input.md is out of date; renew it: {COMMAND}"
 
 
-def test_what_the_cases_change_is_valid(folder):
+def test_the_unchanged_space_file_is_valid(folder):
     Case("", "", (), top(), {"valid.csv": "age,plan,y\n", "rows.parquet": parquet}).write(folder)
     done, _ = typed("validate", "space.yaml")
     assert done.exit_code == 0
@@ -98,7 +98,7 @@ def test_validating_runs_no_code_of_the_users(folder):
     assert listing(folder) == before, "marks.py was imported"
 
 
-def test_a_metric_that_is_never_reported_is_said_at_the_first_report():
+def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
     from sweeps.execution.rank import TrialSession
 
     job = SimpleNamespace(sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset())
@@ -133,7 +133,7 @@ def watched(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
-def test_by_the_stop_watch(args, code, limit, watched):
+def test_an_answer_comes_within_its_time_limit(args, code, limit, watched):
     """The seconds of CPU, the least of three runs: what others do on this machine does not count against the limit."""
     before, spent = listing(watched), []
     for _ in range(3):

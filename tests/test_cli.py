@@ -40,14 +40,14 @@ def result(**changes) -> SweepResult:
     return SweepResult(**{**fields, **changes})
 
 
-def test_the_end_shows_the_best_the_bundle_and_what_to_type_next():
+def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
     text = terminal.format_result(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
     assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
     assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
 
 
-def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
+def test_data_dimensions_are_part_of_a_configuration(tmp_path):
     best = result().best | {"data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5}, "values": {"loss": 1.0}}
     text = terminal.format_result(result(best=best))
     assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
@@ -59,7 +59,7 @@ def test_what_is_tuned_of_the_data_is_part_of_a_configuration(tmp_path):
     assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.format_trial(recorded, "loss", "minimize", "running").split())
 
 
-def test_the_end_of_a_sweep_without_a_bundle_says_why():
+def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
     text = terminal.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
     text = terminal.format_result(
@@ -68,7 +68,7 @@ def test_the_end_of_a_sweep_without_a_bundle_says_why():
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
 
-def test_what_is_not_finite_is_null_and_can_be_shown():
+def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown():
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
     told = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
     assert (told["best"]["value"], told["best"]["test"], told["best"]["metrics"]["loss"]) == (None, None, None)
@@ -80,7 +80,7 @@ def test_the_schema_is_json_of_the_keys_a_file_may_have():
     assert done.exit_code == 0 and {"data", "objective", "space"} <= set(json.loads(done.stdout)["properties"])
 
 
-def test_what_was_freed_is_shown():
+def test_freed_checkpoints_are_shown():
     assert "freed 1.0 GB: 1 checkpoint of 1 trial;" in terminal.format_result(
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
@@ -89,12 +89,12 @@ def test_what_was_freed_is_shown():
     assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)
 
 
-def test_what_to_type_next_can_be_pasted():
+def test_the_next_command_can_be_pasted():
     text = terminal.format_result(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text
 
 
-def test_json_has_no_key_that_says_nothing():
+def test_json_leaves_out_empty_keys():
     assert set(result().to_json()) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
     assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
 
@@ -112,14 +112,14 @@ def test_json_has_no_key_that_says_nothing():
         (["rnu"], 2, "No such command"),
     ],
 )
-def test_bad_input_is_a_line_and_an_exit_code(args, code, said, tmp_path, monkeypatch):
+def test_bad_input_gives_one_line_and_an_exit_code(args, code, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli.main, args)
     assert done.exit_code == code and said in done.output and "Traceback" not in done.output, done.output
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 
-def test_a_winner_that_cannot_be_exported_is_shown_all_the_same(monkeypatch, tmp_path):
+def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
     from sweeps.controller import api
     from sweeps.core.errors import BundleError
 

@@ -72,7 +72,7 @@ def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
     assert cluster.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
 
 
-def test_what_is_shipped_is_code(project, tmp_path):
+def test_only_code_is_shipped(project, tmp_path):
     for path in (".git/config", "venv/pyvenv.cfg", "runs/one/origin.json", "runs/mlflow.db", "notes.txt", "__pycache__/x.pyc"):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).write_text("x")
@@ -100,7 +100,7 @@ def test_a_node_without_the_folder_is_named(tmp_path):
     assert "10.0.0.3 did not answer" in problems[1].text
 
 
-def test_another_version_of_ray_is_told_with_both():
+def test_another_version_of_ray_is_reported_with_both_versions():
     text = "Version mismatch: The cluster was started with:\n    Ray: 2.49.2\nThis process was started with:\n    Ray: 2.60.0\n"
     said = cluster._in_a_line(RuntimeError(text))
     assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
@@ -133,7 +133,7 @@ class Starts:
 LATE = "The current node timed out during startup."
 
 
-def test_a_ray_that_is_not_up_in_time_is_started_once_more_with_a_longer_limit(project, monkeypatch):
+def test_a_ray_that_is_late_is_started_once_more_with_a_longer_limit(project, monkeypatch):
     monkeypatch.setattr("ray.init", starts := Starts(Exception(LATE)))
     monkeypatch.delenv(WAIT, raising=False)
     late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # of before, so it is left alone
@@ -164,7 +164,7 @@ def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(proj
     "error, tries, named",
     [(LATE, 2, ["30 s", "120 s", "CPU or memory"]), ("no space left on device", 1, ["no space left on device"])],
 )
-def test_a_ray_that_does_not_start_is_told_in_a_line_with_how_to_go_on(project, monkeypatch, error, tries, named):
+def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monkeypatch, error, tries, named):
     starts = Starts(*[Exception(error)] * 3)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", starts)
@@ -355,7 +355,7 @@ def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_node
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_a_cluster_that_wants_a_token_refuses_who_has_none(two_nodes, project, tmp_path, monkeypatch):
+def test_a_cluster_with_tokens_refuses_a_driver_without_one(two_nodes, project, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
     process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", two_nodes[0])

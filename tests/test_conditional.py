@@ -32,7 +32,7 @@ def trials(swept):
     return record.trials
 
 
-def test_what_is_not_active_is_nowhere(swept, trials):
+def test_inactive_dimensions_are_absent_everywhere(swept, trials):
     from mlflow.tracking import MlflowClient
 
     assert swept["trials"]["failed"] == 0 and len(trials) == 16
@@ -61,7 +61,7 @@ def test_a_chain_is_fitted_once_a_variant(swept, trials):
     assert len({tuple(t.labels[name] for name in DATA) for t in trials}) > 1
 
 
-def test_the_bundle_is_of_the_winners_variant(swept, tmp_path):
+def test_the_bundle_belongs_to_the_winners_data_variant(swept, tmp_path):
     import sklearn.datasets
 
     from sweeps import load_bundle

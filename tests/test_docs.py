@@ -257,7 +257,7 @@ def test_names_of_sweeps_in_the_text_exist():
         assert named <= public | {"pbt", "__all__"}, f"{document.path}: {named - public}"
 
 
-def test_what_a_loop_may_ask_is_documented():
+def test_the_loop_context_is_documented():
     page = DOCUMENTS["docs/how-to/loop-context.md"]
     code = re.findall(r"`([^`\n]+)`", page.prose)
     public = {f.name for f in dataclasses.fields(trial.Current)} | set(vars(trial.Current))
@@ -342,11 +342,11 @@ def test_every_piece_of_json_parses(block: Block):
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
-def test_every_space_that_ships_validates(file):
+def test_every_shipped_space_validates(file):
     assert load(file).shapes
 
 
-def test_there_are_spaces_that_ship():
+def test_spaces_are_shipped():
     assert len(SPACES) >= 4
 
 
@@ -383,7 +383,7 @@ def test_the_paths_that_a_page_names_exist(path):
         assert "NAME" in name or (ROOT / name).exists() or name in DOCUMENTS, name
 
 
-def test_every_marker_of_the_tests_and_every_habit_is_in_the_contributing_guide():
+def test_every_test_marker_and_make_target_is_in_the_contributing_guide():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     guide = DOCUMENTS["CONTRIBUTING.md"]
     for marker in project["tool"]["pytest"]["ini_options"]["markers"]:

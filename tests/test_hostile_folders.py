@@ -65,7 +65,7 @@ def test_r2_an_export_waits_for_no_pipe(old_sweep, name):
     assert done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
 
 
-def test_logs_reads_the_trials_own_files_alone(old_sweep, tmp_path):
+def test_logs_reads_only_files_of_the_trial(old_sweep, tmp_path):
     logs = old_sweep / "trials" / "0000" / "logs"
     (tmp_path / "secret").write_text("mine\n")
     (logs / "rank-x.log").touch()
@@ -82,7 +82,7 @@ def test_logs_reads_the_trials_own_files_alone(old_sweep, tmp_path):
 
 
 @pytest.mark.parametrize("odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii)
-def test_what_a_terminal_would_act_on_is_shown_as_text(old_sweep, odd):
+def test_control_characters_are_shown_as_text(old_sweep, odd):
     origin = json.loads((old_sweep / ORIGIN).read_text())
     (old_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
     journal = (old_sweep / JOURNAL).read_bytes().replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
@@ -97,11 +97,11 @@ def test_ordinary_text_is_printed_as_it_is(text):
     assert printable(text) == text == make_encodable(text)
 
 
-def test_a_log_keeps_its_colours_and_nothing_else():
+def test_a_log_keeps_its_colors_and_no_other_escape_sequence():
     assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", colours=True) == "\x1b[1;31mred\x1b[0m \\x1b[2J"
 
 
-def test_an_errors_text_can_be_written_whatever_name_it_repeats():
+def test_an_error_message_can_be_printed_whatever_name_it_contains():
     told = shorten(f"cannot read {os.fsdecode(bytes([0xE9]))}.csv")
     assert told.encode() and told == r"cannot read \udce9.csv"
 

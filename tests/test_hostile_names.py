@@ -47,11 +47,11 @@ def test_r16_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, name, verb
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "run"])
-def test_r16_the_same_for_a_space_file(tmp_path, verb):
+def test_r16_a_space_file_with_such_a_name_is_refused(tmp_path, verb):
     assert "File name too long" in typed(verb, "a" * 5000)
 
 
-def test_r16_a_link_that_leads_to_itself_is_said_to(space, tmp_path):
+def test_r16_a_link_to_itself_is_reported(space, tmp_path):
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
     assert "Too many levels of symbolic links" in typed("run", space(train="loop.csv"), "--dir", tmp_path / "runs")

@@ -60,7 +60,7 @@ def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imp
 
 
 @pytest.mark.extended
-def test_without_a_server_the_sweep_and_its_loops_go_on(clean_ray, tmp_path, monkeypatch):
+def test_without_a_server_the_sweep_and_its_loops_continue(clean_ray, tmp_path, monkeypatch):
     # in place of a minute, which a server that restarts may need
     monkeypatch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 1.0))
     file = space_of(tmp_path, "logs_to_mlflow", limits="max_trials: 1", x="0.25")

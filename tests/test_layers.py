@@ -55,12 +55,12 @@ def test_a_folder_imports_only_from_the_folders_before_it(folder):
     assert not wrong, wrong
 
 
-def test_the_trainers_import_the_core_and_what_a_loop_may_ask():
+def test_the_trainers_import_only_the_core_and_the_loop_context():
     wrong = {file: names - {"core", "trial", "trainers"} for file, names in folders_imported(ROOT / "trainers").items()}
     assert not any(wrong.values()), wrong
 
 
-def test_at_the_top_are_the_public_names_and_folders_alone():
+def test_the_top_level_has_only_public_names_and_folders():
     here = {path.name for path in ROOT.iterdir() if path.is_file() or any(path.glob("*.py"))}
     assert here == {"__init__.py", "__main__.py", "py.typed", "trainers", *ORDER}
 

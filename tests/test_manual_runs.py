@@ -48,7 +48,7 @@ def test_the_ridge_loop_runs_and_its_bundle_predicts(tmp_path):
     assert predictions(result)["prediction"].between(0, 400).all()
 
 
-def test_own_steps_run(tmp_path):
+def test_steps_of_the_user_run(tmp_path):
     result = run(tmp_path, "clipped", "features.py", options=("--set", "limits.max_trials=2"))
     assert "Clip" in result["best"]["preprocessor"]
 

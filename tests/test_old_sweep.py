@@ -32,7 +32,7 @@ def test_show_lists_its_trials(old_sweep):
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_resume_adds_a_trial_and_keeps_the_old_ones(old_sweep, clean_ray):
+def test_resume_adds_a_trial_and_keeps_earlier_trials(old_sweep, clean_ray):
     before = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
     answered("resume", old_sweep, "--add-trials", 1, "--trust", "--json")
     after = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
@@ -63,7 +63,7 @@ def test_export_writes_a_bundle_that_predicts(old_sweep, tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_predict_and_serve_take_a_sweep_for_the_bundle_of_its_winner(old_sweep, tmp_path):
+def test_predict_and_serve_accept_a_sweep_in_place_of_its_bundle(old_sweep, tmp_path):
     rows = load_wine(as_frame=True).data.head(20)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = set()

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PBT = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
 
 
-def test_members_take_over_and_go_on_from_there(clean_ray, tmp_path):
+def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, tmp_path):
     from mlflow.tracking import MlflowClient
 
     result = sweeps.run(space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
@@ -46,7 +46,7 @@ def test_members_take_over_and_go_on_from_there(clean_ray, tmp_path):
 
 
 @pytest.mark.long
-def test_a_loop_that_begins_anew_is_refused_in_one_line(clean_ray, tmp_path):
+def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError, match=r"pbt needs a loop that goes on from its checkpoint") as e:
         sweeps.run(space_of(tmp_path, "forgets", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
@@ -83,7 +83,7 @@ space:
     ],
     ids=["torch", "xgboost"],
 )
-def test_a_killed_population_of_a_shipped_trainer_goes_on(trainer, workers, params, tmp_path):
+def test_a_killed_population_of_a_built_in_trainer_resumes(trainer, workers, params, tmp_path):
     file, runs = tmp_path / "members.yaml", tmp_path / "runs"
     file.write_text(MEMBERS.format(trainer=trainer, workers=workers, params=params))
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"

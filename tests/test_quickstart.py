@@ -41,7 +41,7 @@ def quickstart(tmp_path_factory):
     return root, json.loads(out), err
 
 
-def test_quickstart_prints_one_object_and_nothing_else(quickstart):
+def test_quickstart_prints_only_one_json_object(quickstart):
     root, result, err = quickstart
     assert err == ""
     assert set(result) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
@@ -72,7 +72,7 @@ def test_quickstart_starts_no_gang_twice(quickstart):
     assert len(logs) == 16 and {gang for log in logs for gang in re.findall(r"on (gang-\d+)", log)} <= {"gang-001", "gang-002", "gang-003"}
 
 
-def test_quickstart_is_in_mlflow_as_it_happened(quickstart):
+def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
     from mlflow.tracking import MlflowClient
 
     _, result, _ = quickstart
@@ -191,7 +191,7 @@ def group_hup(pid: int) -> None:
         pytest.param(group_hup, id="r4_group_hup", marks=pytest.mark.long),
     ],
 )
-def test_ctrl_c_keeps_what_finished_and_leaves_the_rest_resumable(tmp_path, send):
+def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, send):
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")

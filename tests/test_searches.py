@@ -55,7 +55,7 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, t
 
 
 @pytest.mark.extended  # tests/search has both without Ray
-def test_hyperband_stops_trials_by_the_rungs_of_their_brackets(clean_ray, tmp_path):
+def test_hyperband_stops_trials_at_the_rungs_of_their_brackets(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
     scheduler = "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=(scheduler, "search.algorithm=random", "search.seed=2"))
@@ -75,7 +75,7 @@ def test_hyperband_stops_trials_by_the_rungs_of_their_brackets(clean_ray, tmp_pa
 
 
 @pytest.mark.extended
-def test_median_stops_what_is_worse_than_most_were(clean_ray, tmp_path):
+def test_the_median_rule_stops_trials_below_the_median(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 5, max_concurrent_trials: 1", x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}")
     median = "scheduler={name: median, grace_period: 2, min_trials: 2}"
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=(median,))

@@ -79,7 +79,7 @@ DIRT = {
 
 
 @pytest.mark.parametrize("wrong", DIRT.values(), ids=DIRT)
-def test_dirt_is_cleaned_away(cleaned, wrong):
+def test_invalid_trips_are_removed(cleaned, wrong):
     assert len(cleaned(trip(), trip(**wrong), trip())) == 2
 
 
@@ -102,7 +102,7 @@ def test_a_big_tip_is_more_than_a_fifth_of_the_fare(cleaned, tip, big):
     assert cleaned(trip(tip_amount=tip))["is_big_tip"].tolist() == [big]
 
 
-def test_what_the_tip_is_part_of_is_no_feature(taxi, cleaned):
+def test_amounts_that_contain_the_tip_are_not_features(taxi, cleaned):
     kept = cleaned(trip())
     assert list(kept.columns) == [*taxi.TIMES, *taxi.NUMBERS, "month", "is_big_tip"]
     assert not {"tip_amount", "total_amount"} & set(kept.columns)
@@ -145,7 +145,7 @@ def test_features_of_a_row_do_not_depend_on_the_others_nor_on_what_is_missing(ta
     assert whole["trip_duration"].iloc[1] == -1800 and whole.iloc[2][["trip_duration", "hour", "VendorID"]].isna().all()
 
 
-def test_a_path_that_is_not_given_or_leads_nowhere_is_said_in_a_line(taxi, tmp_path, monkeypatch):
+def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(taxi, tmp_path, monkeypatch):
     monkeypatch.delenv("TLC_FILES", raising=False)
     with pytest.raises(ValueError, match=r"^TLC_FILES is not set; .*yellow_tripdata_\*\.parquet'$"):
         taxi.load()

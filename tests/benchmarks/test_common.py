@@ -64,14 +64,14 @@ WORKLOAD = Workload(
 # ---- times
 
 
-def test_the_start_is_in_no_ones_time_of_a_trial():
+def test_the_start_does_not_count_as_trial_time():
     late = [100.0 + i for i in range(8)]  # the first eighth is one trial
     assert steady([5.0, *late[1:]]) == pytest.approx((107 - 5) / 7)
     assert steady([3.0 * i for i in range(64)]) == pytest.approx(3.0)
 
 
 @given(st.lists(st.floats(0, 1e6, allow_nan=False), min_size=2, max_size=100), st.floats(-1e6, 1e6))
-def test_steady_time_depends_on_differences_alone(ends, shift):
+def test_steady_time_depends_only_on_differences(ends, shift):
     assert steady([end + shift for end in reversed(ends)]) == pytest.approx(steady(ends), abs=1e-6)
     assert steady(ends) >= 0
 
@@ -92,7 +92,7 @@ def test_medians_of_what_was_measured():
     assert values_of(SAMPLES, "ours", "whole") == [1.0, 3.0, 2.0]
 
 
-def test_what_is_missing_stays_missing():
+def test_missing_values_stay_missing():
     assert ratio(None, 1.0) is None and ratio(1.0, None) is None and ratio(1.0, 0.0) is None
     assert less(1.0, None) is None and less(None, 1.0) is None
     assert (ratio(3.0, 2.0), less(3.0, 2.0)) == (1.5, 1.0)
@@ -118,7 +118,7 @@ def test_numbers_as_shown(value, unit, text):
     assert shown(value, unit) == text
 
 
-def test_a_goal_says_by_how_much():
+def test_a_goal_shows_the_difference():
     assert verdict(Goal("", 0.020, 0.030, unit="ms")) == "met, 10.0 ms to spare; 0.667 × the bound"
     assert verdict(Goal("", 0.045, 0.030, unit="ms")) == "**missed by 15.0 ms**; 1.50 × the bound"
     assert verdict(Goal("", 120.0, 100, at_most=False)) == "met, 20.0 to spare; 1.20 × the bound"
@@ -137,7 +137,7 @@ def test_a_goal_is_met_or_missed(value, bound, at_most):
 # ---- the report
 
 
-def test_a_table_has_the_sides_that_ran():
+def test_a_table_has_only_the_sides_that_ran():
     lines = table(WORKLOAD, SAMPLES)
     assert lines[0] == "| side | trials a run | a trial | whole | ratio |"
     assert lines[2] == "| sweeps | 8 | 20.0 ms (10.0 ms – 30.0 ms) | 2.00 s (1.00 s – 3.00 s) | 1.00 × |"
@@ -145,7 +145,7 @@ def test_a_table_has_the_sides_that_ran():
     assert len(lines) == 4
 
 
-def test_a_side_alone_has_no_ratio():
+def test_one_side_has_no_ratio():
     assert table(WORKLOAD, SAMPLES[:1]) == [
         "| side | trials a run | a trial | whole |",
         "|---|---|---|---|",
@@ -190,7 +190,7 @@ def test_records_survive_their_file():
 # ---- what there is
 
 
-def test_every_script_is_a_workload_and_says_what_it_compares():
+def test_every_script_is_a_workload_with_a_description():
     folder = Path(importlib.import_module("benchmarks").__file__).parent
     scripts = {file.stem for file in folder.glob("*.py") if "WORKLOAD = Workload(" in file.read_text()}
     assert scripts == set(NAMES)
@@ -215,7 +215,7 @@ def test_memory_counts_the_store_once_and_no_idle_worker():
 # ---- profiles
 
 
-def test_the_way_of_a_trial():
+def test_a_trial_is_shown_with_its_configuration_curve_and_error():
     clocks, loops = [], {}
     for i in range(9):
         at = float(i)
@@ -227,7 +227,7 @@ def test_the_way_of_a_trial():
     assert profiling.way([], {}) == ["no trial was followed all its way"]
 
 
-def test_stacks_in_short():
+def test_stacks_are_shortened():
     begins = "thread (1): mlflow;run (a/threading.py:9)"
     raw = f"{begins};write (x/sweeps/tracking.py:1) 80\n{begins};beat (b/c.py:2) 40\nbroken"
     text = "\n".join(profiling.summary("driver", raw))

@@ -35,7 +35,7 @@ class Scripted:
         self.running.discard(trial)
 
 
-def test_as_many_run_side_by_side_as_there_are_workers_and_steps_are_counted():
+def test_trials_run_on_all_workers_and_steps_are_counted():
     searcher = Scripted(3)
     regrets = replay(task("branin"), searcher, budgets=(1, 2), workers=4)
     assert searcher.most == 4 and len(searcher.heard) == 2 * STEPS
@@ -78,7 +78,7 @@ def test_no_configuration_is_better_than_the_optimum_and_half_are_better_than_th
     assert t.curve(draw(t.axes, rng)).shape == (STEPS,)
 
 
-def test_the_optima_of_the_functions_are_where_they_are_said_to_be():
+def test_the_optima_of_the_test_functions_are_where_they_are_documented():
     best = {
         "branin": {"x": (np.pi + 5) / 15, "y": 2.275 / 15},
         "rosenbrock4": {f"x{i}": 0.75 for i in range(4)},
@@ -93,12 +93,12 @@ def test_the_optima_of_the_functions_are_where_they_are_said_to_be():
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
-def test_our_searcher_is_replayed_and_again_the_same(algorithm):
+def test_a_replay_of_our_searcher_repeats_its_result(algorithm):
     first, second = (replay(task("branin"), Ours(task("branin"), 3, algorithm), budgets=(1, 2)) for _ in range(2))
     assert first == second and first[1] < replay(task("branin"), Random(task("branin"), 3), budgets=(1, 2))[0] + 1
 
 
-def test_what_was_replayed_is_not_replayed_again_and_makes_a_table(tmp_path):
+def test_finished_replays_are_reused_and_make_a_table(tmp_path):
     out = tmp_path / "replays.jsonl"
     for _ in range(2):
         program.run(["random", "sweeps random"], ["branin", "cells"], range(2), 1, (10, 25), out)

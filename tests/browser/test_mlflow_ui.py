@@ -105,7 +105,7 @@ def table(page, columns: str) -> list[dict[str, str]]:
     return [merged[index] for index in sorted(merged)]
 
 
-def test_the_trials_stand_in_order_with_preprocessor_workers_and_params(shown, page):
+def test_the_runs_are_sorted_and_show_preprocessor_workers_and_params(shown, page):
     page.goto(shown.links["trials, best first"])
     table(page, "metrics.`objective`")
     picture(page, "mlflow-runs.png")

@@ -31,7 +31,7 @@ with interrupt.listening():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_asks_and_what_was_there_before_is_put_back(number):
+def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number):
     before = [signal.getsignal(s) for s in SIGNALS]
     interrupt = Interrupt()
     with interrupt.listening():
@@ -64,7 +64,7 @@ def test_r4_sighup_stays_ignored_under_nohup():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_the_second_ends_the_process_and_those_that_it_has_started():
+def test_the_second_signal_ends_the_process_and_its_children():
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "stopped at once\n")
     wait_until(lambda: not psutil.pid_exists(int(done.stdout)) or psutil.Process(int(done.stdout)).status() == "zombie", 20, "it to end")

@@ -45,7 +45,7 @@ def test_a_fit_takes_the_place_of_an_idle_gang_but_waits_for_a_busy_one():
     assert decide({"CPU": 2.0}, [GangState("a", shape(1), Phase.BUSY)], [], [fit]) == Start(fit)
 
 
-def test_what_can_never_fit_is_refused():
+def test_shapes_that_can_never_fit_are_refused():
     request = Request(0, shape(8).total, shape(8))
     assert decide(CLUSTER, [], [], [request]) == Refuse(request)
 
@@ -71,7 +71,7 @@ def test_with_a_spare_cpu_a_fit_borrows_from_an_idle_gang_and_gives_back():
     assert decide({"CPU": 2.0}, [busy], [], [fit], room) == Wait()
 
 
-def test_a_fit_that_runs_no_tasks_borrows_from_an_idle_gang_in_a_ray_of_others_too():
+def test_a_fit_without_tasks_borrows_from_an_idle_gang_on_a_foreign_ray_too():
     fit, trial, other = (
         Request(0, {"CPU": 1.0}, tasks=False),
         Request(1, shape(2).total, shape(2)),
@@ -85,7 +85,7 @@ def test_a_fit_that_runs_no_tasks_borrows_from_an_idle_gang_in_a_ray_of_others_t
     assert decide({"CPU": 2.0}, [idle], [{"CPU": 1.0}], [other]) == Evict("a")
 
 
-def test_where_there_is_room_an_idle_gang_stays_while_another_shape_works():
+def test_an_idle_gang_stays_if_there_is_room_for_another_shape():
     one, two = Request(0, shape(1).total, shape(1)), Request(1, shape(2).total, shape(2))
     idle, busy = GangState("two", shape(2), Phase.IDLE, 1), GangState("one", shape(1), Phase.BUSY, 2)
     assert decide({"CPU": 2.0}, [idle], [], [one], {"CPU": 4.0}) == Start(one)
@@ -157,14 +157,14 @@ def test_any_line_is_served_in_order_within_the_cluster(wanted, chance, room):
             gangs[what.id] = GangState(what.id, what.shape, Phase.IDLE, what.used)
 
 
-def test_a_gang_that_cannot_help_is_left_alone():
+def test_a_gang_that_cannot_make_room_is_not_closed():
     gangs = [GangState("cpus", shape(2), Phase.IDLE, 1), GangState("gpu", shape(1, 1, 1), Phase.BUSY, 2)]
     request = Request(0, shape(1, 1, 1).total, shape(1, 1, 1))
     assert decide(CLUSTER, gangs, [], [request]) == Wait()
 
 
 @given(st.lists(st.booleans(), max_size=12))
-def test_r17_who_comes_again_waits_before_all_that_have_not_begun_and_behind_others_that_come_again(again):
+def test_r17_retries_wait_before_new_trials_and_behind_earlier_retries(again):
     line: list[Request] = []
     for number, who in enumerate(again):
         request = Request(number, {"CPU": 1.0}, again=who)

@@ -45,7 +45,7 @@ def said(session: TrialSession, metrics: object) -> str:
         ("minimize", math.nan, False),
     ],
 )
-def test_r14_an_infinite_value_on_the_good_side_fails_the_trial(goal, value, fails):
+def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
     assert too_good({"loss": value}, {"loss": goal}) == ("loss" if fails else None)
     one, other = session(loss=goal), session(auc="maximize", loss=goal)
     if not fails:
@@ -56,14 +56,14 @@ def test_r14_an_infinite_value_on_the_good_side_fails_the_trial(goal, value, fai
 
 
 @pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
-def test_r16_what_is_no_dict_is_refused_at_the_line_of_the_loop(metrics):
+def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metrics):
     lines = said(session(loss="minimize"), metrics).splitlines()
     assert lines[-1].startswith("TypeError: report takes a dict of metrics") and repr(metrics) in lines[-1]
     assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
 
 
 @pytest.mark.parametrize("value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"])
-def test_r16_a_value_that_is_no_number_is_refused_at_the_line_of_the_loop(value):
+def test_r16_a_value_that_is_not_a_number_is_refused_at_the_line_of_the_loop(value):
     lines = said(session(loss="minimize"), {"loss": value}).splitlines()
     assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
     assert __file__ in "".join(lines[-4:-1]) and "rank.py" not in "".join(lines)
@@ -119,5 +119,5 @@ def test_r15_a_log_is_cut_while_it_is_written(tmp_path):
     assert log.read_bytes().endswith(b"\nafter the cut\n")
 
 
-def test_a_log_that_is_gone_is_not_missed(tmp_path):
+def test_a_deleted_log_does_no_harm(tmp_path):
     trial_logs.shorten(tmp_path / "rank-0.log")

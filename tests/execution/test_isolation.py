@@ -107,7 +107,7 @@ def careless(folder) -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_all_is_put_back(tmp_path, raises):
+def test_all_state_is_reset(tmp_path, raises):
     before = state()
     with pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(), isolation.apart():
         careless(tmp_path)
@@ -140,7 +140,7 @@ def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
     assert late == before and late[0] == late[2] != late[1] and late[0].endswith(" 1")
 
 
-def test_what_asks_for_no_torch_leaves_nothing_that_waits_for_it():
+def test_code_without_torch_leaves_no_import_hook():
     code = "import sys; from sweeps.execution.seeds import seeded; before = len(sys.meta_path)\n"
     code += "with seeded(7, 1): assert len(sys.meta_path) == before + 1\n"
     code += "assert len(sys.meta_path) == before and 'torch' not in sys.modules"
@@ -148,7 +148,7 @@ def test_what_asks_for_no_torch_leaves_nothing_that_waits_for_it():
 
 
 @pytest.mark.integration
-def test_a_gang_of_one_has_the_process_group_that_ray_train_would_give_it_again_when_a_loop_has_destroyed_it():
+def test_a_gang_of_one_gets_its_process_group_again_after_a_loop_destroyed_it():
     code = """
 import os, torch, torch.distributed as dist
 from sweeps.execution import isolation
@@ -201,7 +201,7 @@ def test_niceness_is_put_back_where_that_is_allowed():
     assert os.getpriority(os.PRIO_PROCESS, 0) == before and left.broken is None
 
 
-def test_a_process_that_may_not_be_put_back_is_broken(monkeypatch):
+def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
     nice = 0
     monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
     monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
@@ -390,7 +390,7 @@ TURNED = {
 
 
 @pytest.mark.parametrize(("turn", "shown"), TURNED.values(), ids=TURNED)
-def test_r7_what_a_loop_turns_is_put_back(monkeypatch, turn, shown):
+def test_r7_changed_settings_are_reset(monkeypatch, turn, shown):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0:
@@ -407,7 +407,7 @@ def test_r7_what_a_loop_turns_is_put_back(monkeypatch, turn, shown):
         gc.enable()
 
 
-def test_what_a_package_patches_as_a_trial_imports_it_stays(monkeypatch):
+def test_patches_of_a_package_that_a_trial_imports_stay(monkeypatch):
     """torch wraps `torch.manual_seed` when a loop is the first to import `torch._dynamo`."""
     monkeypatch.setattr(np, "load", np.load)
     own = type("Finder", (), {"__module__": "numpy.late"})()
@@ -512,7 +512,7 @@ def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
             process.stdout.close()
 
 
-def test_a_trial_costs_a_millisecond_or_two_to_put_back():
+def test_resetting_after_a_trial_takes_about_a_millisecond():
     isolation.settle()
     times = []
     for _ in range(20):

@@ -245,7 +245,7 @@ def test_two_ranks_may_log_the_same_parameter_at_the_same_moment(sweep, monkeypa
 
 
 @pytest.mark.parametrize("state, status", [(State.COMPLETE, "FINISHED"), (State.FAIL, "FAILED")])
-def test_the_end_that_the_sweep_tells_counts_whatever_the_loop_tells_later(sweep, monkeypatch, state, status):
+def test_the_run_status_of_the_sweep_counts_whatever_the_loop_sets_later(sweep, monkeypatch, state, status):
     import mlflow
 
     def loop():

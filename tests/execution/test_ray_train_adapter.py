@@ -21,7 +21,7 @@ from tests.processes import wait_until_clean
 RUNGS = (1, 2, 3, 4)
 
 
-def test_ray_still_has_what_the_seam_replaces():
+def test_ray_still_has_the_names_that_the_adapter_replaces():
     from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
     from sweeps.execution import ray_train_adapter
@@ -43,7 +43,7 @@ def shard_of(names: list[str], name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["validation", "val", "eval", "evaluation"])
-def test_what_rays_tutorials_call_valid_is_valid(name):
+def test_the_names_of_the_valid_shard_in_rays_tutorials_work(name):
     assert shard_of(["train", "valid"], name) == "the valid rows"
     assert shard_of(["train", "valid", name], name) == f"the {name} rows"
 
@@ -110,7 +110,7 @@ def test_lightgbm_is_given_another_network_each_time():
         assert get_network_params() == {"num_machines": 2, "local_listen_port": ports[1], "machines": machines}
 
 
-def test_what_a_shard_has_not_but_a_dataset_has_is_refused_with_the_way_round():
+def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
     from sweeps.execution import ray_train_adapter
 
     shard = ray_train_adapter.Shard(SimpleNamespace())

@@ -38,7 +38,7 @@ def test_the_objective_may_be_a_nested_metric(clean_ray, tmp_path):
 
 @pytest.mark.faults
 @pytest.mark.timeout(120)
-def test_a_ray_tune_function_goes_on_from_its_checkpoint(clean_ray, tmp_path):
+def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
     driving = Driving(job("tests.execution.loops:tune_function", "none"), tmp_path)
     latch = tmp_path / "latch"
     try:

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.mark.integration
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_trial_goes_on_from_its_newest_checkpoint_after_an_exception_that_is_named(clean_ray, tmp_path, workers):
+def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(clean_ray, tmp_path, workers):
     driving = driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4))
     try:
         for rank in range(workers):
@@ -62,7 +62,7 @@ def test_a_trial_goes_on_from_its_newest_checkpoint_after_an_exception_that_is_n
 
 
 @pytest.mark.integration
-def test_an_exception_that_is_not_named_ends_the_trial(clean_ray, tmp_path):
+def test_an_exception_that_is_not_listed_ends_the_trial(clean_ray, tmp_path):
     driving = driving_of(tmp_path, ("lost", "TimeoutError"))
     try:
         progress, steps, _ = attempted(driving)

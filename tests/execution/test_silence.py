@@ -31,14 +31,14 @@ def session(tmp_path):
     return TrialSession(Pool(), "gang", 1, job("my:loop", "none"), order, SimpleNamespace(shards={}))
 
 
-def test_r13_a_silence_of_five_minutes_is_told_once_with_the_stack_and_ends_with_a_report(session, capsys):
+def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, capsys):
     session.look_at_silence()
     assert not session.pool.heard
     session._heard -= SILENT_AFTER
     session.look_at_silence()
     session.look_at_silence()
     (silence,) = session.pool.heard
-    assert silence.rank == 1 and silence.seconds >= SILENT_AFTER and "ends_with_a_report" in silence.stack
+    assert silence.rank == 1 and silence.seconds >= SILENT_AFTER and "test_r13_a_silence" in silence.stack
     assert "rank 1" in capsys.readouterr().err
     session.report({"loss": 1.0}, None)
     session.look_at_silence()
@@ -48,7 +48,7 @@ def test_r13_a_silence_of_five_minutes_is_told_once_with_the_stack_and_ends_with
     assert len(session.pool.heard) == 2
 
 
-def test_r13_the_wait_for_a_verdict_is_no_silence(session, monkeypatch):
+def test_r13_the_wait_for_a_decision_is_not_silence(session, monkeypatch):
     def verdict(*more):
         session._heard -= 10 * SILENT_AFTER
         session.look_at_silence()
@@ -61,9 +61,9 @@ def test_r13_the_wait_for_a_verdict_is_no_silence(session, monkeypatch):
     assert not session.pool.heard
 
 
-def test_a_stack_begins_in_the_users_code_and_a_thread_that_has_ended_has_none():
+def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
     stack = stack_of(threading.get_ident())
-    assert "in test_a_stack_begins" in stack.splitlines()[0]
+    assert "in test_a_stack_starts" in stack.splitlines()[0]
     ended = threading.Thread(target=lambda: None)
     ended.start()
     ended.join()
@@ -71,7 +71,7 @@ def test_a_stack_begins_in_the_users_code_and_a_thread_that_has_ended_has_none()
     assert rank.SILENT_AFTER == 300
 
 
-def test_r13_who_is_overdue():
+def test_r13_late_ranks_are_found():
     async def look() -> None:
         run = Run(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
         run.book.begin()

@@ -20,7 +20,7 @@ def saved(step: int, rank: int = 0, best: int | None = None) -> Checkpoint:
 
 @settings(max_examples=300)
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
-def test_each_report_is_heard_once_and_in_order(steps, chance):
+def test_each_report_arrives_once_and_in_order(steps, chance):
     """Rank 0 tells all that is not acknowledged; any of its messages may come twice or late, the last one comes."""
     messages, known = [], 0
     for step in range(1, steps + 1):
@@ -58,7 +58,7 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
     assert book.drop() == []
 
 
-def test_what_an_attempt_left_half_done_does_not_count():
+def test_incomplete_checkpoints_of_an_attempt_do_not_count():
     book = TrialProgress(2, "loss", True)
     first = book.begin()
     book.take(first, News(0, 1, (report(1),), (saved(1),)))
@@ -103,7 +103,7 @@ def test_nan_never_becomes_the_best():
     assert book.best == saved(1)
 
 
-def test_a_rung_is_told_once_and_again_to_a_new_runner():
+def test_a_rung_is_sent_once_to_each_runner():
     book = TrialProgress(1, "loss", True)
     attempt = book.begin()
     book.take(attempt, News(0, 1, (report(1),)))
@@ -152,7 +152,7 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
 
 
 @given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(0, 3))
-def test_a_resume_takes_up_the_newest_whole_checkpoints_of_an_earlier_driver(keep, latest, best, more):
+def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, best, more):
     """The record names two checkpoints, the folder may hold more; what is newer than the record's may be half written."""
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"

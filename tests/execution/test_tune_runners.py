@@ -39,7 +39,7 @@ def test_an_end_waits_for_the_other_slots_runner():
     asyncio.run(act())
 
 
-def test_nobody_waits_where_none_is_coming_or_one_slot_is_all():
+def test_no_runner_is_awaited_if_none_is_starting_or_there_is_one_slot():
     async def act():
         up = Runners()
         up.came("a", 2, None)
@@ -93,7 +93,7 @@ def test_trials_shorter_than_a_runners_start_share_one_runner_a_slot(clean_ray, 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-def test_a_trial_does_not_pay_for_the_time_that_its_verdict_takes(clean_ray, tmp_path):
+def test_the_wait_for_a_decision_does_not_count_as_trial_time(clean_ray, tmp_path):
     """At a sweep's beginning the driver hears of a rung when a runner is up."""
     driving = Driving(job("tests.execution.loops:three_steps", "none", rungs=(2,)), tmp_path)
     try:

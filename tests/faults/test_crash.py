@@ -106,7 +106,7 @@ def through(points: list[str], tmp_path: Path, uri: str, trials: int) -> Path:
     return folder
 
 
-def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_end(tmp_path, uri):
+def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_result(tmp_path, uri):
     file, _, whole = written(tmp_path / "whole", 3)
     space = space_file.load(file)
     whole.mkdir()
@@ -119,7 +119,7 @@ def test_a_sweep_killed_between_a_trials_end_and_its_record_comes_to_the_same_en
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_sweep_killed_at_every_point_where_state_is_written_comes_to_the_same_end(tmp_path, uri):
+def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(tmp_path, uri):
     whole = json.loads(ended(command("run", *written(tmp_path / "whole", 12), "--tracking-uri", uri, "--json")))
     folder = through(list(POINTS), tmp_path, uri, 12)
     assert outcome(folder) == outcome(Path(whole["dir"]))
@@ -139,7 +139,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.long
-def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint(tmp_path, uri):
+def test_a_killed_ray_ends_the_sweep_and_resume_continues_from_the_checkpoint(tmp_path, uri):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
@@ -168,7 +168,7 @@ def test_ray_killed_under_a_sweep_ends_it_and_resume_goes_on_from_the_checkpoint
 
 
 @pytest.mark.long
-def test_ctrl_c_says_what_to_type_next_and_that_goes_on(tmp_path, uri):
+def test_ctrl_c_prints_the_resume_command_which_continues(tmp_path, uri):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")

@@ -83,7 +83,7 @@ def test_r3_a_checkpoint_cannot_be_written(disk, tmp_path):
     resumed(folder, 3)
 
 
-def test_r3_what_is_prepared_cannot_be_written(disk, tmp_path):
+def test_r3_prepared_data_cannot_be_written(disk, tmp_path):
     rows = np.random.default_rng(0).random((400_000, 10))
     pd.DataFrame(rows, columns=[f"c{i}" for i in range(10)]).assign(target=rows[:, 0]).to_parquet(tmp_path / "rows.parquet")
     file = space_of(tmp_path, "plain", limits="max_trials: 1")

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
-def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_says_where_it_stood(clean_ray, tmp_path):
+def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ray, tmp_path):
     driving = Driving(job("tests.faults.loops:hangs", "torch", trial_timeout=3.0), tmp_path)
     try:
         for number, how in enumerate(("everywhere", "on rank 1", "not at all")):
@@ -39,7 +39,7 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_says_where_it_stood(cl
         driving.close()
 
 
-def test_the_time_of_an_attempt_that_was_lost_counts_and_the_next_says_in_time_where_it_stood(clean_ray, tmp_path):
+def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
     driving = Driving(job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path)
     try:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
@@ -51,7 +51,7 @@ def test_the_time_of_an_attempt_that_was_lost_counts_and_the_next_says_in_time_w
         driving.close()
 
 
-def test_a_killed_pool_costs_the_trials_that_ran_an_attempt_and_no_other_anything(tmp_path):
+def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
     file = space_of(tmp_path, "held", limits="max_trials: 3")
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
@@ -76,7 +76,7 @@ def _stages(driving: Driving) -> dict[str, Stage]:
     return {name: stage for name, (stage, _) in ray.get(driving.pool.usage.remote()).stages.items()}
 
 
-def test_a_new_chain_in_the_middle_of_a_trial_waits_for_its_cpus_and_nobody_sticks(clean_ray, tmp_path):
+def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, tmp_path):
     """Two CPUs, a gang of two that holds both, a fit that needs one: it is served when the trial ends, then the next trial."""
     from sweeps.space import Step
 

@@ -37,7 +37,7 @@ LOST = [
 
 
 @pytest.mark.parametrize("workers, rounds", LOST)
-def test_a_killed_rank_costs_its_trial_an_attempt_and_nobody_else_anything(clean_ray, tmp_path, workers, rounds):
+def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, workers, rounds):
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
     try:
         for number, victims in enumerate(rounds):
@@ -113,7 +113,7 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ra
         driving.close()
 
 
-def test_a_rung_is_asked_once_though_the_trial_passes_it_again(clean_ray, tmp_path):
+def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp_path):
     """Killed after a rung without a checkpoint, a trial starts over; the verdict stands, and no rank waits for another."""
     driving = Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path)
     try:
@@ -147,7 +147,7 @@ def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean
         driving.close()
 
 
-def test_a_killed_rank_is_nothing_to_the_trial_beside_it(clean_ray, tmp_path):
+def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
     try:
         params = {"x": 0.0, "latch": str(tmp_path)}
@@ -181,7 +181,7 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
 
 
 @pytest.mark.long
-def test_what_cannot_be_put_back_ends_with_its_gang(clean_ray, tmp_path):
+def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
     """A closed standard output and a thread that goes on are the next trial's no more: it has other workers."""
     driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
     gangs = []
@@ -200,7 +200,7 @@ def test_what_cannot_be_put_back_ends_with_its_gang(clean_ray, tmp_path):
         driving.close()
 
 
-def test_what_a_loop_may_do_to_its_gang(clean_ray, tmp_path):
+def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
     """One pool, one misdeed after the other: each is its own trial's, and the next trial runs as if nothing had been."""
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
 

@@ -190,7 +190,7 @@ def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_
     assert process.returncode == 0 or ("memory" in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1])
 
 
-def test_mlflows_processes_and_the_sweeps_are_gone(tmp_path):
+def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path):
     """After all that, no process of these tests is left."""
     left = [p for p in psutil.process_iter() if _of(p, tmp_path.parent)]
     assert not left, left

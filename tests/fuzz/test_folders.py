@@ -168,7 +168,7 @@ def test_files_that_were_a_traceback_are_read_or_refused(folder, name, text):
 
 @pytest.mark.parametrize("name", [ORIGIN, RESULT, JOURNAL, "lock", STAGES, PROVENANCE, RAY])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "dangling link", "link out of the folder"])
-def test_files_that_are_none_are_not_waited_for_and_not_followed(folder, tmp_path, name, kind):
+def test_pipes_and_links_are_neither_awaited_nor_followed(folder, tmp_path, name, kind):
     outside = tmp_path / "outside"
     outside.write_text("{}")
     (folder / name).unlink(missing_ok=True)

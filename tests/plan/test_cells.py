@@ -17,7 +17,7 @@ grids = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, ma
 
 
 @given(grids, st.integers(0, 50))
-def test_cells_are_visited_as_the_search_visits_them(pairs, more):
+def test_cells_are_visited_in_the_order_of_the_search(pairs, more):
     cells = [{"scaling.num_workers": workers, "params.depth": depth} for workers, depth in pairs]
     trials = len(cells) + more
     counts, order = [0] * len(cells), []
@@ -47,7 +47,7 @@ SCALINGS = {
 
 
 @pytest.mark.parametrize("body", SCALINGS.values(), ids=SCALINGS)
-def test_shapes_get_as_many_trials_as_is_said(make, body):
+def test_the_number_of_trials_of_each_shape_is_within_the_bounds(make, body):
     space = make(body, trials=14)
     told = {e.shape: e for e in count_shapes(space, trials_per_cell(space.cells, 14))}
     assert list(told) == list(space.shapes)
@@ -57,7 +57,7 @@ def test_shapes_get_as_many_trials_as_is_said(make, body):
             assert e.least <= shapes[shape] <= e.most, (shape, e)
 
 
-def test_trials_of_a_shape_are_exact_where_the_scaling_is_a_grid(make):
+def test_the_trials_of_a_shape_are_exact_if_the_scaling_is_a_grid(make):
     space = make(SCALINGS["grid"], trials=14)
     told = count_shapes(space, trials_per_cell(space.cells, 14))
     assert all(e.least == e.most for e in told)
@@ -66,6 +66,6 @@ def test_trials_of_a_shape_are_exact_where_the_scaling_is_a_grid(make):
     assert [(e.least, e.most) for e in count_shapes(space, trials_per_cell(space.cells, 14))] == [(0, 7), (0, 7), (7, 7)]
 
 
-def test_a_grid_inside_a_choice_is_known_for_one(make):
+def test_a_grid_inside_a_choice_is_detected(make):
     assert has_conditional_grid(make(SCALINGS["a grid in a choice"]).sections)
     assert not has_conditional_grid(make(SCALINGS["mappings"]).sections)

@@ -44,7 +44,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("body, bounds", CHAINS.values(), ids=CHAINS)
-def test_as_many_chains_are_fitted_as_is_said(make, body, bounds):
+def test_the_number_of_fits_is_within_the_predicted_bounds(make, body, bounds):
     space = make(body)
     told = count_fits(space, trials_per_cell(space.cells, 12))
     assert (told.least, told.most) == bounds
@@ -53,14 +53,14 @@ def test_as_many_chains_are_fitted_as_is_said(make, body, bounds):
         assert told.least <= len(chains) <= told.most
 
 
-def test_what_makes_the_number_open_is_named(make):
+def test_the_continuous_dimension_that_leaves_the_number_open_is_named(make):
     space = make(CHAINS["continuous in a cell"][0])
     assert count_fits(space, trials_per_cell(space.cells, 12)) == FitCount(1, 5, "preprocessor.grid.1.PowerTransformer.power")
     space = make(CHAINS["integers"][0])
     assert count_fits(space, trials_per_cell(space.cells, 12)).continuous is None
 
 
-def test_every_filling_comes_once(make):
+def test_every_filling_is_yielded_once(make):
     section = make(
         "params:\n  a: {choice: [1, 2]}\n  b:\n    choice:\n      - {c: {randint: [0, 3]}, d: {grid: [x, y]}}\n      - 5"
     ).sections["params"]

@@ -16,7 +16,7 @@ def texts(space, cluster, nodes=()):
     return [p.text for p in problems]
 
 
-def test_both_numbers_are_told_at_the_place_of_the_scaling(make):
+def test_an_infeasible_shape_is_reported_with_both_numbers(make):
     space = make("params: {a: 1}\nscaling: {num_workers: 4}")
     (problem,) = find_infeasible_shapes(space, {"CPU": 2.0})
     assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
@@ -26,14 +26,14 @@ def test_both_numbers_are_told_at_the_place_of_the_scaling(make):
         plan(space, {"CPU": 2.0})
 
 
-def test_every_resource_that_is_short_is_told(make):
+def test_every_missing_resource_is_named(make):
     space = make("scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}")
     assert texts(space, {"CPU": 3.0, "GPU": 2.0}) == [
         "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk needs 4 CPU (there are 3), 2 disk (there are 0): it can never run"
     ]
 
 
-def test_many_shapes_are_told_in_one_line(make):
+def test_many_infeasible_shapes_are_reported_in_one_line(make):
     few = make("scaling: {num_workers: {grid: [1, 2, 3, 4]}}")
     assert len(texts(few, {"CPU": 2.0})) == 2
     many = make("scaling: {num_workers: {randint: [1, 65]}}")
@@ -42,7 +42,7 @@ def test_many_shapes_are_told_in_one_line(make):
     ]
 
 
-def test_parts_of_a_gpu_lie_on_one_gpu(make):
+def test_fractions_of_a_gpu_are_on_one_gpu(make):
     space = make("scaling: {num_workers: 3, resources_per_worker: {GPU: 0.6}}")
     assert texts(space, {"CPU": 8.0, "GPU": 2.0}) == [
         "scaling: 3 workers × 1 CPU, 0.6 GPU needs 3 × 1 CPU, 0.6 GPU (there is room for 2 on this node): it can never run"
@@ -50,7 +50,7 @@ def test_parts_of_a_gpu_lie_on_one_gpu(make):
     assert texts(space, {"CPU": 8.0, "GPU": 3.0}) == []
 
 
-def test_workers_lie_on_nodes_as_wholes(make):
+def test_each_worker_is_on_one_node(make):
     space = make("scaling: {num_workers: 2, resources_per_worker: {CPU: 3}}")
     cluster = {"CPU": 8.0}
     assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 4.0}]) == []
@@ -60,14 +60,14 @@ def test_workers_lie_on_nodes_as_wholes(make):
     ]
 
 
-def test_what_nobody_counted_is_not_looked_at(make):
+def test_an_uncounted_resource_is_not_checked(make):
     space = make("scaling: {resources_per_worker: {CPU: 1, memory: 1000000000}}")
     assert plan(space, {"CPU": 2.0}).at_once == 2
     with pytest.raises(InputError, match="needs 1e\\+09 memory"):
         plan(space, {"CPU": 2.0, "memory": 1000.0})
 
 
-def test_before_a_ray_is_started_the_cpus_alone_are_looked_at(make, monkeypatch):
+def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3}')
     assert not find_infeasible_shapes_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
     (problem,) = find_infeasible_shapes_here(make("scaling: {num_workers: 4, use_gpu: true}"))
@@ -75,7 +75,7 @@ def test_before_a_ray_is_started_the_cpus_alone_are_looked_at(make, monkeypatch)
 
 
 @given(st.integers(1, 6), st.sampled_from([0.25, 0.3, 0.5, 0.6, 1.0, 2.0]), st.integers(0, 8), st.integers(0, 4))
-def test_on_one_machine_what_fits_is_what_runs_at_least_once(workers, part, cpus, gpus):
+def test_every_feasible_shape_runs_at_least_once_on_one_machine(workers, part, cpus, gpus):
     shape = Shape(workers, (("CPU", 1.0), ("GPU", part)))
     machine = {"CPU": float(cpus), "GPU": float(gpus)}
     assert (at_once(shape, machine) > 0) is (_short(shape, machine, [machine]) is None)

@@ -33,7 +33,7 @@ params:
 """
 
 
-def test_the_first_lesson():
+def test_the_plan_of_the_quickstart():
     told = render(plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources").splitlines()
     disk = next(i for i, line in enumerate(told) if line.startswith("disk"))
     assert (
@@ -80,7 +80,7 @@ def test_no_line_is_wider_than_the_terminal(make, width):
             assert "\n\n\n" not in text and not any(line.endswith(" ") for line in text.splitlines())
 
 
-def test_what_the_search_chooses_is_told_as_a_range(make):
+def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
     text = render(plan(make(WIDE, trials=200), {"CPU": 64.0, "GPU": 64.0}))
     for part in (
         "200 in 30 cells (2 use_gpu × 3 objective × 5 many), 6 or 7",
@@ -97,7 +97,7 @@ def test_what_the_search_chooses_is_told_as_a_range(make):
         assert part in text, (part, text)
 
 
-def test_the_smallest_sweep_there_is(make):
+def test_the_plan_of_the_smallest_sweep(make):
     text = render(plan(make("params: {a: 1}", trials=1, scheduler="{}"), {"CPU": 2.0}))
     assert "none: trials differ only in their seeds" in text
     assert "unlimited: there is no scheduler.max_t" in text
@@ -105,12 +105,12 @@ def test_the_smallest_sweep_there_is(make):
     assert "\ncells" not in text
 
 
-def test_a_limit_above_what_fits_is_told(make):
+def test_the_plan_names_a_limit_above_what_fits(make):
     text = render(plan(make("params: {a: 1}", limits="max_concurrent_trials: 9"), {"CPU": 2.0}))
     assert "at once     9 trials (limits.max_concurrent_trials); 2 fit, the others wait" in text
 
 
-def test_too_little_space_is_told(make, tmp_path, monkeypatch):
+def test_the_plan_warns_of_too_little_disk_space(make, tmp_path, monkeypatch):
     (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     text = render(plan(make("params: {a: 1}", trainer='{loop: "sized:train_func"}'), {"CPU": 2.0}, free=2 * 10**9))
@@ -118,13 +118,13 @@ def test_too_little_space_is_told(make, tmp_path, monkeypatch):
     assert "WARNING: only 2.0 GB are free" in text
 
 
-def test_a_grid_inside_a_choice_is_told_for_what_it_is(make):
+def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
     text = render(plan(make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}))
     assert "12 in 2 cells, 6 each, approximately: a grid inside a choice" in text
 
 
 @pytest.mark.parametrize("scheduler", ["{name: asha, max_t: 9}", "{name: none, max_t: 9}", "{}"])
-def test_as_json_it_is_plain_data(make, scheduler):
+def test_the_plan_as_json_is_plain_data(make, scheduler):
     made = plan(make(WIDE, trials=200, scheduler=scheduler), {"CPU": 64.0, "GPU": 64.0}, free=10**9)
     found = json.loads(json.dumps(made.to_json(), allow_nan=False))
     assert found["trials"] == sum(cell["trials"] for cell in found["cells"]) == 200
@@ -155,12 +155,12 @@ def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
     assert made.to_json()["repeats"] == {"least": made.repeats[0], "most": 24} and made.to_json()["trials"] == 12
 
 
-def test_of_one_shape_it_is_known_how_often_it_is_used(make):
+def test_a_single_shape_gets_all_trials(make):
     made = plan(make("params: {a: {uniform: [0, 1]}}", repeats=3, scheduler="{name: asha, max_t: 9, grace_period: 3}"), {"CPU": 8.0})
     assert [(e.least, e.most) for e in made.shapes] == [(14, 36)]
 
 
-def test_it_starts_nothing(tmp_path):
+def test_the_plan_starts_nothing(tmp_path):
     code = f"""\
 import os, sys
 from pathlib import Path

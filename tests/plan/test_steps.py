@@ -60,20 +60,20 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
 @pytest.mark.parametrize("trials", range(1, 8))
-def test_the_bounds_are_those_of_all_orders_and_values(asha, trials):
+def test_the_bounds_hold_for_all_orders_and_values(asha, trials):
     told = count_steps(asha, trials, at_once=1)
     assert (told.least, told.most) == extremes(asha, trials)
 
 
 @given(ashas, st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
-def test_no_sweep_spends_less_or_more(asha, qualities, at_once):
+def test_every_sweep_spends_a_number_of_steps_within_the_bounds(asha, qualities, at_once):
     told = count_steps(asha, len(qualities), at_once)
     assert told.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= told.most
     assert told.least <= told.typical <= told.most
 
 
 @given(ashas, st.integers(1, 30), st.integers(1, 9))
-def test_both_bounds_are_attained_however_many_run_side_by_side(asha, trials, at_once):
+def test_both_bounds_are_attained_for_any_number_of_concurrent_trials(asha, trials, at_once):
     told = count_steps(asha, trials, at_once)
     assert sum(simulate(asha, trials, at_once, lambda number: -number)) == told.most
     assert sum(simulate(asha, trials, 1, lambda number: number)) == told.least
@@ -81,19 +81,19 @@ def test_both_bounds_are_attained_however_many_run_side_by_side(asha, trials, at
     assert sum(simulate(asha, trials, at_once, lambda number: number)) == told.least
 
 
-def test_a_sweep_of_nothing_but_nan_takes_less():
+def test_a_sweep_with_only_nan_takes_fewer_steps():
     asha = Asha(9, 1, 3)
     assert sum(simulate(asha, 5, 1, lambda number: math.nan)) == 5 < count_steps(asha, 5, 1).least
 
 
-def test_without_rungs_every_trial_goes_on():
+def test_without_rungs_every_trial_runs_to_its_end():
     for scheduler in (NoScheduler(20), Asha(20, 20, 3)):
         told = count_steps(scheduler, 7, 2)
         assert (told.least, told.typical, told.most) == (140, 140, 140)
     assert count_steps(NoScheduler(), 7, 2) is None
 
 
-def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not_simulated_whole():
+def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
     asha, trials = Asha(50, 5, 3), 3 * SIMULATED
     told = count_steps(asha, trials, 4).typical
     assert count_steps(asha, trials, 4).typical == told
@@ -106,14 +106,14 @@ def test_the_typical_figure_is_always_the_same_and_holds_for_sweeps_that_are_not
     "scheduler", [Hyperband(27, 1, 3, 3), Hyperband(9, 1, 3, 5), Hyperband(4, 4, 2, 2), Median(20, 3, 4), Median(9, 1, 1)]
 )
 @pytest.mark.parametrize("trials, at_once", [(1, 1), (7, 2), (40, 4)])
-def test_no_simulated_sweep_is_out_of_the_bounds(scheduler, trials, at_once):
+def test_every_simulated_sweep_is_within_the_bounds(scheduler, trials, at_once):
     told = count_steps(scheduler, trials, at_once)
     assert told.least <= told.typical <= told.most
     for quality in (lambda n: n, lambda n: -n, lambda n: n * 7919 % 101):
         assert told.least <= sum(simulate(scheduler, trials, at_once, quality)) <= told.most
 
 
-def test_the_least_of_hyperband_is_that_of_asha_in_each_bracket():
+def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
     hyperband = Hyperband(27, 1, 3, 3)
     alone = [hyperband.bracket(0, number) for number in range(40)]
     whole, rest = len(set(alone)), {b: alone.count(b) - 1 for b in set(alone)}
@@ -131,7 +131,7 @@ def test_the_median_rule_compares_at_every_step_from_the_first():
     st.lists(st.integers(0, 9), min_size=1, max_size=24),
     st.integers(0, 3),
 )
-def test_what_comes_to_its_end_is_repeated_to_the_same_end(scheduler, qualities, again):
+def test_complete_trials_are_repeated_to_the_end(scheduler, qualities, again):
     taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
     ended = taken.count(scheduler.max_t)
     assert ended >= scheduler.min_complete(len(qualities))

@@ -42,7 +42,7 @@ def result(best=None, **changed):
     return SweepResult(**{**told, **changed})
 
 
-def test_it_says_what_won_and_how_to_use_it(space):
+def test_the_report_shows_the_winner_and_how_to_use_it(space):
     winner, stopped = trial(space, 0, curve=(0.5, 0.75)), trial(space, 1, State.PRUNED, (0.9,))
     text, page = vars(
         report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner, stopped)), space, result(winner), DRAWN)
@@ -62,7 +62,7 @@ def test_it_says_what_won_and_how_to_use_it(space):
     assert "http" not in re.sub(r"<pre>.*?</pre>", "", page, flags=re.S)  # it needs no other file
 
 
-def test_what_is_tuned_of_the_data_is_said_of_the_winner(space):
+def test_data_dimensions_of_the_winner_are_reported(space):
     winner = trial(space, 0, curve=(0.5, 0.75))
     told = result(winner)
     told = dataclasses.replace(told, best={**told.best, "data": {"drop": ["hue"], "rows": 0.5}})
@@ -78,7 +78,7 @@ def test_a_sweep_of_many_trials_shows_the_best_ten(space):
     assert len(re.findall(r"^\| \d{4} \|", text, re.M)) == 10
 
 
-def test_it_says_what_failed(space):
+def test_the_report_lists_failed_trials(space):
     failed = tuple(trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}") for n in range(5))
     text, page = vars(
         report(Record(Objectives((Objective("acc@5", "maximize"),)), failed), space, result(notes=("five | failed",)), Drawn())
@@ -89,7 +89,7 @@ def test_it_says_what_failed(space):
     assert "bad &lt;thing&gt; 0" in page
 
 
-def test_a_winner_that_was_stopped_and_a_sweep_that_ended_early_are_called_so(space):
+def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
     stopped = trial(space, 0, State.PRUNED, (0.5,))
     text = report(
         Record(Objectives((Objective("acc@5", "maximize"),)), (stopped,)), space, result(stopped, reason="limits.timeout"), Drawn()
@@ -100,18 +100,18 @@ def test_a_winner_that_was_stopped_and_a_sweep_that_ended_early_are_called_so(sp
 
 @example("a&lt;b")
 @given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
-def test_a_cell_means_its_text(text):
+def test_a_cell_escapes_its_text_for_markdown(text):
     shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(reports.table(["x"], [[cell(text)]]))
     found = re.search(r"<td>(.*?)</td>", shown, re.S)
     assert found and html.unescape(found.group(1)) == text, shown
 
 
-def test_numbers_and_times_are_short():
+def test_numbers_and_durations_are_formatted_briefly():
     assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == ["0.240669", "1e-07", "8", "True", "None", "a_b\\|"]
     assert [duration(s) for s in (0.4, 59.6, 3600)] == ["0 s", "1 min 0 s", "1 h 0 min"]
 
 
-def test_a_report_that_fails_does_not_touch_the_sweep(tmp_path, space):
+def test_a_failed_report_does_not_affect_the_sweep(tmp_path, space):
     class Broken:
         def result(self):
             raise MemoryError

@@ -54,17 +54,17 @@ def test_values_are_compared_at_equal_steps(space):
     assert basis_of(made[:5], ()) == ("the values of 5 trials", {t.number: t.result.value for t in made[:5]})
 
 
-def test_what_has_no_finite_value_is_not_ranked(space):
+def test_trials_without_a_finite_value_are_not_ranked(space):
     odd = [trial(space, 0, State.FAIL, ()), trial(space, 1, curve=(math.nan,)), trial(space, 2, curve=(math.inf,))]
     good, better = trial(space, 3, curve=(0.5,)), trial(space, 4, curve=(0.7,))
     assert [t.number for t in best_first([*odd, good, better], minimize=False)] == [4, 3]
 
 
-def test_short_names_stay_different():
+def test_short_names_stay_distinct():
     assert short_names(["params.a", "scaling.a", "params.b"]) == {"params.a": "params.a", "scaling.a": "scaling.a", "params.b": "b"}
 
 
-def test_figures_travel_as_text():
+def test_figures_are_encoded_as_text():
     drawn = Drawn((Figure("A", "<svg/>", "n"), Figure("B", "")), (("eta", 0.75), ("depth", 0.25)), "the values")
     assert decoded(encoded(drawn)) == drawn
 
@@ -85,7 +85,7 @@ def test_optuna_draws_every_kind_of_dimension(space, count):
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-def test_odd_sweeps_get_what_can_be_drawn(space):
+def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     nothing = (Figure("Figures", "", "There are no figures, because fewer than two trials have a value."),)
     assert draw(space, []).figures == nothing
     assert draw(space, trials(space, 1)).figures == nothing
@@ -97,7 +97,7 @@ def test_odd_sweeps_get_what_can_be_drawn(space):
 
 
 @pytest.mark.integration
-def test_a_figure_that_fails_costs_no_other(space, monkeypatch):
+def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
     from optuna.visualization import matplotlib as plots
 
     def broken(*args, **how):
@@ -128,7 +128,7 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-def test_a_process_that_fails_or_takes_too_long_says_so(tmp_path):
+def test_a_process_that_fails_or_takes_too_long_gives_the_reason(tmp_path):
     assert "is not a sweep's folder" in Drawing(tmp_path).result().figures[0].note
     slow = Drawing(tmp_path).result(timeout=0.0).figures[0]
     assert not slow.image and "timed out" in slow.note

@@ -39,7 +39,7 @@ def answers():
 
 
 @pytest.mark.parametrize("case", malformed.CASES, ids=lambda case: case.what)
-def test_the_answer(answers, case):
+def test_each_malformed_request_gets_its_answer(answers, case):
     status, answer = answers[case.what]
     assert status == case.status, answer
     if status in (400, 413, 415, 422):

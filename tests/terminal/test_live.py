@@ -68,7 +68,7 @@ class Terminal:
         return any(text in shown for shown in self.screen)
 
 
-def test_a_line_says_how_it_stands():
+def test_a_line_shows_trials_best_value_and_time():
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
     assert line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
@@ -77,7 +77,7 @@ def test_a_line_says_how_it_stands():
     assert line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
+def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch):
     monkeypatch.setattr(live, "LINE_EVERY", 0.5)
     out = io.StringIO()
     show = Progress(False, out)
@@ -99,7 +99,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_ctrl_c_is_answered_once(silent):
+def test_ctrl_c_is_confirmed_once(silent):
     out = io.StringIO()
     show = Progress(silent, out)
     for _ in range(2):
@@ -115,7 +115,7 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-def test_frames_are_drawn_over_one_another_and_the_clock_goes_on(terminal, monkeypatch):
+def test_frames_are_drawn_over_one_another_while_the_clock_advances(terminal, monkeypatch):
     show = Progress(False, terminal.stream)
     show(STANDING)
     wait_until(lambda: terminal.shows("trial 0019, step 49"), 5, "a frame")
@@ -130,7 +130,7 @@ def test_frames_are_drawn_over_one_another_and_the_clock_goes_on(terminal, monke
     wait_until(lambda: not any(terminal.screen), 5, "the frame to be wiped: the end is printed there")
 
 
-def test_where_the_end_goes_elsewhere_a_line_of_the_view_stays(terminal, monkeypatch):
+def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     show = Progress(False, terminal.stream)
     show(STANDING)
@@ -138,7 +138,7 @@ def test_where_the_end_goes_elsewhere_a_line_of_the_view_stays(terminal, monkeyp
     wait_until(lambda: [shown for shown in terminal.screen if shown] == [line(STANDING)], 5, "the line")
 
 
-def test_what_others_print_stays_above_the_frame(terminal, monkeypatch):
+def test_other_output_stays_above_the_frame(terminal, monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal.stream)
     show = Progress(False)
     show(STANDING)
@@ -157,7 +157,7 @@ def test_what_others_print_stays_above_the_frame(terminal, monkeypatch):
     wait_until(lambda: [shown for shown in terminal.screen if shown][3:] == ["later"], 5, "what is written later, as it is")
 
 
-def test_a_terminal_that_went_away_ends_the_view_and_not_the_sweep(terminal):
+def test_a_closed_terminal_ends_the_view_but_not_the_sweep(terminal):
     show = Progress(False, terminal.stream)
     show(STANDING)
     wait_until(lambda: terminal.shows("trial 0019"), 5, "a frame")
@@ -166,7 +166,7 @@ def test_a_terminal_that_went_away_ends_the_view_and_not_the_sweep(terminal):
     show.close()
 
 
-def test_no_colour_where_none_is_wanted(terminal, monkeypatch):
+def test_no_color_is_printed_with_no_color_set(terminal, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     show = Progress(False, terminal.stream)
     show(STANDING)

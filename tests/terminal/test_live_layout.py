@@ -74,7 +74,7 @@ def test_no_line_is_longer_than_the_terminal_and_there_are_no_more_than_it_holds
 
 
 @pytest.mark.parametrize("width", [39, 79, 159])
-def test_what_matters_is_there(width):
+def test_the_report_has_the_importances(width):
     text = "\n".join(text_of(View().lines(STANDING, width, 40)))
     for word in ("1:32", "28/64", "4 running", "6 completed", "21 pruned", "1 failed", "0.0413607 valid-logloss", "trial 0019, step 49"):
         assert word in text
@@ -90,7 +90,7 @@ def test_what_matters_is_there(width):
         assert re.search(rf"^{trial} .*{step}.* {time}\b", text, re.MULTILINE), trial
 
 
-def test_a_wide_terminal_shows_what_each_trial_was_given():
+def test_a_wide_terminal_shows_the_configuration_of_each_trial():
     assert "StandardScaler  eta=0.1907  subsample=0.6313  max_depth=6" in text_of(View().lines(STANDING, 159, 40))[-4]
     assert "0.052918     0.051774  2 × 1 CPU" in text_of(View().lines(STANDING, 79, 40))[-4]
 
@@ -103,7 +103,7 @@ def test_rows_that_do_not_fit_are_counted():
     assert len(shown) + int(lines[-1].split()[2]) == 20
 
 
-def test_nothing_jumps():
+def test_lines_and_sections_keep_their_places():
     view = View()
     full = text_of(view.lines(STANDING, 80, 40))
     fewer = dataclasses.replace(STANDING, rows=STANDING.rows[1:], best=None, left=None)
@@ -115,7 +115,7 @@ def test_nothing_jumps():
     ].index("28/64")
 
 
-def test_what_goes_on_other_than_trials_is_said():
+def test_stages_other_than_trials_are_shown():
     lines = text_of(View().lines(SweepStatus(name="x", total=4, stage="starting Ray", seconds=3.0), 80, 24))
     assert "starting Ray" in lines[-1] and lines[1].split()[-8:] == ["0", "running", "0", "completed", "0", "pruned", "0", "failed"]
     assert "stopping: limits.timeout" in "\n".join(text_of(View().lines(dataclasses.replace(STANDING, reason="limits.timeout"), 80, 24)))
@@ -123,7 +123,7 @@ def test_what_goes_on_other_than_trials_is_said():
     assert "at most 1:00  limits.timeout" in "\n".join(text_of(View().lines(bound, 80, 24)))
 
 
-def test_nothing_of_the_users_moves_the_cursor():
+def test_no_text_of_the_user_moves_the_cursor():
     odd = dataclasses.replace(
         STANDING, metric="a\tb\x1b[2J", failure=("0001", "\x1b[31mred\r\x07"), best=BestTrial("0001", 1.0, 1, (("x", "a\nb"),))
     )
@@ -131,7 +131,7 @@ def test_nothing_of_the_users_moves_the_cursor():
         assert text.isprintable()
 
 
-def test_colours_are_those_that_read_on_light_and_on_dark():
+def test_all_colors_are_readable_on_light_and_dark_backgrounds():
     used = {str(span.style) for line in View().lines(STANDING, 100, 40) for span in line.spans}
     used |= {str(line.style) for line in View().lines(STANDING, 100, 40)}
     words = {word for style in used for word in style.split()}
@@ -154,7 +154,7 @@ def test_a_trial_keeps_its_line(frames, room):
     st.integers(1, 40),
     st.integers(1, 4),
 )
-def test_pieces_flow_into_the_lines_there_are(names, width, most):
+def test_pieces_flow_into_the_available_lines(names, width, most):
     lines = flow(pairs(tuple((name, "1") for name in names)), width, most)
     assert len(lines) <= most and all(line.cell_len <= width for line in lines)
 
@@ -177,7 +177,7 @@ def words_of(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_pictures_show_what_it_looks_like_now(theme):
+def test_the_pictures_show_the_current_view(theme):
     file = REPO / "docs" / f"live-{theme}.svg"
     assert words_of(file.read_text()) == words_of(picture(theme)), "renew them: python -m tests.terminal.test_view"
     assert file.stat().st_size < 60_000 and "url(http" not in file.read_text()

@@ -50,7 +50,7 @@ def test_it_passes_its_suite(page: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_problems_that_the_page_shows_are_told(tmp_path: Path) -> None:
+def test_the_problems_that_the_page_shows_are_reported(tmp_path: Path) -> None:
     file = write_example(PAGES[0], tmp_path)
     text = file.read_text().replace("{loguniform: [1e-2, 0.5]}", "{uniform: [-1, 1]}").replace("decay:", "decey:")
     file.write_text(text)
@@ -64,7 +64,7 @@ def test_the_problems_that_the_page_shows_are_told(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(240)
-def test_it_runs(page: str, tmp_path: Path) -> None:
+def test_the_sweep_of_the_wheel_runs(page: str, tmp_path: Path) -> None:
     file = write_example(page, tmp_path)
     process = command("run", file, "--dir", tmp_path / "root", "--json")
     out, err = process.communicate(timeout=220)
