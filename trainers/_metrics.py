@@ -28,11 +28,11 @@ def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names
     Returns:
         The values, by names such as `valid-logloss`.
     """
-    found = {}
+    scores = {}
     for metric in REPORTED[task]:
         name = f"{split}-{metric}"
         if names is None or name in names:
             value = score(metric, task, y_true, y_pred)
             assert value is not None  # every metric of the table above applies to its task
-            found[name] = value
-    return found
+            scores[name] = value
+    return scores

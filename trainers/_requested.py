@@ -74,21 +74,21 @@ class RequestedMetrics:
         """Metric that decides the best round."""
         return self.names[0]
 
-    def reported(self, found: Mapping[str, float]) -> dict[str, float]:
+    def reported(self, measured_values: Mapping[str, float]) -> dict[str, float]:
         """Return those metrics of a round that the trial reports."""
-        return {k: v for k, v in found.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
+        return {k: v for k, v in measured_values.items() if self.all or k in self.names or (self.own and k.startswith("valid-"))}
 
-    def require(self, found: Iterable[str]) -> None:
+    def require(self, measured_values: Iterable[str]) -> None:
         """Raise an error if XGBoost reports a metric under another name.
 
         Args:
-            found: Names of the metrics that XGBoost reports.
+            measured_values: Names of the metrics that XGBoost reports.
 
         Raises:
             ValueError: XGBoost does not report a metric under its name. The message has the nearest name that XGBoost reports.
         """
         for name in self.names:
-            require_metric(name, found)
+            require_metric(name, measured_values)
 
     def final(self, model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], reported: Iterable[str]) -> dict[str, float]:
         """Measure those metrics of a finished model that its trial did not report.
@@ -100,8 +100,8 @@ class RequestedMetrics:
         """
         for metric in self.others:
             model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
-        found = parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()])) if self.others else {}
-        return {name: value for name, value in found.items() if name not in set(reported)}
+        measured_values = parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()])) if self.others else {}
+        return {name: value for name, value in measured_values.items() if name not in set(reported)}
 
 
 def parsed(line: str) -> dict[str, float]:

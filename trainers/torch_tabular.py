@@ -159,8 +159,8 @@ class Model:
         inputs = _inputs(features[list(self.architecture.columns)])
         rows = len(inputs)
         padded = nn.functional.pad(inputs, (0, 0, 0, -rows % BLOCK))
-        found = [self.architecture.predict(self.network, block) for block in torch.split(padded, BLOCK)] if rows else []
-        return np.concatenate(found)[:rows] if found else self.architecture.predict(self.network, inputs)
+        predictions = [self.architecture.predict(self.network, block) for block in torch.split(padded, BLOCK)] if rows else []
+        return np.concatenate(predictions)[:rows] if predictions else self.architecture.predict(self.network, inputs)
 
 
 def _widened(network: nn.Module) -> nn.Module:

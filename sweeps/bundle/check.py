@@ -44,7 +44,7 @@ def check(folder: Path) -> None:
     if manifest.checked:
         expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
         if (text := describe_difference(expected, got)) is not None:
-            raise BundleError(f"predicts otherwise than the model did in training: {text}")
+            raise BundleError(f"its predictions differ from those in training: {text}")
 
 
 def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None:

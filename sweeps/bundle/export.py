@@ -97,27 +97,27 @@ def export_trial(
         The result. It has an `error` if the bundle cannot be written.
     """
     result = study_store.results()[number]
-    done = Exported(described(study_store, number))
+    exported = Exported(described(study_store, number))
     source, step, note = _model_to_export(folder, study_store, number, result, refitted, latest)
-    done = replace(done, notes=(note,) if note else ())
+    exported = replace(exported, notes=(note,) if note else ())
     if source is None:
-        return done
+        return exported
     if space.trainer.load is None:
-        return replace(done, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
+        return replace(exported, checkpoint=write.copy_checkpoint(source, target / "checkpoint"))
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    description = done.best if step == result.best_step else described(study_store, number, step)
+    description = exported.best if step == result.best_step else described(study_store, number, step)
     store = PreparedStore(refitted.folder if refitted else folder, trust)
     try:
-        return _write_bundle(done, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
+        return _write_bundle(exported, study_store.trial(number), step, description, folder, space, source, target, roots, refitted, store)
     except UnreadableFile as e:
-        return replace(done, error=e)
+        return replace(exported, error=e)
     except Exception as e:
         if disk_error(e) is not None:
             raise
         name = format_trial_id(number)
         log.error("export of trial %s", name, exc_info=e)
         error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
-        return replace(done, error=error)
+        return replace(exported, error=error)
 
 
 def _model_to_export(
@@ -136,13 +136,13 @@ def _model_to_export(
         return None, 0, f"trial {trial_id}'s {'latest checkpoint' if latest else 'checkpoint'} was deleted: nothing to export"
     step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
     if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
-        reason = "" if latest else f": the loop saved none at its best step {result.best_step}"
-        note = f"what is exported is the model of step {step} ({value:.6g}){reason}"
+        reason = "" if latest else f", because the loop saved no checkpoint at its best step {result.best_step}"
+        note = f"exported the model of step {step} ({value:.6g}){reason}"
     return source, step, note
 
 
 def _write_bundle(
-    done: Exported,
+    exported: Exported,
     trial: Trial,
     step: int,
     description: dict[str, Any],
@@ -157,7 +157,7 @@ def _write_bundle(
     load = str(space.trainer.load)
     info = store.load_info(trial.data)
     fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
-    notes, best = done.notes, dict(done.best)
+    notes, best = exported.notes, dict(exported.best)
     if fitted is not None and (test := store.load_test(trial.data)) is not None:
         metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
         best["test"], note = score_test(metric, info.task, test[1], _predict(trial, load, source, fitted.transform(test[0])))
@@ -190,7 +190,7 @@ def _write_bundle(
         expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
         made=to_json_value(made),
     )
-    return replace(done, best=best, bundle=path, notes=notes)
+    return replace(exported, best=best, bundle=path, notes=notes)
 
 
 def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: Any) -> tuple[float | None, str | None]:
@@ -302,12 +302,16 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         return known[name]
     if len(study_store.objectives.objectives) > 1:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
-        raise InputError(Problem("--trial", f"is needed, as there are several objectives, or --pareto for the front: {front}"))
+        raise InputError(
+            Problem(
+                "--trial", f"is required because the sweep has several objectives; name a trial, or use --pareto for the front: {front}"
+            )
+        )
     best = study_store.winner()
     if best is None:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-        more = f"; --trial takes those that left a checkpoint: {', '.join(saved[:8])}" if saved else ""
-        raise InputError(Problem("export", f"no trial of this sweep came to its end with a value{more}"))
+        more = f"; use --trial with one that has a checkpoint: {', '.join(saved[:8])}" if saved else ""
+        raise InputError(Problem("export", f"no trial of this sweep is complete with a value{more}"))
     return best
 
 
@@ -326,7 +330,7 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
     if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
-        raise InputError(Problem("--top", f"no trial of this sweep came to its end with a value and {what}"))
+        raise InputError(Problem("--top", f"no trial of this sweep is complete with a value and {what}"))
     return numbers[:count]
 
 
@@ -342,13 +346,13 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
-        raise InputError(Problem("--pareto", f"is for several objectives, and there is one, {one}; give --top K"))
+        raise InputError(Problem("--pareto", f"needs several objectives, but this sweep has one, `{one}`; use --top K"))
     front, results = study_store.front(), study_store.results()
     if not front:
-        raise InputError(Problem("--pareto", "no trial of this sweep came to its end with a value of every objective"))
+        raise InputError(Problem("--pareto", "no trial of this sweep is complete with a value of every objective"))
     if short := [format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)]:
-        what, trials = "latest checkpoint" if latest else "checkpoint", f"trial{'s' * (len(short) > 1)} {', '.join(short)} of the front"
-        raise InputError(Problem("--pareto", f"no {what} is there of {trials}; --trial exports one of the others"))
+        what = "latest checkpoint" if latest else "checkpoint"
+        raise InputError(Problem("--pareto", f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial"))
     return front
 
 

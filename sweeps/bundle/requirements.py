@@ -113,15 +113,15 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
     """Return the names of the modules that a pickle refers to. This loads the pickle, so use it for our own pickles only."""
-    found: set[str] = set()
+    modules: set[str] = set()
 
     class Reader(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
-            found.add(module)
+            modules.add(module)
             return super().find_class(module, name)
 
     Reader(io.BytesIO(pickle_bytes)).load()
-    return found
+    return modules
 
 
 def pin_versions(packages: Iterable[str]) -> list[str]:

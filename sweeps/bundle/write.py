@@ -77,8 +77,7 @@ def write_bundle(
         label: name of the label column, or None.
         task: "binary", "multiclass", "regression" or None.
         classes: original values of the label, in the order of the model's codes.
-        raw: at least one row of raw features without the label, with the dtypes and column order of training. None if the loop read its
-            own data: the bundle then has no example rows and is only loaded.
+        raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). None to check only that the bundle predicts.
         made: facts of the sweep for the manifest.
 
@@ -86,7 +85,7 @@ def write_bundle(
         `target`.
 
     Raises:
-        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts otherwise. Nothing is left behind.
+        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. Nothing is left behind.
     """
     if target.exists() and not (target / manifest.FILE).is_file():
         raise BundleError(f"{target}: exists and is not a bundle, so it is not replaced")

@@ -39,8 +39,8 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     named = _objective_metrics(space) | {f"constraints.{c.metric}": c.metric for c in space.constraints}
-    found = (_check_metric(key, metric, task, reports) for key, metric in named.items() if metric not in COSTS)
-    return [problem for problem in found if problem is not None]
+    problems = (_check_metric(key, metric, task, reports) for key, metric in named.items() if metric not in COSTS)
+    return [problem for problem in problems if problem is not None]
 
 
 def check_metric_functions(space: Space) -> list[Problem]:

@@ -156,7 +156,7 @@ class PreparedStore:
         key = data_key(self.load_info(data).fingerprint, steps)
         chain = self.find_chain(key)
         if chain is None:
-            raise UnreadableFile(Problem(str(self.folder / key), "there is no such folder; the chain of this trial was not stored"))
+            raise UnreadableFile(Problem(str(self.folder / key), "does not exist; the chain of this trial was not stored"))
         return chain
 
     def find_chain(self, key: str) -> FittedChain | None:
@@ -230,11 +230,11 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
         UntrustedFile: an earlier version stored pickles in the folder, and `trust` is false.
         InputError: the prepared data contains a link or a pipe.
     """
-    kept = SweepFolder(folder).prepared
-    refuse_special_files(kept)
-    if not trust and not (kept / INFO_FILE).exists() and (kept / "facts.pkl").exists():
+    prepared = SweepFolder(folder).prepared
+    refuse_special_files(prepared)
+    if not trust and not (prepared / INFO_FILE).exists() and (prepared / "facts.pkl").exists():
         text = "was written by an earlier version, and reading it runs code; if you trust who made this folder, add --trust"
-        raise UntrustedFile(Problem(str(kept / "facts.pkl"), text))
+        raise UntrustedFile(Problem(str(prepared / "facts.pkl"), text))
 
 
 def unreadable(file: Path, error: Exception) -> UnreadableFile:

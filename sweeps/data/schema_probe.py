@@ -49,23 +49,23 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
     if len(kinds) > 1:
         raise_problem(files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind")
-    found: dict[str, FileSchema] = {}
+    schemas: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
         try:
-            found[path] = probe_schema(files.system, path)
+            schemas[path] = probe_schema(files.system, path)
         except (OSError, pa.ArrowException, ValueError) as e:
             raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
     start = files.paths[0]
-    first = set(found[start].names)
-    for path, other in found.items():
+    first = set(schemas[start].names)
+    for path, other in schemas.items():
         if set(other.names) != first:
             lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
             texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [f"also has {_column_list(more)}"] * bool(more)
             text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
-    if len(found) == len(files.paths) and not any(other.rows for other in found.values()):
+    if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):
         raise_problem(files.place, f"`{files.source}` has no rows")
-    return tuple(found.values())
+    return tuple(schemas.values())
 
 
 def _column_list(names: list[str]) -> str:

@@ -34,18 +34,18 @@ def assign_splits(
 ) -> np.ndarray:
     """Assign each row to a split.
 
-    The test split is taken first, then valid from the remaining rows. Every fraction refers to all `n` rows. The remaining rows are train.
+    Test is chosen first, then valid, and all other rows are train. Every fraction refers to all `n` rows.
 
     Args:
         n: number of rows.
-        valid: how to choose the rows of valid. None if they have a source of their own.
-        test: how to choose the rows of test, likewise.
+        valid: how to choose the rows of valid. None if they have their own source. `test` likewise.
+        test: how to choose the rows of test.
         columns: columns that the splits name, each of shape (n,).
-        strata: class codes of shape (n,). In a split by fraction, each class keeps its share. None without classes.
+        strata: class codes of shape (n,), whose shares a split by fraction keeps. None without classes.
         seed: seed of splits by fraction and by group.
 
     Returns:
-        int8 codes of shape (n,): TRAIN, VALID, TEST. Each requested split has rows, and so has train.
+        int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have rows.
 
     Raises:
         SplitError: a split would be empty, or no rows would remain to train on.
@@ -55,26 +55,34 @@ def assign_splits(
         if split is None:
             continue
         rest = np.flatnonzero(codes == TRAIN)
-        column = columns[str(split.column)] if split.column is not None else None
+        column = np.asarray(columns[str(split.column)]) if split.column is not None else codes
         if split.kind == "column":
-            chosen = _rows_with_value(key, split, np.asarray(column), rest)
+            chosen = _rows_with_value(key, split, column, rest)
         else:
-            rows = rows_in_fraction(n, split.fraction)
-            if rows >= len(rest):
-                raise SplitError(key, f"{split.fraction} of {n} rows is {rows}, but only {len(rest)} are left: no rows remain to train on")
             rng = np.random.default_rng([abs(int(seed)), code])
-            if split.kind == "fraction":
-                chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
-            elif split.kind == "time":
-                chosen = select_latest(_sortable_times(key, str(split.column), np.asarray(column))[rest], rows)
-            else:
-                chosen = sample_groups(np.asarray(column)[rest], rows, rng)
-            if not chosen.any():
-                raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
+            chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
-            raise SplitError(key, f"it takes all of the {len(rest)} rows that are left: no rows remain to train on")
+            raise SplitError(key, f"it takes all {len(rest)} rows, so no rows remain to train on")
         codes[rest[chosen]] = code
     return codes
+
+
+def _rows_by_fraction(
+    key: str, split: Split, column: np.ndarray, rest: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Choose a fraction of all rows among the rows `rest`. Return a mask of these."""
+    rows = rows_in_fraction(len(column), split.fraction)
+    if rows >= len(rest):
+        text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
+        raise SplitError(key, text)
+    if split.kind == "fraction":
+        return sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
+    if split.kind == "time":
+        return select_latest(_sortable_times(key, str(split.column), column)[rest], rows)
+    chosen = sample_groups(column[rest], rows, rng)
+    if not chosen.any():
+        raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
+    return chosen
 
 
 def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarray) -> np.ndarray:

@@ -62,8 +62,8 @@ def serve(
     """Serve a bundle with several processes under Ray Serve, until SIGTERM or Ctrl-C.
 
     Args:
-        bundle: The bundle's folder. On a cluster, every node must see it.
-        host: The host to listen on. On a cluster, this is a host of the head node.
+        bundle: The bundle's folder. Every node must see it.
+        host: The host to listen on, which is a host of the head node.
         port: The port to listen on; 0 for any free port of this machine.
         say: Prints a message, such as the address once the server listens.
         limits: Limits on a request.
@@ -72,29 +72,16 @@ def serve(
         address: Address of a cluster; None to start a local Ray.
 
     Raises:
-        InputError: The folder is not a bundle, the server cannot listen, or the extra `serve` is not installed. Or the cluster does not
-            exist, is too small, does not see the bundle, or runs Ray Serve already.
+        InputError: The bundle, the address or the cluster cannot be used, or the extra `serve` is not installed.
         BundleError: The bundle is broken, or no replica can load it.
     """
-    if address and port == 0:
-        raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
-    logging_setup.set_environment()
-    if address:
-        cluster.prepare_authentication(address)
-    try:
-        import ray.serve
+    folder = _check_installation(bundle, port, address)
+    import ray.serve
 
-        from sweeps.serving.app import require_columns
-    except ImportError as e:
-        raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    folder = bundle.resolve()
-    require_columns(load_bundle(folder))  # raises the bundle's problems before anything is started
     warn_if_open(host, access, say)
     if address is None:
         with listening(host, port) as listener:
             port = listener.getsockname()[1]
-
     with _ray(address, replicas):
         if address:
             _check(folder, replicas)
@@ -103,14 +90,36 @@ def serve(
             try:
                 _deploy(folder, host, port, limits, access, replicas)
                 if _wait_until_running(bundle, replicas, stop):
-                    by = f"{replicas} replica{'s' if replicas > 1 else ''}"
-                    at = url_of(host, port) + (" of the head node" if address else "")
-                    say(f"serving {bundle} at {at} by {by} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
+                    place = url_of(host, port) + (" of the head node" if address else "")
+                    paths = "/predict, /schema, /health, /metrics, /docs"
+                    say(f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop")
                     stop.wait()
                 # The proxy must live until the replicas have drained. `shutdown` alone would end both at once.
                 ray.serve.delete(APP)
             finally:
                 ray.serve.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _check_installation(bundle: Path, port: int, address: str | None) -> Path:
+    """Check the options, the packages and the bundle before anything is started. Return the absolute path of the bundle.
+
+    Raises:
+        InputError, BundleError: see `serve`.
+    """
+    if address and port == 0:
+        raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
+    logging_setup.set_environment()
+    if address:
+        cluster.prepare_authentication(address)
+    try:
+        import ray.serve  # noqa: F401
+
+        from sweeps.serving.app import require_columns
+    except ImportError as e:
+        raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    require_columns(load_bundle(bundle.resolve()))
+    return bundle.resolve()
 
 
 def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int) -> None:
@@ -210,11 +219,11 @@ def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> b
 
     deadline = time.monotonic() + START_SECONDS
     while not over.wait(CHECK_SECONDS):
-        found = serve.status().applications.get(APP)
-        if found is not None and found.status == "RUNNING":
+        application = serve.status().applications.get(APP)
+        if application is not None and application.status == "RUNNING":
             return True
-        if found is not None and found.status in ("DEPLOY_FAILED", "UNHEALTHY"):
-            message = " ".join(str(found.message).split())
+        if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+            message = " ".join(str(application.message).split())
             raise BundleError(f"{bundle}: no replica can serve it: {message[-500:]}")
         if time.monotonic() > deadline:
             text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each needs a free CPU"

@@ -143,7 +143,7 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     if what == "odd model":
         kept["expected"] = kept["expected"].copy()
         kept["expected"][3] = np.nextafter(kept["expected"][3], 1)
-        message = r"not written: predicts otherwise than the model .*: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
+        message = r"not written: its predictions differ from those in training: 1 of 6 rows differ, by 1\.\d+e-16.*row 3: `probability_yes`"
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
     elif what == "no predict":

@@ -78,7 +78,7 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
 def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
-    with pytest.raises(InputError, match=r"--pareto: no checkpoint is there of trial 0002 of the front; --trial exports one of the others"):
+    with pytest.raises(InputError, match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another trial"):
         exports.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
 
@@ -93,7 +93,7 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
     assert len(list((tmp_path / "all").iterdir())) == 4 and "note: 4 of --top 9: no other trial has ended" in done.output
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial)
-    with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and a checkpoint"):
+    with pytest.raises(InputError, match="--top: no trial of this sweep is complete with a value and a checkpoint"):
         exports.export(sweep, top=1)
 
 
@@ -108,14 +108,14 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
     ]
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
-    with pytest.raises(InputError, match="--top: no trial of this sweep came to its end with a value and its latest checkpoint"):
+    with pytest.raises(InputError, match="--top: no trial of this sweep is complete with a value and its latest checkpoint"):
         exports.export(sweep, top=1, latest=True)
 
 
 def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO, worse=1.0)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000002")
-    with pytest.raises(InputError, match=r"--pareto: no latest checkpoint is there of trial 0002 of the front"):
+    with pytest.raises(InputError, match=r"--pareto: the latest checkpoint of trial 0002 is missing"):
         exports.export(sweep, pareto=True, latest=True)
     assert not (sweep / "exports").exists()
     assert len(exports.export(sweep, pareto=True)) == 3
@@ -123,7 +123,7 @@ def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
 
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
-    with pytest.raises(InputError, match="--pareto: is for several objectives, and there is one, loss; give --top K"):
+    with pytest.raises(InputError, match="--pareto: needs several objectives, but this sweep has one, `loss`; use --top K"):
         exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
@@ -264,8 +264,8 @@ def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, mon
 def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
     folder, _ = uneven(tmp_path)
     for more, name, step, note in (
-        ((), "0000", 2, "what is exported is the model of step 2 (0.35): the loop saved none at its best step 3"),
-        (("--latest",), "0000-latest", 4, "what is exported is the model of step 4 (0.5)"),
+        ((), "0000", 2, "exported the model of step 2 (0.35), because the loop saved no checkpoint at its best step 3"),
+        (("--latest",), "0000-latest", 4, "exported the model of step 4 (0.5)"),
     ):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
         assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]

@@ -334,6 +334,6 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
         trial = loop.ask()
         loop.report(trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1))
         loop.tell(trial.number, State.RUNNING)
-    with pytest.raises(InputError, match="--trial takes those that left a checkpoint: 0001"):
+    with pytest.raises(InputError, match="use --trial with one that has a checkpoint: 0001"):
         number_of(loop.store, None)
     assert number_of(loop.store, "1") == 1

@@ -115,7 +115,7 @@ def test_a_column_names_the_rows_and_the_rest_is_train():
     [
         (rule("fraction", fraction=0.6), rule("fraction", fraction=0.5), {}, "no rows remain to train on"),
         (rule("column", column="s", value="vlaid"), None, {"s": np.array(["train", "valid"] * 5)}, "no row has 'vlaid'"),
-        (rule("column", column="s", value="x"), None, {"s": np.array(["x"] * 10)}, "all of the 10 rows"),
+        (rule("column", column="s", value="x"), None, {"s": np.array(["x"] * 10)}, "takes all 10 rows"),
         (rule("time", column="t", fraction=0.2), None, {"t": np.array([1.0, np.nan] * 5)}, "no value in 5 rows"),
         (rule("time", column="t", fraction=0.2), None, {"t": np.array(["2020-01-01", "soon"] * 5)}, "'soon', which is not a time"),
         (rule("group", column="g", fraction=0.2), None, {"g": np.array(["one"] * 10)}, "one value"),
