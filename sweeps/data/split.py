@@ -76,10 +76,11 @@ def _rows_by_fraction(
         text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
         raise SplitError(key, text)
     if split.kind == "fraction":
-        return sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
-    if split.kind == "time":
-        return select_latest(_sortable_times(key, str(split.column), column)[rest], rows)
-    chosen = sample_groups(column[rest], rows, rng)
+        chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
+    elif split.kind == "time":
+        chosen = select_latest(_sortable_times(key, str(split.column), column)[rest], rows)
+    else:
+        chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
         raise SplitError(key, f"column `{split.column}` has one value in {len(rest)} rows, so it cannot split the rows")
     return chosen
