@@ -47,8 +47,8 @@ def make_bundle(folder: Path) -> Path:
     """An XGBoost model of 100 trees behind an imputer, a scaler and a one-hot encoder."""
     import xgboost as xgb
 
-    from sweeps.bundle import write_bundle
-    from sweeps.data import fit_chain
+    from sweeps.bundle.write import write_bundle
+    from sweeps.data.preprocessing.fit import fit_chain
     from sweeps.space import Step
 
     steps = (
@@ -163,7 +163,8 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
     """Rows a second of `sweeps predict`'s own function and of a bare loop, Parquet in and out, alternating."""
     import pyarrow.parquet as pq
 
-    from sweeps.bundle import load_bundle, predict_file
+    from sweeps.bundle.model import load_bundle
+    from sweeps.bundle.predict import predict_file
 
     source = folder / "rows.parquet"
     rows(count).to_parquet(source)

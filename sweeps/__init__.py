@@ -9,7 +9,7 @@ from sweeps.core import trial
 from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, SweepFailed, SweepLocked, SweepsError
 
 if TYPE_CHECKING:
-    from sweeps.bundle import load_bundle
+    from sweeps.bundle.model import load_bundle
     from sweeps.controller.api import resume, run
     from sweeps.controller.sweep import Sweep, open
     from sweeps.core.result import SweepResult
@@ -45,7 +45,7 @@ _LAZY = {
     "Sweep": "sweeps.controller.sweep",
     "SweepResult": "sweeps.core.result",
     "load": "sweeps.space",
-    "load_bundle": "sweeps.bundle",
+    "load_bundle": "sweeps.bundle.model",
     "open": "sweeps.controller.sweep",
     "resume": "sweeps.controller.api",
     "run": "sweeps.controller.api",

@@ -13,33 +13,3 @@ A bundle is an MLflow `pyfunc` model. It needs neither a checkout of sweeps nor 
     data/sweep/check.parquet                                raw rows
     data/sweep/check.npy                                    the model's output for these rows in training
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sweeps.bundle.manifest import Manifest
-    from sweeps.bundle.model import Bundle, load_bundle
-    from sweeps.bundle.predict import predict_file
-    from sweeps.bundle.write import copy_checkpoint, write_bundle
-
-__all__ = ["Bundle", "Manifest", "copy_checkpoint", "load_bundle", "predict_file", "write_bundle"]
-
-# A bundle carries only the modules that load and predict. The others must be importable on demand.
-_LAZY = {
-    "Bundle": "model",
-    "Manifest": "manifest",
-    "copy_checkpoint": "write",
-    "write_bundle": "write",
-    "load_bundle": "model",
-    "predict_file": "predict",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
-
-        return getattr(importlib.import_module(f"sweeps.bundle.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'sweeps.bundle' has no attribute '{name}'")

@@ -26,7 +26,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     BUNDLE is the folder of a bundle. It can also name a sweep, and then its best trial's bundle is used: a folder, a name in the root (or
     its beginning), or `latest`. One worker needs no Ray.
     """
-    from sweeps.bundle import predict_file
+    from sweeps.bundle.predict import predict_file
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.terminal.progress_line import row_counter
 

@@ -206,7 +206,8 @@ def holds_model(target: Path, refit: bool, step: int | None, value: float | None
         step: Step of the model.
         value: Value of the model.
     """
-    from sweeps.bundle import Manifest, integrity
+    from sweeps.bundle import integrity
+    from sweeps.bundle.manifest import Manifest
 
     try:
         integrity.verify_hashes(target)
@@ -248,7 +249,8 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
         InputError: The folder holds no bundle, or the sweep has no run in MLflow.
         SweepsError: MLflow does not answer.
     """
-    from sweeps.bundle import Manifest, integrity
+    from sweeps.bundle import integrity
+    from sweeps.bundle.manifest import Manifest
     from sweeps.tracking.mlflow import registry, uris
 
     made = Manifest.read(bundle).made

@@ -20,7 +20,7 @@ from sweeps.study import record
 if TYPE_CHECKING:
     import optuna
 
-    from sweeps.bundle import Bundle
+    from sweeps.bundle.model import Bundle
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Sweep:
             InputError: The sweep has no bundle. The message says why, and what to do.
             BundleError: The bundle was changed or cannot be loaded.
         """
-        from sweeps.bundle import load_bundle
+        from sweeps.bundle.model import load_bundle
 
         return load_bundle(bundle_of(self.folder))
 

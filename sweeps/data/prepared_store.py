@@ -47,11 +47,11 @@ class DatasetInfo:
     """Information about a sweep's data. The field names are the keys of `facts.json`.
 
     Attributes:
-        label: see `sweeps.data.Splits`.
-        task: see `sweeps.data.Splits`.
-        classes: see `sweeps.data.Splits`.
-        features: see `sweeps.data.Splits`.
-        fingerprint: see `sweeps.data.Splits`.
+        label: see `sweeps.data.load.Splits`.
+        task: see `sweeps.data.load.Splits`.
+        classes: see `sweeps.data.load.Splits`.
+        features: see `sweeps.data.load.Splits`.
+        fingerprint: see `sweeps.data.load.Splits`.
         rows: number of rows by split.
         check: up to 32 raw feature rows of valid.
         test: name of the stored test split.

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.bundle import integrity, load_bundle
+from sweeps.bundle import integrity
+from sweeps.bundle.model import load_bundle
 from sweeps.core import logging_setup
 from sweeps.core.errors import BundleError, InputError, Problem
 from sweeps.core.installed_package import install

@@ -41,7 +41,7 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         from sweeps.serving.limited_server import Server
     except ImportError as e:
         raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
-    from sweeps.bundle import load_bundle
+    from sweeps.bundle.model import load_bundle
 
     _raise_file_limit(limits.max_connections)
     app = make_app(load_bundle(bundle), limits, access)

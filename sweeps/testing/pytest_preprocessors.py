@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sweeps.data import fit_chain
+from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.space import Step
 

@@ -43,7 +43,7 @@ HELPER = """
 """
 PREPROCESSOR = """
     class Fitted:
-        '''What `sweeps.data.fit_chain` gives, in small: codes for a text column, the mean for gaps.'''
+        '''What `fit_chain` gives, in small: codes for a text column, the mean for gaps.'''
 
         def __init__(self, cities, mean):
             self.cities, self.mean = cities, mean

@@ -17,7 +17,7 @@ import pytest
 from test_bundle_of_trainers import trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle import write_bundle
+from sweeps.bundle.write import write_bundle
 from sweeps.space import Step
 from tests.waiting import wait_until
 

@@ -17,8 +17,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.bundle import copy_checkpoint, load_bundle, predict_file, write, write_bundle
+from sweeps.bundle import write
 from sweeps.bundle.manifest import is_pickle
+from sweeps.bundle.model import load_bundle
+from sweeps.bundle.predict import predict_file
+from sweeps.bundle.write import copy_checkpoint, write_bundle
 from sweeps.controller import exports
 from sweeps.core.errors import BundleError, InputError
 

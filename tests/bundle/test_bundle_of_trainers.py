@@ -14,8 +14,9 @@ import pytest
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps.bundle import load_bundle, write_bundle
-from sweeps.data import fit_chain
+from sweeps.bundle.model import load_bundle
+from sweeps.bundle.write import write_bundle
+from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
 from sweeps.bundle import check as checking
-from sweeps.bundle import load_bundle, write, write_bundle
+from sweeps.bundle import write
+from sweeps.bundle.model import load_bundle
+from sweeps.bundle.write import write_bundle
 from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError
-from sweeps.data import fit_chain
+from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 

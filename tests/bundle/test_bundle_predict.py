@@ -14,7 +14,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from sweeps.bundle import load_bundle, predict, predict_file, write_bundle
+from sweeps.bundle import predict
+from sweeps.bundle.model import load_bundle
+from sweeps.bundle.predict import predict_file
+from sweeps.bundle.write import write_bundle
 from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
 from tests.commands import invoke
@@ -301,7 +304,7 @@ def test_a_stream_that_is_closed_is_no_fault_of_the_temporary_folder(bundle, tmp
 
 PEAK = """
 import sys, psutil, threading, time
-from sweeps.bundle import predict_file
+from sweeps.bundle.predict import predict_file
 own, peak, done = psutil.Process(), [0], threading.Event()
 def watch():
     while not done.wait(0.02):

@@ -14,7 +14,8 @@ import tampering
 from test_bundle_of_trainers import SKLEARN, trained
 
 import sweeps.trainers.xgboost
-from sweeps.bundle import load_bundle, write_bundle
+from sweeps.bundle.model import load_bundle
+from sweeps.bundle.write import write_bundle
 from sweeps.core.errors import BundleError
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]

@@ -342,7 +342,7 @@ HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, checked_in_this_process, tmp_path):
     from mlflow.tracking import MlflowClient
 
-    from sweeps.bundle import predict_file
+    from sweeps.bundle.predict import predict_file
     from sweeps.controller.exports import export
     from sweeps.controller.rerun import rerun
 

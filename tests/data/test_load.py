@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data import load_splits
+from sweeps.data.load import load_splits
 from sweeps.space import load
 from sweeps.space.section_models import DataSpec
 from tests.data.test_split import rule

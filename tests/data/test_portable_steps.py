@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.data import fit_chain
 from sweeps.data.preprocessing import fit as preprocessing
 from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.data.preprocessing.portable_steps import Encode, Fill, PortableStep, Scale, identical
 from sweeps.data.preprocessing.to_portable import to_portable
 from tests.data.test_preprocess import CHAINS, HERE, ODD, step, table

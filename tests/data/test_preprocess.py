@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ray.data.preprocessor import Preprocessor
 
 from sweeps.core.errors import InputError
-from sweeps.data import data_key, fit_chain
-from sweeps.data.preprocessing.fit import fit_transform, runs_tasks
+from sweeps.data.preprocessing.fit import data_key, fit_chain, fit_transform, runs_tasks
 
 HERE = "tests.data.test_preprocess"
 
@@ -297,7 +296,7 @@ def test_without_steps_nothing_is_fitted_and_nothing_changes():
 @pytest.mark.integration
 def test_without_steps_ray_is_not_imported():
     code = (
-        "import sys, pyarrow as pa; from sweeps.data import fit_chain\n"
+        "import sys, pyarrow as pa; from sweeps.data.preprocessing.fit import fit_chain\n"
         "fit_chain((), pa.table({'a': [1]}), None)\n"
         "assert 'ray' not in sys.modules"
     )

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data import split_equally
 from sweeps.data.load import Splits, add_valid_to_train
-from sweeps.data.tables import CSV_MISSING, canonical_table, fingerprint, infer_types
+from sweeps.data.tables import CSV_MISSING, canonical_table, fingerprint, infer_types, split_equally
 
 
 def cut(table: pa.Table, at: int) -> pa.Table:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data import load_splits
 from sweeps.data.label_checks import missing_class_notes
+from sweeps.data.load import load_splits
 from sweeps.data.variants import DataVariants, variant_name
 from sweeps.space import DataSpec, Split
 

@@ -51,7 +51,7 @@ POINTS = {
     "batched": Point("a batch written, the run not ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
     "ended": Point("a run ended in MLflow, the next not", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
     "export": Point("the export begun", "sweeps.bundle.export:export_trial", "before"),
-    "copy": Point("the winner's checkpoint half copied", "sweeps.bundle:copy_checkpoint", "half"),
+    "copy": Point("the winner's checkpoint half copied", "sweeps.bundle.write:copy_checkpoint", "half"),
     "result": Point("all done, the result not written", "sweeps.report:write", "before"),
 }
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sweeps.bundle import schema
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle
-from sweeps.data import fit_chain
+from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 
 

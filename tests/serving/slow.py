@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 import made
 
-from sweeps.bundle import write_bundle
+from sweeps.bundle.write import write_bundle
 from tests.commands import command
 
 SLOW = """

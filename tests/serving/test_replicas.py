@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.bundle import load_bundle
+from sweeps.bundle.model import load_bundle
 from sweeps.core.errors import InputError
 from sweeps.serving import replicas
 from sweeps.serving.access import Access

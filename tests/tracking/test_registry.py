@@ -40,7 +40,7 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     import mlflow.pyfunc
     from mlflow.tracking import MlflowClient
 
-    from sweeps.bundle import write_bundle
+    from sweeps.bundle.write import write_bundle
     from sweeps.tracking import default_uri
 
     monkeypatch.chdir(tmp_path)
