@@ -27,11 +27,6 @@ class ChainParser(DimensionParser):
         items: list[Step | Dimension] = []
         good = True
         for i, child in enumerate(node.value):
-            if child.is_list:
-                said = f"a step must be a name or `{{Name: {{...}}}}`, got the list {child.show()}; put alternative chains under `grid:`"
-                self.wrong(child, f"{path}.{i}", said)
-                good = False
-                continue
             part = self._steps(child, f"{path}.{i}") if child.value not in (None, NONE) else Chain()
             good = good and isinstance(part, Chain)
             items.extend(part.items if isinstance(part, Chain) else ())
@@ -50,10 +45,8 @@ class ChainParser(DimensionParser):
         if len(names) != 1:
             if not names:
                 return INVALID
-            first, second = names[0], names[1]
-            known = isinstance(second, str) and (second in RAY_STEPS or ":" in second)
-            tail = "make each step its own entry of a list" if known else f"indent `{second}` under `{first}`"
-            return self.wrong(node, path, f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}; {tail}")
+            text = f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}"
+            return self.wrong(node, path, f"{text}; make each step its own entry of a list, and indent its parameters under its name")
         return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
@@ -64,8 +57,6 @@ class ChainParser(DimensionParser):
         elif ":" in name:
             if fault := references.problem(name, self.roots):
                 self.problems.add(mark, path, fault)
-        elif name == "Chain":
-            self.problems.add(mark, path, "`Chain` is not needed: a list of steps is a chain")
         elif name not in RAY_STEPS:
             self.problems.add(
                 mark, path, f"`{name}` is neither a built-in step nor a reference module:attr; {suggest('step', name, RAY_STEPS)}"

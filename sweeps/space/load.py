@@ -13,7 +13,6 @@ from sweeps.core.errors import InputError
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.data_section import DataSection, whole
-from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
@@ -26,7 +25,6 @@ from sweeps.space.step_names import Step
 from sweeps.space.synonyms import known, suggest
 from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
-from sweeps.space.trainer_definition import TrainerDefinition
 from sweeps.space.trainer_section import TrainerSection
 from sweeps.space.yaml12 import MAX_DEPTH, parse, read_text
 
@@ -130,6 +128,10 @@ class _Loader:
         self.file, self.problems, self.folder, self.algorithm = file, file.problems, folder, algorithm
         self.begun = algorithm is not None
         self.roots = (folder, Path.cwd())
+        self.trainers = TrainerSection(self.roots, self.problems, self.begun)
+        self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
+        self.parser = SpaceParser(self.problems, self.roots, self.begun, self.trainers.definition, self.trainers.name)
+        self.search = SearchSections(file, self.roots)
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
         """Validate the tree and return the space.
@@ -144,58 +146,43 @@ class _Loader:
         """
         self._check_keys()
         name = self._name(path)
-        trainers = TrainerSection(self.roots, self.problems, self.begun)
-        trainer = trainers.read(self.file.node("trainer"), self.file.at("trainer"))
-        definition = trainers.definition or TrainerDefinition(additional_parameters=True)
-        trainer_name = (trainer.name or trainer.loop) if trainer is not None else ""
-        parser = SpaceParser(self.problems, self.roots, self.begun, definition, trainer_name)
-        data, tuned = self._data(parser)
-        search = SearchSections(self.file, self.roots)
+        data, tuned = self._data()
         trackers = read_trackers(self.file.node("trackers"), self.roots, self.problems)
-        if trainer is not None:
-            self._check_label(definition, trainer_name)
+        self._check_label()
         self._check_space_is_given(bool(tuned))
         before, reason = len(self.problems), ""
-        sections = self._sections(parser, data, tuned)
+        sections = self._sections(data, tuned)
         cells: tuple[dict[str, Any], ...] = ()
         if len(self.problems) == before:  # counts of an incomplete space would mislead
-            cells = self._cells(sections, parser.dimensions, search)
-            reason = self._finish_search(sections, parser.dimensions, search, len(cells))
+            cells = self._cells(sections)
+            reason = self._finish_search(sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert trainer and data and search.search and search.scheduler and search.repeats and search.limits and search.checkpoints
+        assert self.trainer and data
         return Space(
             name=name,
             path=path,
             text=text,
             overrides=overrides,
-            trainer=trainer,
+            trainer=self.trainer,
             data=data,
-            objectives=search.objectives,
-            constraints=search.constraints,
-            search=search.search,
-            scheduler=search.scheduler,
-            repeats=search.repeats,
-            limits=search.limits,
-            checkpoints=search.checkpoints,
             sections=sections,
-            dimensions=parser.dimensions,
+            dimensions=self.parser.dimensions,
             cells=cells,
-            shapes=enumeration.all_shapes(sections, trainer.backend),
+            shapes=enumeration.all_shapes(sections, self.trainer.backend),
             places=places(self.file.root, self.file.source),
             algorithm_reason=reason,
             trackers=trackers,
-            trainer_definition=definition,
-            notes=trainers.notes,
+            trainer_definition=self.trainers.definition,
+            notes=self.trainers.notes,
+            **self.search.parsed,
         )
 
     def _check_keys(self) -> None:
         """Add a problem for each unknown key at the top of the file."""
         root = self.file.root
         for key in root.value:
-            if key == "when":
-                self.problems.add(root.keys[key], "when", "belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}")
-            elif key not in TOP:
+            if key not in TOP:
                 self.problems.add(root.keys[key], str(key), f"unknown key; {_hint(str(key))}")
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
@@ -204,20 +191,21 @@ class _Loader:
             text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.file.wrong("space", text)
 
-    def _sections(self, parser: SpaceParser, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
+    def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
         """Parse the section `space`, and return it with the tuned keys of `data`."""
-        sections = parser.space(self.file.node("space"))
+        sections = self.parser.space(self.file.node("space"))
         if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
             text = "needs `data`, which the file does not have; add `data`, or remove this"
             self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
             sections = {"data": tuned, **sections}
-        parser.when_parser.conclude(enclosing_options(sections))
+        self.parser.when_parser.conclude(enclosing_options(sections))
         return sections
 
-    def _finish_search(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections, cells: int) -> str:
+    def _finish_search(self, sections: dict[str, Template], cells: int) -> str:
         """Complete the search sections by what depends on the dimensions. Return the reason for the algorithm that `auto` chose."""
-        self._add_initial_points(sections, dims, search)
+        self._add_initial_points(sections)
+        search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
         if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
             self.file.wrong("scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, and there are none")
@@ -226,16 +214,16 @@ class _Loader:
         if scheduler and limits and perturbs(scheduler):
             search.scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
         if search.search and search.search.algorithm == AUTO:
-            choice = self._choice(sections, dims, search, limits.max_trials if limits else cells)
+            choice = self._choice(sections, limits.max_trials if limits else cells)
             search.choose(choice)
             reason = choice.reason
         return reason
 
-    def _choice(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections, max_trials: int) -> Choice:
+    def _choice(self, sections: dict[str, Template], max_trials: int) -> Choice:
         """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
-        outer = enclosing_options(sections)
+        search, dims, outer = self.search, self.parser.dimensions, enclosing_options(sections)
         options = search.search.options if search.search else None
         return choose(
             sampled=sum(not dim.is_grid for dim in dims),
@@ -246,11 +234,12 @@ class _Loader:
             takes_options=set(options or ()) <= set(option_names("sampler", "gp")),
         )
 
-    def _add_initial_points(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections) -> None:
+    def _add_initial_points(self, sections: dict[str, Template]) -> None:
         """Parse the initial points. Add a problem if there are more points to run than trials."""
+        search = self.search
         if search.search is None or not search.search.initial_points:
             return
-        parser = InitialPointsParser(dims, sections, max(1, len(search.objectives)), self.problems)
+        parser = InitialPointsParser(self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems)
         points = parser.read(self.file.node("search").value["initial_points"])
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
@@ -272,23 +261,24 @@ class _Loader:
             self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
         return str(node.value)
 
-    def _data(self, parser: SpaceParser) -> tuple[DataSpec | None, dict[str, Template]]:
+    def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
         """Return the data, and the templates of its tuned keys.
 
         `data` may be absent if the trainer is a mapping, because a user's loop may read its own data.
         """
         if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
-        return DataSection(parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
+        return DataSection(self.parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
 
-    def _check_label(self, definition: TrainerDefinition, trainer: str) -> None:
+    def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
         node = self.file.node("data")
         has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
-        if definition.needs_label and not has_label and (node.is_map or node.value is None) and not self.begun:
-            self.problems.add(self.file.at("data"), "data.label", f"is required by `{trainer}`; give the column to predict")
+        needed = self.trainer is not None and self.trainers.definition.needs_label and not self.begun
+        if needed and not has_label and (node.is_map or node.value is None):
+            self.problems.add(self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the column to predict")
 
-    def _cells(self, sections: dict[str, Template], dims: tuple[Dimension, ...], search: SearchSections) -> tuple[dict[str, Any], ...]:
+    def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Enumerate the cells, and check the numbers of cells, shapes, data variants and trials."""
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
@@ -300,8 +290,9 @@ class _Loader:
         names = [dim.name for key, template in sections.get("data", {}).items() if key != "rows" for dim in dimensions(template)]
         if _more_than(MAX_VARIANTS, enumeration.ways(sections, names)):
             self.problems.add(self.file.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
-        sampled, limits = [dim.name for dim in dims if not dim.is_grid], search.limits
-        if search.search and search.search.algorithm == "grid" and sampled:
+        search, limits = self.search.search, self.search.limits
+        sampled = [dim.name for dim in self.parser.dimensions if not dim.is_grid]
+        if search and search.algorithm == "grid" and sampled:
             names = sampled[:5] + ["..."] * (len(sampled) > 5)
             self.file.wrong("search.algorithm", f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}")
         if limits and 0 < limits.max_trials < len(cells):

@@ -54,16 +54,6 @@ class Node:
     raw: str = ""
 
     @property
-    def line(self) -> int:
-        """Line of the value, from 1; 0 in an override."""
-        return self.mark.line
-
-    @property
-    def column(self) -> int:
-        """Column of the value, from 1; 0 in an override."""
-        return self.mark.column
-
-    @property
     def is_map(self) -> bool:
         """True if the value is a mapping."""
         return isinstance(self.value, dict)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sweeps.core import registry
 from sweeps.core.parameter_schema import rule_of
@@ -56,6 +56,12 @@ class SearchSections:
             self._check_population(self.scheduler)
         if self.scheduler and self.scheduler.population and self.limits and not self.limits.max_trials:
             self.limits = replace(self.limits, max_trials=self.scheduler.population)
+
+    @property
+    def parsed(self) -> dict[str, Any]:
+        """The parsed sections, by the names of the attributes."""
+        names = ("objectives", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints")
+        return {name: getattr(self, name) for name in names}
 
     def _check(self, model: type[T], section: str) -> T | None:
         """Validate a section by its dataclass. Return None after a problem."""

@@ -40,12 +40,9 @@ class SpaceParser(ChainParser):
         trainer: The trainer's name, for messages.
     """
 
-    def __init__(
-        self, problems: Problems, roots: tuple[Path, ...], begun: bool, definition: TrainerDefinition | None = None, trainer: str = ""
-    ):
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool, definition: TrainerDefinition, trainer: str):
         super().__init__(problems, roots, begun)
-        self.definition = definition or TrainerDefinition(additional_parameters=True)
-        self.trainer = trainer
+        self.definition, self.trainer = definition, trainer
 
     def space(self, node: Node) -> dict[str, Template]:
         """Parse all sections, in the order of the file."""
@@ -57,13 +54,10 @@ class SpaceParser(ChainParser):
         read: dict[str, Read] = {"preprocessor": self.chain, "scaling": self.scaling, "params": self.params}
         sections = {}
         for key, child in node.value.items():
-            mark = node.keys[key]
-            if key == "when":
-                self.stray(node, "space")
-            elif key not in read:
+            if key not in read:
                 hint = suggest("space", key, SECTIONS)
                 hint += "; put a parameter of the loop under `params`" if hint.startswith("valid") else ""
-                self.problems.add(mark, f"space.{key}", f"unknown section; {hint}")
+                self.problems.add(node.keys[key], f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = read[key](child, key)
         return sections

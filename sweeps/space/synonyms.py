@@ -12,6 +12,7 @@ SKLEARN_LOOP = 'write a loop that fits it, as docs/how-to/own-loop.md shows unde
 UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
 
 _STOPPING = "write `scheduler: {name: asha, max_t: 100}` to stop poor trials, or `limits: {patience: 10}` to end the sweep"
+_WHEN = "it belongs beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"
 _ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
 
 _SKLEARN_STEPS = (
@@ -32,6 +33,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "uniform": "float suggest_float",
     },
     "file": {
+        _WHEN: "when",
         "write `objective: {metric: ..., goal: minimize}`, or a list of these": "metric mode direction directions",
         "write `limits: {max_trials: N}`": "num_samples n_trials run_cap",
         "write `limits: {max_concurrent_trials: N}`": "n_jobs",
@@ -149,6 +151,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "params": "parameters hyperparameters param_space config train_loop_config",
         "preprocessor": "preprocessing preprocessors pipeline transforms",
         "scaling": "scaling_config resources",
+        _WHEN: "when",
         "it is a section at the top of the file; its train, drop and rows can be tuned there": "data",
         "write `scaling: {num_workers: 2}`": "num_workers",
         "write `scaling: {use_gpu: true}`": "use_gpu",
@@ -174,7 +177,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write the function itself, as `module:function`": "FunctionTransformer BatchMapper",
         "it is not needed: each worker gets an equal part of the rows": "Repartitioner",
         "it is not needed: a split by a fraction takes random rows": "RandomShuffler",
-        "it is not needed: a list of steps is a chain": "Pipeline make_pipeline",
+        "it is not needed: a list of steps is a chain": "Pipeline make_pipeline Chain",
         "it is not needed: each step takes `columns`": "ColumnTransformer",
         "write `data: {drop: [...]}`": "Drop DropColumns",
         "none": "passthrough",

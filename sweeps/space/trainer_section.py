@@ -33,13 +33,14 @@ class TrainerSection:
         begun: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
-        definition: Definition of the trainer, from the trainer's module. None until `read` has found the trainer.
+        name: Name of the trainer or its loop, for messages.
+        definition: Definition of the trainer, from the trainer's module.
         notes: Deprecations, which still work but which the user should change.
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, begun: bool):
         self.roots, self.problems, self.begun = roots, problems, begun
-        self.definition: TrainerDefinition | None = None
+        self.name, self.definition = "", TrainerDefinition(additional_parameters=True)
         self.notes: tuple[str, ...] = ()
 
     def read(self, node: Node, at: Mark) -> TrainerSpec | None:
@@ -49,6 +50,12 @@ class TrainerSection:
             node: The section's value.
             at: Place of the section's key.
         """
+        trainer = self._trainer(node, at)
+        self.name = (trainer.name or trainer.loop) if trainer is not None else ""
+        return trainer
+
+    def _trainer(self, node: Node, at: Mark) -> TrainerSpec | None:
+        """Parse one of the forms of the section."""
         if node.value is None:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)

@@ -8,7 +8,6 @@ is exceeded.
 from __future__ import annotations
 
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +50,8 @@ def read_text(path: Path, source: str) -> str:
     """
     start = Mark(source, 1, 1)
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise _error(start, "is a directory, not a space file")
-        if not stat.S_ISREG(mode):  # a pipe or a device may never end
-            raise _error(start, "is not a regular file")
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise _error(start, "must be a regular file, not a directory or a pipe")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -68,8 +64,6 @@ def read_text(path: Path, source: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise _error(start, "is UTF-16; save it as UTF-8") from None
         mark = _mark_after(data[: e.start].decode("utf-8"), source)
         raise _error(mark, f"is not UTF-8 text (byte 0x{data[e.start]:02x}); save it as UTF-8") from None
 

@@ -61,9 +61,9 @@ def test_numbers_round_trip(number: int | float) -> None:
 def test_positions_and_values() -> None:
     root = parse("# first\na: 1\nb:\n  - x\n  - {c: 'no', d: no}\ne: |\n  two\n  lines\n", "f")
     assert root.plain() == {"a": 1, "b": ["x", {"c": "no", "d": "no"}], "e": "two\nlines\n"}
-    assert (root.line, root.column) == (2, 1)
+    assert root.mark[1:] == (2, 1)
     inner = root.value["b"].value[1]
-    assert (inner.line, inner.column) == (5, 5)
+    assert inner.mark[1:] == (5, 5)
     assert inner.keys["d"] == ("f", 5, 15) and inner.value["d"].mark == ("f", 5, 18)
     assert str(inner.value["d"].mark) == "f:5:18"
     assert inner.show() == "{c: 'no', d: no}"
@@ -131,7 +131,7 @@ def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, piece in ((".", "directory"), ("absent.yaml", "no such file"), ("pipe", "not a regular file"), ("a\0b", "cannot be read")):
+    for name, piece in ((".", "directory"), ("absent.yaml", "no such file"), ("pipe", "must be a regular file"), ("a\0b", "cannot be read")):
         path = f"{tmp_path}/{name}"
         with pytest.raises(InputError) as e:
             load(path)
