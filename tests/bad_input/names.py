@@ -151,7 +151,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "parameters beside a step in place of under it",
             "space: {preprocessor: {StandardScaler: , columns: all}}",
             "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, columns; "
-            "indent `columns` under `StandardScaler`",
+            "make each step its own entry of a list, and indent its parameters under its name",
         ),
         line(
             "unknown scheduler",
@@ -212,8 +212,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a step in nested lists",
             "space: {preprocessor: [[StandardScaler]]}",
-            "5:24: preprocessor.0: a step must be a name or `{Name: {...}}`, got the list [StandardScaler]; "
-            "put alternative chains under `grid:`",
+            "5:24: preprocessor.0: a step must be a name or `{Name: {...}}`, got [StandardScaler]",
         ),
         line("a step that is a number", "space: {preprocessor: 3}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3"),
         line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got {}"),

@@ -53,7 +53,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:19999: the file has more than 10000 values, the limit; each alias counts as a copy of its value",
         ),
         whole("two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file is one document"),
-        whole("UTF-16", "as PowerShell writes it", ("\ufeff" + top()).encode("utf-16-le"), "1:1: is UTF-16; save it as UTF-8"),
+        whole(
+            "UTF-16",
+            "as PowerShell writes it",
+            ("\ufeff" + top()).encode("utf-16-le"),
+            "1:1: is not UTF-8 text (byte 0xff); save it as UTF-8",
+        ),
         whole("latin-1", "# Größe", ("# Größe\n" + top()).encode("latin-1"), "1:5: is not UTF-8 text (byte 0xf6); save it as UTF-8"),
         whole(
             "binary",
@@ -81,8 +86,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
         whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is larger than 1 MB, the limit of a space file"),
         typed("no such file", "validate run", ["absent.yaml"], "absent.yaml:1:1: no such file"),
-        typed("a directory", "validate run", ["folder"], "folder:1:1: is a directory, not a space file"),
-        typed("a pipe", "validate run", ["pipe"], "pipe:1:1: is not a regular file"),
+        typed("a directory", "validate run", ["folder"], "folder:1:1: must be a regular file, not a directory or a pipe"),
+        typed("a pipe", "validate run", ["pipe"], "pipe:1:1: must be a regular file, not a directory or a pipe"),
     ),
     "The command line": (
         typed(

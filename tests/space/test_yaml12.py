@@ -131,7 +131,12 @@ def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, piece in ((".", "directory"), ("absent.yaml", "no such file"), ("pipe", "must be a regular file"), ("a\0b", "cannot be read")):
+    for name, piece in (
+        (".", "directory"),
+        ("absent.yaml", "no such file"),
+        ("pipe", "must be a regular file"),
+        ("a\0b", "cannot be read"),
+    ):
         path = f"{tmp_path}/{name}"
         with pytest.raises(InputError) as e:
             load(path)
