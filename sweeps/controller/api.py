@@ -160,7 +160,7 @@ def resume(
         earlier = continued.resume(changed=bool(file or overrides or add_trials))
         if earlier is not None:
             return earlier
-        prepare_ray(address if continued.pending_for_mlflow is None else None)
+        prepare_ray(address)
         return continued.run(lock)
 
 

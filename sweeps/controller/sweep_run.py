@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
 from sweeps.study import budgets, repeats
 from sweeps.study import storage as storages
-from sweeps.tracking import TrackerHub
+from sweeps.tracking import MlflowTracker, TrackerHub
 from sweeps.tracking.create import NamedTracker
 from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
@@ -60,7 +60,6 @@ class SweepRun:
         on_progress: Called with a `SweepStatus` a few times a second.
         trust: True to read pickles in the folder that this user's key has not signed.
         trackers: All trackers except MLflow.
-        pending_for_mlflow: Result and note of a sweep with no trials left, of which MLflow missed something; else None.
     """
 
     space: Space
@@ -72,7 +71,6 @@ class SweepRun:
     on_progress: StatusCallback | None = None
     trust: bool = False
     trackers: Sequence[NamedTracker] = ()
-    pending_for_mlflow: tuple[SweepResult, str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
@@ -99,19 +97,32 @@ class SweepRun:
         if earlier is not None:
             limit = self._spent_limit(search, earlier)
             if limit or not outcome.goes_on(earlier, search.to_run, changed):
-                reason: str | None = earlier.get("reason")
-                if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # another limit than the one that ended the sweep
-                    reason = limit
-                result, note = SweepResult.from_json(relocate(earlier, self.folder)), outcome.nothing_left(reason)
-                if not result.mlflow.get("missed"):
-                    return result.with_note(note)
-                self.pending_for_mlflow = result, note
+                return self._earlier_result(search, earlier, limit)
             self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
         if ended:
             log.warning("%d processes of the last driver's Ray were ended", ended)
         self._began = time.time() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
+
+    def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
+        """Return the earlier result with a note that no trials are left. Send MLflow what it missed.
+
+        Args:
+            search: The search.
+            earlier: The result of the last process.
+            limit: The limit that is spent now; None if there is none.
+        """
+        reason: str | None = earlier.get("reason")
+        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # another limit than the one that ended the sweep
+            reason = limit
+        result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
+        if result.mlflow.get("missed"):
+            best = store.trial(int(result.best["trial"])) if result.best else None
+            others = store.results() if result.front else ()  # An earlier process may have put other trials on the front.
+            with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
+                result = mlflow_summary.send_again(self._mlflow_tracker(), self.folder, self.space, store.data or "", result, best, others)
+        return result.with_note(outcome.nothing_left(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
         """Return the limit that would end the resumed search before its first trial; None if there is none.
@@ -141,10 +152,7 @@ class SweepRun:
         lock = lock or FolderLock(self.folder)
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
-                trackers = self._start_trackers()
-                if self.pending_for_mlflow is not None:
-                    return self._send_to_mlflow(trackers, *self.pending_for_mlflow)
-                return self._run(trackers)
+                return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
@@ -279,25 +287,13 @@ class SweepRun:
         write_text(SweepFolder(self.folder).result, result.as_text())
         return result
 
-    # Trackers
+    # MLflow
 
-    def _start_trackers(self) -> TrackerHub:
+    def _mlflow_tracker(self) -> MlflowTracker:
         from sweeps import tracking
 
-        own = self.trackers if self.pending_for_mlflow is None else ()  # A sweep with no trials left is sent to MLflow alone.
-        if not self.space.has_mlflow:
-            return TrackerHub(own)
         destination = tracking.Destination(self._absolute_tracking_uri, self.root, self.space.name, self.folder.name, self.first_began)
-        return TrackerHub(own, tracking.TrackerProcess(destination, self.folder / "sweep.log"))
-
-    def _send_to_mlflow(self, trackers: TrackerHub, earlier: SweepResult, note: str) -> SweepResult:
-        """Send what MLflow missed of a sweep with no trials left."""
-        assert trackers.mlflow is not None, "only MLflow can have missed something"
-        assert self._search_loop is not None
-        store = self._search_loop.store
-        best = store.trial(int(earlier.best["trial"])) if earlier.best else None
-        others = store.results() if earlier.front else ()  # An earlier process may have put other trials on the front.
-        return mlflow_summary.send_again(trackers.mlflow, self.folder, self.space, store.data or "", earlier, best, others).with_note(note)
+        return tracking.TrackerProcess(destination, self.folder / "sweep.log")
 
     @property
     def _absolute_tracking_uri(self) -> str:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Log levels other than WARNING.
 LEVELS = {
     "sweeps": logging.INFO,
@@ -79,7 +80,7 @@ def redirect_to_file(path: Path) -> Iterator[None]:
     """
     file = _Log(path)
     handler = logging.StreamHandler(file)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter(FORMAT))
     before = []
     loggers = [logging.getLogger(name) for name in LOGGERS]
     for logger in loggers:

@@ -64,10 +64,10 @@ def test_a_sweep_that_never_started_creates_no_database(tmp_path):
 def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_path):
     command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
-    pickle.dump(("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
+    pickle.dump(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
     pickle.dump(ArtifactSaved(1.0, "a.txt", "a"), process.stdin)
     process.stdin.flush()
-    assert any(b"does not answer" in line for line in process.stdout)  # it has begun
+    assert any(b'"waiting": true' in line for line in process.stdout)  # it has begun
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):

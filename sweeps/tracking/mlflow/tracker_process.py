@@ -17,15 +17,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TextIO
 
 from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
-
-log = logging.getLogger(__name__)
 
 # After this many losses the process is not started again. A resume sends what is missing from the study.
 STARTS = 5
@@ -111,9 +108,6 @@ class TrackerProcess(MlflowTracker):
         with pipe:
             for line in pipe:
                 status = json.loads(line)
-                if "log" in status:
-                    log.log(status["level"], "%s: %s", status["name"], status["log"])
-                    continue
                 self.parent, self.error, self.waiting = status["parent"], status["error"], status["waiting"]
                 if status["written"] or status["answered"]:
                     self._last_answer = time.monotonic()
@@ -125,29 +119,17 @@ class TrackerProcess(MlflowTracker):
 # The process
 
 
-Say = Callable[[dict[str, Any]], None]
-
-
 class _Worker(MlflowTracker):
-    """The tracker that does the work, and tells the driver about its progress."""
+    """The tracker that does the work, and writes its progress to a pipe, one JSON object a line, for the driver."""
 
-    def __init__(self, destination: Destination, say: Say):
-        self._say = say
+    def __init__(self, destination: Destination, pipe: TextIO):
+        self._pipe, self._lock = pipe, threading.Lock()
         super().__init__(destination)
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        self._say({"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered})
-
-
-class _ForwardingHandler(logging.Handler):
-    """Sends log records to the driver, which logs them."""
-
-    def __init__(self, say: Say):
-        super().__init__()
-        self._say, self.formatter = say, logging.Formatter("%(message)s")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._say({"log": self.format(record), "name": record.name, "level": record.levelno})
+        status = {"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered}
+        with self._lock, contextlib.suppress(OSError):  # the driver is gone
+            self._pipe.write(json.dumps(status) + "\n")
 
 
 def main() -> None:
@@ -155,21 +137,15 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # for the driver, which then still has events to send
         signal.signal(number, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # keep what libraries print apart from what the driver reads
-    lock = threading.Lock()
-
-    def say(what: dict[str, Any]) -> None:
-        with lock, contextlib.suppress(OSError):  # the driver is gone
-            status.write(json.dumps(what) + "\n")
-
+    os.dup2(2, 1)  # libraries print to the sweep's log and not to the driver
     logging_setup.set_environment()
-    logging.basicConfig(handlers=[_ForwardingHandler(say)], level=logging.WARNING)
+    logging.basicConfig(format=logging_setup.FORMAT, level=logging.WARNING)
     logging.captureWarnings(True)
     import mlflow.tracking  # noqa: F401 - at normal priority: a short sweep would wait for it
 
     os.nice(NICE)
     pipe = sys.stdin.buffer
-    tracker = _Worker(pickle.load(pipe), say)
+    tracker = _Worker(pickle.load(pipe), status)
     with contextlib.suppress(EOFError):
         while True:
             message = pickle.load(pipe)
