@@ -52,31 +52,31 @@ class Comparison:
     failed: bool = False
 
     @property
-    def differs_from(self) -> int | None:
-        """The first step at which a value differs or is missing; None if all values are equal, bit by bit."""
-        difference = first_difference(self.before, self.now)
-        return difference and difference[0]
+    def difference(self) -> tuple[int, str] | None:
+        """The first step, and its first metric, at which a value differs or is missing; None if all values are equal, bit by bit."""
+        return first_difference(self.before, self.now)
 
     @property
     def equal(self) -> bool:
         """True if both runs had the same reports and the same end."""
-        return self.differs_from is None and (self.error is not None) == self.failed
+        return self.difference is None and (self.error is not None) == self.failed
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `rerun --json` prints."""
-        summary = {"trial": self.trial, "equal": self.equal, "differs_from": self.differs_from, "steps": len(self.before)}
-        content: dict[str, Any] = to_json_value({**summary, "before": self.before, "now": self.now, "error": self.error})
-        return content
+        content = dataclasses.asdict(self) | {"equal": self.equal, "steps": len(self.before)}
+        content["differs_from"] = self.difference and self.difference[0]
+        del content["failed"]
+        shown: dict[str, Any] = to_json_value(content)
+        return shown
 
     def __str__(self) -> str:
         if self.equal:
             steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", equal to the bit" * bool(self.before)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
-        difference = first_difference(self.before, self.now)
-        if difference is None:
+        if self.difference is None:
             return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"
-        step, metric = difference
-        then, now = (repr(dict(reports).get(step, {}).get(metric, "no report")).strip("'") for reports in (self.before, self.now))
+        step, metric = self.difference
+        then, now = (dict(reports).get(step, {}).get(metric, "no report") for reports in (self.before, self.now))
         error = f"\n{self.error}" if self.error else ""
         return f"trial {self.trial}: differs from step {step} on: {metric} {then} then, {now} now{error}"
 

@@ -61,6 +61,7 @@ class SweepSession:
 
     Attributes:
         cluster: The Ray that the session runs on.
+        pool: Handle of the pool.
         dataset: What is known of the data, once it is loaded.
         data_process: Process id of the data actor; None if it runs on another machine.
 
@@ -69,6 +70,7 @@ class SweepSession:
     """
 
     cluster: cluster.Joined
+    pool: PoolHandle
     dataset: DatasetInfo
     data_process: int | None
 
@@ -88,8 +90,7 @@ class SweepSession:
         self._max_failures, self._train_and_valid = max_failures, train_and_valid
         self._resources = contextlib.ExitStack()
         self._gangs_closed = False
-        self._pool: Any = None
-        self._data_actor: Any = None
+        self._actors: list[Any] = []  # the pool and the data actor
 
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
@@ -100,8 +101,10 @@ class SweepSession:
             self.cluster = joined
             starting.callback(self._end_processes)
             here = cluster.at_driver()
-            self._pool = self._start_pool(here)
+            self._actors.append(self._start_pool(here))
+            self.pool = self._actors[0]
             self._data_actor = self._start_data_actor(here)
+            self._actors.append(self._data_actor)
             self._resources = starting.pop_all()
         return self
 
@@ -112,12 +115,6 @@ class SweepSession:
                 self.close_gangs()
         finally:
             self._resources.__exit__(kind, error, trace)
-
-    @property
-    def pool(self) -> PoolHandle:
-        """Handle of the pool."""
-        pool: PoolHandle = self._pool
-        return pool
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
@@ -130,6 +127,8 @@ class SweepSession:
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor
 
+        # The scikit-learn modules of the chains that are known before the first trial are imported early.
+        names = {step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain}
         return data_actor.start(
             here,
             roots=self.cluster.roots,
@@ -138,7 +137,7 @@ class SweepSession:
             cpus=self.cluster.cpus,
             numeric_only=self.space.trainer_definition.reads_numbers,
             train_on_valid=self._train_and_valid,
-            modules=_sklearn_modules(self.space),
+            modules=sorted(name for name in names if name.startswith("sklearn.")),
         )
 
     def warm_gangs(self, shapes: Sequence[Shape]) -> None:
@@ -158,12 +157,34 @@ class SweepSession:
         """
         from sweeps.data import data_actor
 
-        self.dataset = read_data(self._data_actor, self.space, self._roots, fingerprint)
+        if self.space.data.given:
+            self.dataset = data_actor.load(self._data_actor, self.space, fingerprint)
+        else:
+            self.dataset = self._without_data(fingerprint)
         self.data_process = data_actor.process_id(self._data_actor)
         if problems := check_metrics(self.space, self.dataset.task):
             raise locate_problems(self.space, problems)
         self.configure_pool()
         return self.dataset
+
+    def _without_data(self, fingerprint: str | None) -> DatasetInfo:
+        """Return what is known of the data of a loop that reads its own data. The fingerprint is the fingerprint of the loop's code.
+
+        Changed code only causes a note, because it may read the same data.
+        """
+        import ray
+
+        from sweeps.bundle.requirements import fingerprint as code_fingerprint
+
+        loop, load = self.space.trainer.loop, self.space.trainer.load
+        now = code_fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], self._roots)
+        notes: tuple[str, ...] = ()
+        if fingerprint is not None and now != fingerprint:
+            change = f"its fingerprint was {fingerprint[:12]}, now it is {now[:12]}"
+            notes = (f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after may not be comparable",)
+            log.warning(notes[0])
+        info: DatasetInfo = ray.get(self._data_actor.without_data.remote(now, notes))
+        return info
 
     def configure_pool(self) -> None:
         """Pass the data actor and the labels to the pool. A pool that was restarted needs them again."""
@@ -213,49 +234,11 @@ class SweepSession:
         """Kill the actors and all workers on this machine, and remove what Ray Tune and Ray Train wrote for restores of their own."""
         import ray
 
-        for actor in (self._pool, self._data_actor):
-            if actor is not None:
-                ray.kill(actor)
+        for actor in self._actors:
+            ray.kill(actor)
         child_processes.end(str(self.folder))
         for name in SCRATCH:
             shutil.rmtree(self.folder / name, ignore_errors=True)
-
-
-def _sklearn_modules(space: Space) -> list[str]:
-    """Return the scikit-learn modules of the chains that are known before the first trial, so that they can be imported early."""
-    names = {step.name.partition(":")[0] for _, chain in known_fits(space) for step in chain}
-    return sorted(name for name in names if name.startswith("sklearn."))
-
-
-def read_data(actor: Any, space: Space, roots: tuple[Path, ...], fingerprint: str | None) -> DatasetInfo:
-    """Read the data. If the loop reads its own data, the fingerprint is the fingerprint of the loop's code.
-
-    Args:
-        actor: The data actor; see `sweeps.data.data_actor`.
-        space: The space.
-        roots: Folders of the user's modules.
-        fingerprint: The fingerprint when the sweep started; None if the sweep is new.
-
-    Raises:
-        InputError: The data cannot be read or has changed. Changed code only causes a note, because it may read the same data.
-        SweepsError: The process of the data actor was lost.
-    """
-    import ray
-
-    from sweeps.bundle.requirements import fingerprint as code_fingerprint
-    from sweeps.data import data_actor
-
-    if space.data.given:
-        return data_actor.load(actor, space, fingerprint)
-    loop, load = space.trainer.loop, space.trainer.load
-    now = code_fingerprint([references.parse(name)[0] for name in (loop, load) if name is not None], roots)
-    notes: tuple[str, ...] = ()
-    if fingerprint is not None and now != fingerprint:
-        change = f"its fingerprint was {fingerprint[:12]}, now it is {now[:12]}"
-        notes = (f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after may not be comparable",)
-        log.warning(notes[0])
-    info: DatasetInfo = ray.get(actor.without_data.remote(now, notes))
-    return info
 
 
 def job_of(space: Space, roots: tuple[str, ...]) -> Job:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller import conclusion, mlflow_summary, outcome
+from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
@@ -96,7 +96,7 @@ class SweepRun:
         earlier = read_result(self.folder)
         if earlier is not None:
             limit = self._spent_limit(search, earlier)
-            if limit or not outcome.goes_on(earlier, search.to_run, changed):
+            if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
             self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
         if ended:
@@ -122,7 +122,7 @@ class SweepRun:
             others = store.results() if result.front else ()  # An earlier process may have put other trials on the front.
             with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
                 result = mlflow_summary.send_again(self._mlflow_tracker(), self.folder, self.space, store.data or "", result, best, others)
-        return result.with_note(outcome.nothing_left(reason))
+        return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
         """Return the limit that would end the resumed search before its first trial; None if there is none.

@@ -55,17 +55,17 @@ def staged(target: Path) -> Iterator[Path]:
         result is deleted.
     """
     part = part_of(target)
-    _remove(part)
+    remove(part)
     try:
         yield part
         if part.is_dir():
             shutil.rmtree(target, ignore_errors=True)
         part.rename(target)
     finally:
-        _remove(part)
+        remove(part)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Delete a file or a folder if it exists. A link is deleted, but not followed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from sweeps.core import folder_lock
-from sweeps.core.atomic_files import write_text
+from sweeps.core.atomic_files import remove, write_text
 from sweeps.core.json_files import read_json_object
 from sweeps.core.processes import start_time
 from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
@@ -119,19 +119,11 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
         shutil.rmtree(folder / scratch, ignore_errors=True)
     for pattern in PARTIAL:
         for path in folder.glob(pattern):
-            _remove(path)
+            remove(path)
     for rerun in folder.glob(".rerun-*"):
         if not folder_lock.is_driven(rerun):  # its driver was killed
-            _remove(rerun)
+            remove(rerun)
     for trial, names in checkpoints.items():
         for path in SweepFolder(folder).trial(trial).glob(CHECKPOINTS):
             if path.name not in names:
-                _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Delete a file or a folder if it exists."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+                remove(path)

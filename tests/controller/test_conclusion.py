@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller import outcome
+from sweeps.controller import conclusion
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Constraint
@@ -25,33 +25,33 @@ def result(**more: Any) -> SweepResult:
 
 def test_trials_are_counted_by_how_they_ended():
     ended = [Result(s) for s in (State.COMPLETE, State.FAIL, State.PRUNED, State.COMPLETE)]
-    assert outcome.counts([*ended, Result(State.COMPLETE, given=True)]) == {"completed": 2, "pruned": 1, "failed": 1}
-    assert outcome.counts([Result(State.RUNNING)])["interrupted"] == 1
+    assert conclusion.count_trials([*ended, Result(State.COMPLETE, given=True)]) == {"completed": 2, "pruned": 1, "failed": 1}
+    assert conclusion.count_trials([Result(State.RUNNING)])["interrupted"] == 1
 
 
 def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     constraints = (Constraint("latency", "<=", 10), Constraint("size", "<", 5))
-    assert outcome.notes({"failed": 0}, [], (), None, False) == ()
-    assert outcome.notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False) == ()
+    assert conclusion.result_notes({"failed": 0}, [], (), None, False) == ()
+    assert conclusion.result_notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False) == ()
     breaks = Result(State.PRUNED, 1.0, feasible=False, metrics={"latency": 11.0, "size": 5.0})
-    failed, broken, front = outcome.notes({"failed": 2}, FAILED, constraints, breaks, True)
+    failed, broken, front = conclusion.result_notes({"failed": 2}, FAILED, constraints, breaks, True)
     assert failed == "2 trials failed; the first, 0003: ValueError: one (tracebacks: sweep.log)"
     assert broken == "no trial keeps the constraints (latency <= 10, size < 5); the best of those that do not is shown"
     assert "--pareto" in front
-    (never,) = outcome.notes({"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False)
+    (never,) = conclusion.result_notes({"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False)
     assert never == f"{broken}, and it never reported size"
-    (one,) = outcome.notes({"failed": 1}, FAILED[:1], (), None, False)
+    (one,) = conclusion.result_notes({"failed": 1}, FAILED[:1], (), None, False)
     assert one == "1 trial failed; 0003: ValueError: one (tracebacks: sweep.log)"
 
 
 def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
-    error = outcome.failed({"failed": 2}, FAILED, "interrupted", Path("/s"))
+    error = conclusion.failure_of({"failed": 2}, FAILED, "interrupted", Path("/s"))
     assert str(error) == "2 trials failed and none came to a value; the first, 0003:\nTraceback\nValueError: one\n\nfolder  /s"
-    assert outcome.failed({"failed": 0}, [], "interrupted", Path("/s")) is None
-    timed_out = str(outcome.failed({"failed": 0}, [], "limits.timeout", Path("/s")))
+    assert conclusion.failure_of({"failed": 0}, [], "interrupted", Path("/s")) is None
+    timed_out = str(conclusion.failure_of({"failed": 0}, [], "limits.timeout", Path("/s")))
     assert timed_out.startswith("no trial came to a value (limits.timeout)\n\nfolder  /s\nto go on with more of it: ")
     assert timed_out.endswith("sweeps resume /s --set limits.timeout=...")
-    assert "(none was run)" in str(outcome.failed({"failed": 0}, [], None, Path("/s")))
+    assert "(none was run)" in str(conclusion.failure_of({"failed": 0}, [], None, Path("/s")))
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_what_mlflow_is_told(more, tags, metrics):
     ],
 )
 def test_what_a_resume_goes_on_with(said, changed, goes_on):
-    assert outcome.goes_on(said, 2, changed) == goes_on and not outcome.goes_on(said, 0, changed)
+    assert conclusion.has_work_left(said, 2, changed) == goes_on and not conclusion.has_work_left(said, 0, changed)
