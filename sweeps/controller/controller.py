@@ -165,9 +165,7 @@ class SweepController:
     def _stop_paused(self) -> None:
         """Stop the paused trials, because no other trial is left that could let them continue. A resumed sweep may continue them."""
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
-            live = self.study_store.live_trial(number)
-            self._record_start(live.trial)
-            self._finish(live.trial.id, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
+            self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
 
     def _start_population(self) -> deque[str]:
         """Start all members of a population, which take turns on the workers. Interrupted members come first, the least advanced before."""
@@ -180,8 +178,7 @@ class SweepController:
                 self._perturb(live, step)
         for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
             self.search.interrupted.remove(live.trial.number)
-            self._start(live.trial, _past(live))
-            started.append(live.trial.id)
+            started.append(self._continue(live.trial.number))
         while not self.reason and (trial := self.search.ask()) is not None:
             self._start(trial)
             started.append(trial.id)
@@ -220,9 +217,7 @@ class SweepController:
                 state, reason = State.PRUNED, f"{self.space.scheduler.name} at step {live.steps}"
             else:
                 continue
-            self.search.interrupted.remove(number)
-            self._record_start(live.trial)
-            self._finish(live.trial.id, state, None, reason)
+            self._end_without_run(number, state, reason)
         self._check_budgets()  # The earlier driver may have died because it had spent a budget.
 
     # Follow trials
@@ -435,6 +430,14 @@ class SweepController:
         else:
             self._check_budgets()
 
+    def _end_without_run(self, number: int, state: State, reason: str | None) -> None:
+        """Record the end of an interrupted or paused trial that does not run again."""
+        if number in self.search.interrupted:
+            self.search.interrupted.remove(number)
+        trial = self.study_store.live_trial(number).trial
+        self._record_start(trial)
+        self._finish(trial.id, state, None, reason)
+
     def stop(self, reason: str, state: State) -> None:
         """Start no more trials, and end the running ones.
 
@@ -457,11 +460,7 @@ class SweepController:
                 self._finish(trial, State.RUNNING, None)
             resumable = [*self.search.interrupted, *self.search.view.paused]
             for number in resumable if self._unfinished_state is State.PRUNED else ():
-                live = self.study_store.live_trial(number)
-                if number in self.search.interrupted:
-                    self.search.interrupted.remove(number)
-                self._record_start(live.trial)
-                self._finish(live.trial.id, State.PRUNED, None)
+                self._end_without_run(number, State.PRUNED, None)
             self.study_store.sync()
         self._monitor.close()
         if self.cleaner is not None:

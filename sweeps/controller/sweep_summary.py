@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
+
+from sweeps.controller.conclusion import count_trials
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.origin import origin_error, valid_origin_keys
-from sweeps.core.result import read_result, relocate, result_file_error, to_json_value
+from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
 from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from sweeps.study.record import Record, TrialRecord
-
-# State in a summary by the state in the study.
-_STATES = {"completed": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,22 @@ class SweepSummary:
         state = trial_state(trial, self.state == "running")
         return _first_word(self.stages.get(trial.id, "running")) if state == "RUNNING" else state
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `ls --json` prints."""
-        shown: dict[str, Any] = {
+        shown: dict[str, JsonValue] = {
             "sweep": self.name,
             "dir": str(self.folder),
             "state": self.state,
             "began": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds"),
-            "trials": self.trials,
+            "trials": {**self.trials},
             "total": self.total,
             "metric": self.metric,
-            "best": None if self.best is None else {"trial": self.best[0], "value": self.best[1]},
+            "best": None if self.best is None else {"trial": self.best[0], "value": to_json_value(self.best[1])},
             "algorithm": self.algorithm,
         }
         if self.problems:
             shown["problems"] = [str(problem) for problem in self.problems]
-        content: dict[str, Any] = to_json_value(shown)
-        return content
+        return shown
 
 
 def trial_state(trial: TrialRecord, is_driven: bool) -> str:
@@ -120,16 +119,19 @@ def summarize(folder: Path) -> SweepSummary:
     if result is not None:
         result = relocate(result, folder)
     trials, total = (result or {}).get("trials"), origin.get("max_trials")
-    best, stages = _best_of_result(result) if ended else None, dict[str, str]()
+    best, stages = None, dict[str, str]()
+    winner = result["best"] if result is not None and ended else None
+    if winner and winner["value"] is not None:
+        best = winner["trial"], winner["value"]
     if study is not None:
         total = study.total(total) if total is not None else None
         if not ended:
             stages = _stages(folder, study) if running else {}
-            trials, best = _count_trials(study, running, stages), _best_of_study(study)
+            trials, best = _count_trials(study, running, stages), best_of(study)
     return SweepSummary(
         name=folder.name,
         folder=folder,
-        state=_sweep_state(running, result),
+        state="running" if running else "killed" if result is None else outcome_of(result),
         trials=trials or {},
         total=total,
         best=best,
@@ -140,16 +142,6 @@ def summarize(folder: Path) -> SweepSummary:
         stages=stages,
         problems=tuple(problems),
     )
-
-
-def _sweep_state(is_driven: bool, result: dict[str, Any] | None) -> str:
-    if is_driven:
-        return "running"
-    if result is None:
-        return "killed"
-    if result.get("reason") == "interrupted":
-        return "interrupted"
-    return "finished" if result.get("best") or result.get("front") else "failed"
 
 
 def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
@@ -165,10 +157,9 @@ def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
 
 
 def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[str, int]:
-    counts = Counter(t.result.state.name for t in study.ran)
-    trials = {word: counts[state] for word, state in _STATES.items()}
-    trials["running" if running else "interrupted"] = counts["RUNNING"] - len(stages)
-    return {**trials, **Counter(_first_word(stage) for stage in stages.values())}
+    counts = count_trials(trial.result for trial in study.trials)
+    counts["running" if running else "interrupted"] = counts.pop("interrupted", 0) - len(stages)
+    return {**counts, **Counter(_first_word(stage) for stage in stages.values())}
 
 
 def _stages(folder: Path, study: Record) -> dict[str, str]:
@@ -178,16 +169,12 @@ def _stages(folder: Path, study: Record) -> dict[str, str]:
     return {trial: stage for trial, stage in saved.items() if trial in running and is_text(stage) and stage.strip()}
 
 
-def _best_of_study(study: Record) -> tuple[str, float] | None:
+def best_of(study: Record) -> tuple[str, float] | None:
+    """Return the id and the value of the best trial of a study; None if there is none."""
     if (best := study.best) is None:
         return None
     value = study.configurations.results()[best.number if best.origin is None else best.origin].value
     return None if value is None else (best.id, value)
-
-
-def _best_of_result(result: dict[str, Any] | None) -> tuple[str, float] | None:
-    best = (result or {}).get("best")
-    return (best["trial"], best["value"]) if best and best["value"] is not None else None
 
 
 def _first_word(stage: str) -> str:

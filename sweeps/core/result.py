@@ -162,6 +162,13 @@ def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 
+def outcome_of(shown: Mapping[str, Any]) -> str:
+    """Return how a sweep with this result ended: "finished", "interrupted" or "failed"."""
+    if shown.get("reason") == "interrupted":
+        return "interrupted"
+    return "finished" if shown.get("best") or shown.get("front") else "failed"
+
+
 def result_error(shown: Mapping[str, Any]) -> str | None:
     """Return a message about the first key that is missing or breaks its rule; None if the result is valid."""
     return next(iter(find_errors(_RULES, shown).values()), None)

@@ -14,6 +14,9 @@ from sweeps.core.trial import State
 from sweeps.tracking import events
 from sweeps.tracking.json_values import json_value
 
+# Fields of `Result` that the end of a trial has.
+RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible", "metrics", "final", "error")
+
 
 class JsonLinesTracker:
     """Appends every event to a file. A reported step is one line.
@@ -93,28 +96,25 @@ def _line(event: events.Event, content: dict[str, Any], time: float) -> dict[str
 
 
 def to_json(event: events.Event) -> dict[str, Any]:
-    """Return the content of an event, apart from its type, time and trial. events.Event types of later versions have none."""
-    if isinstance(event, events.SweepStarted):
-        objectives = [{"metric": o.metric, "goal": o.goal} for o in event.space.objectives]
-        names = {"sweep": event.sweep, "name": event.space.name, "resumed": event.history is not None, "objectives": objectives}
-        return {**names, "fingerprint": event.fingerprint, "git_commit": event.git_commit, "git_dirty": event.git_dirty}
-    if isinstance(event, events.TrialStarted):
-        trial = event.trial
-        shape = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
-        content = {"params": trial.params, "preprocessor": trial.chain, "scaling": shape, "data": trial.data, "seed": trial.seed}
-        return {**content, "repeat_of": trial.origin}
-    if isinstance(event, events.TrialChanged):
-        return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage}
-    if isinstance(event, events.TrialPaused):
-        return {"step": event.step}
-    if isinstance(event, events.TrialEnded):
-        result = event.result
-        state = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
-        content = {"state": state, "value": result.value, "values": result.values, "best_step": result.best_step, "steps": result.steps}
-        content |= {"seconds": result.seconds, "feasible": result.feasible, "metrics": result.metrics, "final": result.final}
-        return {**content, "error": result.error}
-    if isinstance(event, events.ArtifactSaved):
-        return {"name": event.name, "characters": len(event.text)}
-    if isinstance(event, events.SweepEnded):
-        return {"result": event.result.to_json() if event.result is not None else None}
+    """Return the content of an event, apart from its type, time and trial. Types of events of later versions have none."""
+    match event:
+        case events.SweepStarted(space=space):
+            objectives = [{"metric": o.metric, "goal": o.goal} for o in space.objectives]
+            names = {"sweep": event.sweep, "name": space.name, "resumed": event.history is not None, "objectives": objectives}
+            return names | {name: getattr(event, name) for name in ("fingerprint", "git_commit", "git_dirty")}
+        case events.TrialStarted(trial=trial):
+            shape = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
+            content = {"params": trial.params, "preprocessor": trial.chain, "scaling": shape, "data": trial.data, "seed": trial.seed}
+            return {**content, "repeat_of": trial.origin}
+        case events.TrialChanged():
+            return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage}
+        case events.TrialPaused():
+            return {"step": event.step}
+        case events.TrialEnded(result=result):
+            state = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+            return {"state": state} | {name: getattr(result, name) for name in RESULT_FIELDS}
+        case events.ArtifactSaved():
+            return {"name": event.name, "characters": len(event.text)}
+        case events.SweepEnded(result=ended):
+            return {"result": ended.to_json() if ended is not None else None}
     return {}

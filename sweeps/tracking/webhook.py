@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictStr
 
+from sweeps.core.result import outcome_of
 from sweeps.core.secrets import masked
 from sweeps.tracking.events import Event, SweepEnded, SweepStarted
 from sweeps.tracking.json_values import json_value
@@ -91,10 +92,7 @@ def shown(url: str) -> str:
 
 def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, Any]:
     """Return the JSON body for a sweep."""
-    result = ended.result
-    status = "failed" if result is None or (result.best is None and not result.front) else "completed"
-    if result is not None and result.reason == "interrupted":
-        status = "interrupted"
-    content = result.to_json() if result is not None else None
+    content = ended.result.to_json() if ended.result is not None else None
+    status = "failed" if content is None else outcome_of(content).replace("finished", "completed")
     body: dict[str, Any] = json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})
     return body

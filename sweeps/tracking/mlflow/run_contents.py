@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from sweeps.core import registry
-from sweeps.core.result import SweepResult
+from sweeps.core.result import SweepResult, outcome_of
 from sweeps.core.secrets import masked
 from sweeps.core.trial import Trial
 from sweeps.space import Space
@@ -62,9 +62,7 @@ def space_params(space: Space) -> dict[str, str]:
 
 def sweep_status(result: SweepResult | None) -> str:
     """Return the status of the parent run. Without a result, the driver failed."""
-    if result is not None and result.reason == "interrupted":
-        return "KILLED"
-    return "FAILED" if result is None or (result.best is None and not result.front) else "FINISHED"
+    return "FAILED" if result is None else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome_of(vars(result))]
 
 
 def sweep_tags(result: SweepResult) -> dict[str, str]:
