@@ -7,14 +7,19 @@ written as a float without a fraction, such as 3.0.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Fragment = Mapping[str, Any]
 
 KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "default", "description")
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "greater than", "maximum": "at most", "exclusiveMaximum": "less than"}
+_BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "exclusiveMinimum": ("greater than", operator.gt),
+    "maximum": ("at most", operator.le),
+    "exclusiveMaximum": ("less than", operator.lt),
+}
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "integer": ((int,), "an integer"),
     "number": ((int, float), "a number"),
@@ -43,7 +48,7 @@ def rule_of(fragment: Fragment) -> str:
     if "enum" in fragment:
         return _or([str(value).lower() if isinstance(value, bool) else str(value) for value in fragment["enum"]])
     nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
-    bounds = " and ".join(f"{words} {fragment[key]}" for key, words in _BOUNDS.items() if key in fragment)
+    bounds = " and ".join(f"{words} {fragment[key]}" for key, (words, _) in _BOUNDS.items() if key in fragment)
     return _or(nouns) + (f" {'of ' if bounds.startswith('at') else ''}{bounds}" if bounds else "")
 
 
@@ -76,11 +81,7 @@ def _is_of_type(value: Any, name: str) -> bool:
 
 def within(fragment: Fragment, value: float) -> bool:
     """Return whether a number is within the bounds of a fragment."""
-    return (
-        fragment.get("minimum", -math.inf) <= value <= fragment.get("maximum", math.inf)
-        and ("exclusiveMinimum" not in fragment or value > fragment["exclusiveMinimum"])
-        and ("exclusiveMaximum" not in fragment or value < fragment["exclusiveMaximum"])
-    )
+    return all(holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment)
 
 
 def fragment_problem(fragment: Any) -> str | None:

@@ -62,11 +62,7 @@ class TrackerHub:
             thread.finish()
         if self.mlflow is not None:
             self.mlflow_complete = self.mlflow.close(timeout)
-        return tuple(_notes(thread.join(deadline) for thread in self._threads))
-
-
-def _notes(notes: Iterable[str | None]) -> Iterable[str]:
-    return (note for note in notes if note is not None)
+        return tuple(note for thread in self._threads if (note := thread.join(deadline)) is not None)
 
 
 class TrackerThread:
