@@ -80,7 +80,7 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
         reason=controller.reason,
         notes=notes,
         front=tuple(trial_export.described(store, n) for n in front),
-        freed=dataclasses.asdict(controller.cleaner.freed) if controller.cleaner else None,
+        freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
     )
     ended = time.time()
     controller.publish_stage("writing the report")

@@ -1,7 +1,6 @@
-"""Control a sweep while it runs: start trials, record their progress, decide about them, and notice when the sweep is over.
+"""Control a sweep while it runs: decide which trials start, continue and stop, and notice when the sweep is over.
 
-The study records everything, and decisions are functions of the study. The controller passes data between the study, the pool and the
-trackers.
+The study records everything, and decisions are functions of the study. `trial_lifecycle` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -13,39 +12,28 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from sweeps.checkpoints.cleaner import CheckpointCleaner
-from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.commands import Command, CommandError, CommandQueue, Enqueue, Pause, Resume, Stop
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
-from sweeps.controller.progress import SweepProgress
 from sweeps.controller.status import SweepStatus
+from sweeps.controller.trial_lifecycle import TrialLifecycle
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Action, State, Trial
+from sweeps.core.trial import Action, State
 from sweeps.data.data_actor import LOST_MESSAGE
-from sweeps.execution.messages import Past, Progress
+from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import budgets, ranking
-from sweeps.study.live_trial import LiveTrial, ProgressUpdate
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
 
 log = logging.getLogger(__name__)
 
 
 # Seconds between two status updates. The commands and the pool's usage are polled as often.
 STATUS_INTERVAL = 0.25
-
-
-def _past(live: LiveTrial, lost: int = 0) -> Past:
-    """Return what the pool needs to continue a trial."""
-    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, live.seconds, lost)
 
 
 def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,11 +69,11 @@ class SweepController:
         prefit: Reference that resolves when the chains that are known before the first trial are fitted.
 
     Attributes:
+        trials: Starts, pauses and ends trials.
         progress: Progress of the running trials.
         reason: Why no more trials start; None while they do.
         refused: The error in the space file that ended the sweep; None if there is none.
         error: The error that broke off the search; None if there is none.
-        cleaner: Deletes checkpoints, if the space bounds them.
     """
 
     def __init__(
@@ -105,7 +93,8 @@ class SweepController:
         self.folder = search.store.folder
         rungs = all_rungs(self.scheduler)
         self.rungs = rungs if isinstance(rungs, range) else frozenset(rungs)
-        self.progress = SweepProgress(search, began)
+        self.trials = TrialLifecycle(search, pool, trackers, began)
+        self.progress = self.trials.progress
         self.running = self.progress.running
         self.reason: str | None = None
         self.refused: InputError | None = None
@@ -118,14 +107,10 @@ class SweepController:
         self._stop_requested: set[str] = set()  # ids of trials that a command stops at their next report
         self._status_time = -math.inf
         self._unfinished_state = State.RUNNING  # state of the trials that run when the sweep stops
-        self._earlier_attempts: dict[str, int] = {}  # attempts of a trial under earlier drivers, by id
         search.store.clock = lambda: time.time() - began
         ended = search.budget.ended
         self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0  # a resume after only failures starts to count anew
         search.budget.forgive_failures(self.space.limits)
-        limits = self.space.checkpoints
-        policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
-        self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(self.study_store, policy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle to None. Ray Tune pickles its searcher for a restore that nothing here relies on."""
@@ -150,17 +135,16 @@ class SweepController:
                 raise StopIteration
             return self.population.popleft()
         if not self.reason and self.search.interrupted:
-            return self._continue(self.search.interrupted.popleft())
+            return self.trials.resume(self.search.interrupted.popleft())
         if not self.reason and (number := self.search.next_paused()) is not None:
-            return self._continue(number)
+            return self.trials.resume(number)
         trial = None if self.reason else self.search.ask()
         if trial is None and not self.reason and (self.search.queue.may_grow or (self.search.view.paused and self.running)):
             return None
         if trial is None:
             self._stop_paused()
             raise StopIteration
-        self._start(trial)
-        return trial.id
+        return self.trials.start(trial)
 
     def _stop_paused(self) -> None:
         """Stop the paused trials, because no other trial is left that could let them continue. A resumed sweep may continue them."""
@@ -175,32 +159,13 @@ class SweepController:
             step = live.checkpoint.step if live.checkpoint else 0
             undecided = step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
             if undecided:  # The last driver died before it decided.
-                self._perturb(live, step)
+                self.trials.perturb(live, step)
         for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
             self.search.interrupted.remove(live.trial.number)
-            started.append(self._continue(live.trial.number))
+            started.append(self.trials.resume(live.trial.number))
         while not self.reason and (trial := self.search.ask()) is not None:
-            self._start(trial)
-            started.append(trial.id)
+            started.append(self.trials.start(trial))
         return started
-
-    def _continue(self, number: int) -> str:
-        """Continue an interrupted or paused trial, and return its id."""
-        live = self.study_store.live_trial(number)
-        self._start(live.trial, _past(live))
-        return live.trial.id
-
-    def _start(self, trial: Trial, past: Past | None = None) -> None:
-        folder = SweepFolder(self.folder).trial(trial.id)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._record_start(trial)
-        self._earlier_attempts[trial.id] = past.attempts if past is not None else 0
-        self.pool.start.remote(trial, str(folder), past)
-        self.study_store.sync()  # The pool starts the trial meanwhile.
-
-    def _record_start(self, trial: Trial) -> None:
-        self.trackers.publish(TrialStarted(time.time(), trial.number, self.search.trial_at_start(trial.number)))
-        self.progress.on_start(trial)
 
     def finish_leftover_trials(self) -> None:
         """End the trials of an earlier driver that have trained to their end. Call this before Ray Tune asks for trials."""
@@ -235,12 +200,7 @@ class SweepController:
         """
         if trial not in self.running:
             return Action.STOP
-        number = self.running[trial].trial.number
-        update = ProgressUpdate(progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
-        fresh = self.search.report(number, update)
-        if fresh:
-            self.trackers.publish(TrialReported(fresh[-1].time, number, fresh))
-        self.progress.on_reports(trial, progress.attempts, fresh)
+        self.trials.record_reports(trial, progress)
         if progress.state is not None:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
@@ -257,28 +217,23 @@ class SweepController:
             return Action.STOP
         if progress.rung is None:
             return Action.CONTINUE
-        return self._decide(trial, number, progress.rung)
+        return self._decide(trial, progress.rung)
 
-    def _decide(self, trial: str, number: int, rung: int) -> Action:
+    def _decide(self, trial: str, rung: int) -> Action:
         """Decide about a trial at a rung, and answer the trial."""
         if self.scheduler.needs_checkpoint and not self._has_checkpoint(trial, rung):
             return Action.STOP if trial not in self.running else Action.CONTINUE
         if self.scheduler.perturbs:
-            return self._perturbation_step(trial, rung)
-        action = self.search.decide(number, rung).action
+            self.trials.perturb_running(trial, rung)
+            return Action.CONTINUE
+        action = self.search.decide(self.running[trial].trial.number, rung).action
         self.pool.answer.remote(trial, rung, action is Action.CONTINUE)
         if action is Action.STOP:
             self._finish(trial, State.PRUNED, None, f"{self.space.scheduler.name} at step {rung}")
         elif action is Action.PAUSE:
-            self._pause(trial, number)
+            self.trials.pause(trial)
             return Action.STOP
         return action
-
-    def _pause(self, trial: str, number: int) -> None:
-        """End a trial's run so that it can continue later from its checkpoint."""
-        self.progress.on_end(trial, self.search.tell(number, State.RUNNING))
-        self.trackers.publish(TrialPaused(time.time(), number, self.study_store.live_trial(number).steps))
-        self.pool.forget.remote(trial)
 
     def _has_checkpoint(self, trial: str, step: int) -> bool:
         """Return whether a trial reported a checkpoint at a rung, as the scheduler needs; refuse the sweep or fail the trial if not."""
@@ -293,28 +248,6 @@ class SweepController:
         self.pool.answer.remote(trial, step, False)
         self._finish(trial, State.FAIL, error)
         return False
-
-    def _perturbation_step(self, trial: str, step: int) -> Action:
-        """Let a trial at a perturbation step continue unchanged, or with another trial's checkpoint and new parameters."""
-        live = self.study_store.live_trial(self.running[trial].trial.number)
-        if step <= live.decided_rung:  # The trial was lost beyond this step.
-            self.pool.answer.remote(trial, step, True)
-            return Action.CONTINUE
-        if self._perturb(live, step):
-            self.progress.on_change(live.trial)
-            self.pool.renew.remote(live.trial, step, _past(live))
-        else:
-            self.pool.answer.remote(trial, step, True)
-        self.study_store.sync()
-        return Action.CONTINUE
-
-    def _perturb(self, live: LiveTrial, step: int) -> bool:
-        """Decide a perturbation step; return whether the trial exploits another trial."""
-        if self.search.decide(live.trial.number, step).action is not Action.EXPLOIT:
-            return False
-        taken = live.lineage[-1]
-        self.trackers.publish(TrialChanged(taken.time, live.trial.number, live.trial, taken.origin, taken.metrics))
-        return True
 
     # Watch the sweep
 
@@ -388,12 +321,7 @@ class SweepController:
         self._configure_pool()
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
-        for running in self.running.values():
-            live = self.study_store.live_trial(running.trial.number)
-            # A perturbation starts a new attempt, which is not a loss.
-            lost = 0 if self.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
-            past = _past(live, max(1, lost))
-            self.pool.start.remote(running.trial, str(SweepFolder(self.folder).trial(running.trial.id)), past)
+        self.trials.restart_running()
 
     @_keep_error
     def on_runner_lost(self, trial: str) -> None:
@@ -409,22 +337,12 @@ class SweepController:
         self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
     ) -> None:
         """Record the end of a trial, release it, and check whether it ends the sweep."""
-        ended = self.running[trial].trial
         if state is State.PRUNED and reason is None:
             reason = self.reason
-        result = self.search.tell(ended.number, state, error, reason, final)
-        self.progress.on_end(trial, result)
         self._stop_requested.discard(trial)
-        if result.error is not None:
-            log.warning("trial %s failed:\n%s", trial, result.error)
-        self.trackers.publish(TrialEnded(self.study_store.ended_at(ended.number), ended.number, result))
-        self.pool.forget.remote(trial)
+        self.trials.end(trial, state, error, reason, final)
         if state is State.RUNNING:
             return
-        if self.cleaner is not None:
-            self.study_store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
-            latest = self.study_store.live_trial(ended.number).checkpoint
-            self.cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
         if ranking.should_abort(self.search.budget.ended[self._earlier_ended :]):
             self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials to end have all failed", State.RUNNING)
         else:
@@ -435,7 +353,7 @@ class SweepController:
         if number in self.search.interrupted:
             self.search.interrupted.remove(number)
         trial = self.study_store.live_trial(number).trial
-        self._record_start(trial)
+        self.trials.record_start(trial)
         self._finish(trial.id, state, None, reason)
 
     def stop(self, reason: str, state: State) -> None:
@@ -463,8 +381,7 @@ class SweepController:
                 self._end_without_run(number, State.PRUNED, None)
             self.study_store.sync()
         self._monitor.close()
-        if self.cleaner is not None:
-            self.cleaner.close()
+        self.trials.close()
 
     def publish_stage(self, stage: str | None) -> None:
         """Publish the status of the sweep. `stage` says what it is doing when it is not running trials."""

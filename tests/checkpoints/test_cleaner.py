@@ -65,7 +65,7 @@ def test_without_the_section_nothing_is_deleted_and_no_thread_runs(make_space, t
     controller = driver(make_space(BODY, scheduler=NONE), tmp_path)
     train(controller, 0.5)
     controller.close()
-    assert controller.cleaner is None and checkpoints_in(tmp_path) == {"0000": [1, 2]}
+    assert controller.trials.cleaner is None and checkpoints_in(tmp_path) == {"0000": [1, 2]}
 
 
 def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_space, tmp_path):
@@ -76,8 +76,8 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     train(controller, 0.1, end=False)
     controller.close()
     assert checkpoints_in(tmp_path) == {"0001": [1], "0003": [1, 2]}, "the last trial was interrupted and can be resumed"
-    assert controller.cleaner is not None
-    assert dataclasses.asdict(controller.cleaner.freed) == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
+    assert controller.trials.cleaner is not None
+    assert dataclasses.asdict(controller.trials.cleaner.freed) == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
     again = driver(space, tmp_path)
     assert again.search.store.live_trial(3).checkpoint.step == 2
     name = again.start_trial()
@@ -85,7 +85,7 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
     again.on_trial_progress(name, Progress(state=State.COMPLETE))
     again.close()
     assert checkpoints_in(tmp_path) == {"0003": [1]} and again.search.store.winner() == 3
-    assert again.cleaner is not None and dataclasses.asdict(again.cleaner.freed) == {
+    assert again.trials.cleaner is not None and dataclasses.asdict(again.trials.cleaner.freed) == {
         "checkpoints": 2,
         "trials": 2,
         "bytes": 2000,
@@ -96,10 +96,10 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
 def test_max_disk_counts_running_trials(make_space, tmp_path):
     controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"), tmp_path)
     train(controller, 0.1, end=False)
-    assert controller.cleaner is not None
+    assert controller.trials.cleaner is not None
     for loss in (0.5, 0.3, 0.4):
         train(controller, loss)
-        controller.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
+        controller.trials.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
     controller.close()
     assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, (
         "the worst trial lost all checkpoints, the next one its latest"
@@ -109,8 +109,8 @@ def test_max_disk_counts_running_trials(make_space, tmp_path):
 def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space, tmp_path):
     controller = driver(make_space(BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"), tmp_path)
     train(controller, 0.1)
-    assert controller.cleaner is not None
-    controller.cleaner._thread.submit(int).result(20)
+    assert controller.trials.cleaner is not None
+    controller.trials.cleaner._thread.submit(int).result(20)
     assert checkpoints_in(tmp_path) == {"0000": [1, 2]}
     for loss in (0.9, 0.4, 0.3):  # its repeat; another configuration and the repeat of that
         train(controller, loss)

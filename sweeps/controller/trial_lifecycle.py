@@ -1,0 +1,148 @@
+"""Start, continue, pause and end trials: in the study, in the pool, for the trackers and in the live view."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from sweeps.checkpoints.cleaner import CheckpointCleaner
+from sweeps.checkpoints.retention import RetentionPolicy
+from sweeps.controller.ports import PoolHandle
+from sweeps.controller.progress import SweepProgress
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trial import Action, Result, State, Trial
+from sweeps.execution.messages import Past, Progress
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study.live_trial import LiveTrial, ProgressUpdate
+from sweeps.tracking import TrackerHub
+from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
+
+log = logging.getLogger(__name__)
+
+
+class TrialLifecycle:
+    """Moves trials from one state to the next.
+
+    Args:
+        search: The search: the study, the queue, the sampler and the scheduler.
+        pool: Handle of the pool.
+        trackers: Gets the events of the trials.
+        began: When the sweep started, in seconds since the epoch.
+
+    Attributes:
+        progress: Progress of the running trials.
+        cleaner: Deletes checkpoints, if the space bounds them.
+    """
+
+    def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
+        self.progress = SweepProgress(search, began)
+        self._search, self._store, self._pool, self._trackers = search, search.store, pool, trackers
+        self._folder = SweepFolder(search.store.folder)
+        self._earlier_attempts: dict[str, int] = {}  # attempts of a trial under earlier drivers, by id
+        limits = search.space.checkpoints
+        policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)
+        self.cleaner = None if limits.all_stay else CheckpointCleaner.of_study(search.store, policy)
+
+    def start(self, trial: Trial, past: Past | None = None) -> str:
+        """Start a trial in the pool, and return its id.
+
+        Args:
+            trial: The trial.
+            past: What the pool needs to continue the trial; None if the trial is new.
+        """
+        folder = self._folder.trial(trial.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.record_start(trial)
+        self._earlier_attempts[trial.id] = past.attempts if past is not None else 0
+        self._pool.start.remote(trial, str(folder), past)
+        self._store.sync()  # The pool starts the trial meanwhile.
+        return trial.id
+
+    def resume(self, number: int) -> str:
+        """Continue an interrupted or paused trial, and return its id."""
+        live = self._store.live_trial(number)
+        return self.start(live.trial, _past(live))
+
+    def record_start(self, trial: Trial) -> None:
+        """Record the start of a trial, without the pool."""
+        self._trackers.publish(TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number)))
+        self.progress.on_start(trial)
+
+    def record_reports(self, trial: str, progress: Progress) -> None:
+        """Record the reports of a trial that the study does not have yet."""
+        number = self.progress.running[trial].trial.number
+        update = ProgressUpdate(progress.reports, progress.checkpoint, progress.best, progress.attempts, progress.seconds)
+        new = self._search.report(number, update)
+        if new:
+            self._trackers.publish(TrialReported(new[-1].time, number, new))
+        self.progress.on_reports(trial, progress.attempts, new)
+
+    def pause(self, trial: str) -> None:
+        """End a trial's run so that the trial can continue later from its checkpoint."""
+        number = self.progress.running[trial].trial.number
+        self.progress.on_end(trial, self._search.tell(number, State.RUNNING))
+        self._trackers.publish(TrialPaused(time.time(), number, self._store.live_trial(number).steps))
+        self._pool.forget.remote(trial)
+
+    def perturb(self, live: LiveTrial, step: int) -> bool:
+        """Decide a perturbation step, and return whether the trial exploits another trial."""
+        if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
+            return False
+        change = live.lineage[-1]
+        self._trackers.publish(TrialChanged(change.time, live.trial.number, live.trial, change.origin, change.metrics))
+        return True
+
+    def perturb_running(self, trial: str, step: int) -> None:
+        """Let a trial at a perturbation step continue unchanged, or with another trial's checkpoint and new parameters."""
+        live = self._store.live_trial(self.progress.running[trial].trial.number)
+        # A trial that was lost beyond this step comes to it again, but the step is decided already.
+        if step > live.decided_rung and self.perturb(live, step):
+            self.progress.on_change(live.trial)
+            self._pool.renew.remote(live.trial, step, _past(live))
+        else:
+            self._pool.answer.remote(trial, step, True)
+        self._store.sync()
+
+    def restart_running(self) -> None:
+        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
+        for running in self.progress.running.values():
+            live = self._store.live_trial(running.trial.number)
+            # A perturbation starts a new attempt, which is not a loss.
+            lost = 0 if self._search.scheduler.perturbs else live.attempts - self._earlier_attempts[running.trial.id]
+            self._pool.start.remote(running.trial, str(self._folder.trial(running.trial.id)), _past(live, max(1, lost)))
+
+    def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
+        """Record the end of a trial, and release the trial in the pool.
+
+        Args:
+            trial: The trial's id.
+            state: The state in which the trial ends. RUNNING means that the trial can be resumed.
+            error: Why the trial failed; None if it did not.
+            reason: Why the trial was stopped; None if it was not.
+            final: Metrics of the finished model.
+        """
+        ended = self.progress.running[trial].trial
+        result = self._search.tell(ended.number, state, error, reason, final)
+        self.progress.on_end(trial, result)
+        if result.error is not None:
+            log.warning("trial %s failed:\n%s", trial, result.error)
+        self._trackers.publish(TrialEnded(self._store.ended_at(ended.number), ended.number, result))
+        self._pool.forget.remote(trial)
+        if state is not State.RUNNING and self.cleaner is not None:
+            self._clean_after(self.cleaner, ended, result)
+
+    def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
+        self._store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
+        latest = self._store.live_trial(ended.number).checkpoint
+        cleaner.trial_ended((ended.number, ended.origin, result, Path(latest.path).name if latest else None))
+
+    def close(self) -> None:
+        """Delete the last unnecessary checkpoints."""
+        if self.cleaner is not None:
+            self.cleaner.close()
+
+
+def _past(live: LiveTrial, lost: int = 0) -> Past:
+    """Return what the pool needs to continue a trial."""
+    return Past(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, live.seconds, lost)
