@@ -80,7 +80,8 @@ def run(
         save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **study_place)
         if storage is not None:
             storages.connect(storage)  # A database that cannot be reached is reported before Ray starts.
-        return sweep.run()
+        with FolderLock(folder):
+            return sweep.run()
     except InputError:  # Nothing was searched yet, so nothing is left behind.
         _remove_folder(folder, root if root_is_new else None)
         raise
@@ -151,7 +152,7 @@ def resume(
     """
     folder = Path(sweep).resolve()
     origin = _check_folder(folder, storage, trust)
-    with FolderLock(folder) as lock:
+    with FolderLock(folder):
         space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
         began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
         address = address or origin.get("address")
@@ -161,7 +162,7 @@ def resume(
         if earlier is not None:
             return earlier
         prepare_ray(address)
-        return continued.run(lock)
+        return continued.run()
 
 
 def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:

@@ -37,11 +37,11 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     while True:
         ended = not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
         files = _log_files(logs)
-        wanted = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
-        if not wanted and ended:
+        selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
+        if not selected and ended:
             text = f"no rank {rank}; there are 0 to {len(files) - 1}" if files else "has no log: it has not started"
             raise InputError(Problem("--rank" if files else trial.id, text))
-        for file in wanted:
+        for file in selected:
             prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
             for line in _new_lines(file, offsets, ended):
                 yield prefix + line

@@ -47,9 +47,9 @@ class PoolMonitor:
         """Return the error of the first chain that could not be fitted for a reason in the space file. It is returned once."""
         if self._prefit is None or not _is_ready(self._prefit):
             return None
-        done, self._prefit = self._prefit, None
+        reference, self._prefit = self._prefit, None
         try:
-            ray.get(done)
+            ray.get(reference)
         except ray.exceptions.RayActorError:  # The pool was lost. The chains are fitted when trials need them.
             pass
         except ray.exceptions.RayTaskError as e:
@@ -69,9 +69,9 @@ class PoolMonitor:
     def update_usage(self) -> None:
         """Take the pool's report if there is one, and request the next."""
         if self._requested_usage is not None and _is_ready(self._requested_usage):
-            done, self._requested_usage = self._requested_usage, None
+            reference, self._requested_usage = self._requested_usage, None
             with contextlib.suppress(ray.exceptions.RayError):
-                self.usage = ray.get(done)
+                self.usage = ray.get(reference)
                 self._save_stages(self.usage)
         self._requested_usage = self._requested_usage or self._pool.usage.remote()
 

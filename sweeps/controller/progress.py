@@ -214,5 +214,5 @@ class SweepProgress:
         if self.usage is None:
             return ()
         u, requested = self.usage, {name for shape in self._space.shapes for name, _ in shape.per_worker}
-        shown = [name for name in u.total if name in requested or name in ("CPU", "GPU")]
-        return tuple(ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0)) for name in shown)
+        names = [name for name in u.total if name in requested or name in ("CPU", "GPU")]
+        return tuple(ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0)) for name in names)

@@ -154,11 +154,11 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
     """
     from sweeps.core.folder_lock import FolderLock
 
-    with contextlib.ExitStack() as held:
-        scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
         shutil.copy(SweepFolder(folder).origin, scratch)  # Nodes of a cluster look for it, to show that they see the folder.
-        held.callback(FolderLock(scratch).release)  # A resume deletes such folders, unless they are locked.
-        held.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
+        stack.callback(FolderLock(scratch).release)  # A resume deletes such folders, unless they are locked.
+        stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
 
 
@@ -177,7 +177,7 @@ def _compare(
     """
     new_reports, end = train_once(session, trial, fingerprint)
     error = end.error or _missing_value(Objectives.from_space(session.space), end.state, new_reports)
-    before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in found) for found in (reports, new_reports))
+    before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in source) for source in (reports, new_reports))
     return Comparison(trial.id, before, now, error, result.state is State.FAIL)
 
 

@@ -96,11 +96,11 @@ class Sweep:
     def best(self) -> Best | None:
         """The best trial so far. None if no trial has a value, or with several objectives."""
         study = record.read(self.folder)
-        found = study.best if study is not None else None
-        if study is None or found is None:
+        best = study.best if study is not None else None
+        if study is None or best is None:
             return None
-        value = study.configurations.results()[found.number if found.origin is None else found.origin].value
-        return Best(found.number, found.id, value, found.params, found.labels)
+        value = study.configurations.results()[best.number if best.origin is None else best.origin].value
+        return Best(best.number, best.id, value, best.params, best.labels)
 
     @property
     def study(self) -> optuna.Study | None:

@@ -38,7 +38,6 @@ from sweeps.tracking.events import ArtifactSaved, SweepEnded
 from sweeps.tracking.mlflow.tracker import CLOSE_SOON, CLOSE_WITHIN, STOP_WITHIN
 
 if TYPE_CHECKING:
-    from sweeps.core.folder_lock import FolderLock
     from sweeps.search.search_loop import SearchLoop
 
 log = logging.getLogger(__name__)
@@ -141,15 +140,8 @@ class SweepRun:
 
     # Run
 
-    def run(self, lock: FolderLock | None = None) -> SweepResult:
-        """Run the sweep. All output of this process goes to the sweep's log meanwhile.
-
-        Args:
-            lock: The lock on the sweep's folder, if this process holds it.
-        """
-        from sweeps.core.folder_lock import FolderLock
-
-        lock = lock or FolderLock(self.folder)
+    def run(self) -> SweepResult:
+        """Run the sweep. This process must hold the lock on the sweep's folder. All its output goes to the sweep's log meanwhile."""
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 return self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
@@ -162,19 +154,17 @@ class SweepRun:
                     raise SweepsError(f"{outage}; {hint}") from None
                 e.add_note(hint)
                 raise
-            finally:
-                lock.release()
 
     def _run(self, trackers: TrackerHub) -> SweepResult:
-        done: Conclusion | None = None
+        concluded: Conclusion | None = None
         report, timeout = "", CLOSE_WITHIN
         try:
             self._publish_stage("starting Ray")
             with self._session() as session:
                 self._interrupt.again()
-                done = self._search(session, trackers)
-            trackers.publish(ArtifactSaved(time.time(), RESULT, done.result.as_text()))
-            report = self._write_report(done, trackers)
+                concluded = self._search(session, trackers)
+            trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
+            report = self._write_report(concluded, trackers)
         except Exception as e:
             if storages.outage(e) is not None:  # MLflow may use the same database.
                 timeout = CLOSE_SOON
@@ -184,14 +174,14 @@ class SweepRun:
                 check_disk_space(self.folder)
             except OSError:  # MLflow's artifacts are on the same disk by default, and a full disk stays full.
                 timeout = CLOSE_SOON
-            ended = time.time() if done is None else done.ended
-            result, best = (None, None) if done is None else (done.result, done.best)
+            ended = time.time() if concluded is None else concluded.ended
+            result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
             trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
             notes = trackers.close(min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout)
-        result = self._save_result(done, notes, trackers)
-        if done.error is not None:
-            done.error.result = result
-            raise done.error
+        result = self._save_result(concluded, notes, trackers)
+        if concluded.error is not None:
+            concluded.error.result = result
+            raise concluded.error
         return result
 
     def _session(self) -> SweepSession:
@@ -265,24 +255,24 @@ class SweepRun:
             total = repeats.known_total(self.space.limits.max_trials, 0, 0, self.space.repeats, stops)
         self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage))
 
-    def _write_report(self, done: Conclusion, trackers: TrackerHub) -> str:
+    def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown, "" if it could not be written."""
         from sweeps import report
 
-        written = report.write(self.folder, self.space, done.result, done.drawing)
+        written = report.write(self.folder, self.space, concluded.result, concluded.drawing)
         if written is None:
             return ""
         for name, text in (("report.md", written.markdown), ("report.html", written.html)):
             trackers.publish(ArtifactSaved(time.time(), name, text))
         return str(written.markdown)
 
-    def _save_result(self, done: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
+    def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
         """Write the result to the sweep's folder, with notes about trackers that missed something."""
-        result = done.result
+        result = concluded.result
         for note in notes:
             result = result.with_note(note)
         if trackers.mlflow is not None:
-            return mlflow_summary.add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, done.ended)
+            return mlflow_summary.add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, concluded.ended)
         result = result.with_note("MLflow has no runs of this sweep: `trackers` does not list mlflow")
         write_text(SweepFolder(self.folder).result, result.as_text())
         return result

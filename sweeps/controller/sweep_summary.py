@@ -186,7 +186,7 @@ def _damaged_files(folder: Path) -> Iterator[Problem]:
     """Yield what is wrong with the files beside the study."""
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
-    if why := "holds no JSON object" if origin is None else origin_error(origin):
-        yield Problem(str(paths.origin), f"{why}; copy the file from a backup, or mend it by hand")
-    if why := result_file_error(paths.result):
-        yield Problem(str(paths.result), f"{why}; `{repair_command(folder)}` puts the file aside")
+    if error := "holds no JSON object" if origin is None else origin_error(origin):
+        yield Problem(str(paths.origin), f"{error}; copy the file from a backup, or mend it by hand")
+    if error := result_file_error(paths.result):
+        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` puts the file aside")

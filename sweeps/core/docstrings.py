@@ -18,10 +18,10 @@ def section(text: str | None, title: str) -> dict[str, str]:
         text: A docstring.
         title: Title of the section.
     """
-    found = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
+    match = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
     entries: dict[str, str] = {}
     names: list[str] = []
-    for line in found[1].splitlines() if found else ():
+    for line in match[1].splitlines() if match else ():
         if entry := re.match(r" {4}(\w[\w, ]*): (.*)", line):
             names = [name.strip() for name in entry[1].split(",")]
             entries.update(dict.fromkeys(names, entry[2].strip()))

@@ -36,10 +36,10 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
     'the process died of SIGSEGV (segmentation fault)'
     """
     message = str(error)
-    if (found := _EXITED.search(log)) is not None:
-        return f"the process exited with code {found[1]}"
-    if (found := _FATAL.search(log)) is not None:
-        return f"the process died of {_SIGNALS.get(found[1], 'SIGFPE')} ({found[1].lower()})"
+    if (match := _EXITED.search(log)) is not None:
+        return f"the process exited with code {match[1]}"
+    if (match := _FATAL.search(log)) is not None:
+        return f"the process died of {_SIGNALS.get(match[1], 'SIGFPE')} ({match[1].lower()})"
     if killed_for_memory or "running low on memory" in message or "OutOfMemory" in type(error).__name__:
         return "the process was killed because the memory ran out"
     if re.search(r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE):
@@ -57,7 +57,7 @@ def last_attempt_log(log: Path) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    starts = [found.start() for found in _TITLE.finditer(text)]
+    starts = [match.start() for match in _TITLE.finditer(text)]
     return text[starts[-1] :] if starts else text
 
 

@@ -20,16 +20,16 @@ def read_json(file: Path) -> Any:
     if not file.is_file():  # reading a pipe would block
         return None
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return None if is_deep(found) else found
+    return None if is_deep(value) else value
 
 
 def read_json_object(file: Path) -> dict[str, Any] | None:
     """Return the JSON object in a file; None if there is none (see `read_json`)."""
-    found = read_json(file)
-    return found if isinstance(found, dict) else None
+    value = read_json(file)
+    return value if isinstance(value, dict) else None
 
 
 def is_deep(value: Any, depth: int = DEPTH) -> bool:

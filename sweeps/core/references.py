@@ -176,10 +176,10 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     path = source_of(module, roots)
     if path is None:
         return f"`{ref}`: {_absent(module, roots)}"
-    known = _defined_names(path)
+    defined = _defined_names(path)
     first = attr.split(".")[0]
-    if known is not None and first not in known[0]:
-        public = sorted(n for n in known[0] if not n.startswith("_"))
+    if defined is not None and first not in defined[0]:
+        public = sorted(n for n in defined[0] if not n.startswith("_"))
         return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'it defines nothing'}"
     return None
 
@@ -193,5 +193,5 @@ def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
         roots: Folders to search before `sys.path`.
     """
     path = source_of(module, roots)
-    known = _defined_names(path) if path else None
-    return known[1].get(name) if known else None
+    defined = _defined_names(path) if path else None
+    return defined[1].get(name) if defined else None

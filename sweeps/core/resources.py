@@ -50,8 +50,8 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     if scaling.get("use_gpu"):
         per_worker.setdefault("GPU", 1.0)
     per_worker.setdefault("CPU", 1.0)
-    kept = tuple(sorted((k, v) for k, v in per_worker.items() if v > 0))
-    return Shape(int(scaling.get("num_workers", 1)), kept, backend)
+    positive = tuple(sorted((k, v) for k, v in per_worker.items() if v > 0))
+    return Shape(int(scaling.get("num_workers", 1)), positive, backend)
 
 
 # Metrics that every trial has: its costs.
@@ -69,8 +69,8 @@ def costs(seconds: float, workers: int, per_worker: Mapping[str, float]) -> dict
     >>> costs(10.0, 2, {"CPU": 1.0, "GPU": 0.5})
     {'seconds': 10.0, 'cpu_seconds': 20.0, 'gpu_seconds': 10.0}
     """
-    held = (seconds * workers * per_worker.get(name, 0.0) for name in ("CPU", "GPU"))
-    return dict(zip(COSTS, (seconds, *held), strict=True))
+    amounts = (seconds * workers * per_worker.get(name, 0.0) for name in ("CPU", "GPU"))
+    return dict(zip(COSTS, (seconds, *amounts), strict=True))
 
 
 def fits(need: Mapping[str, float], have: Mapping[str, float]) -> bool:

@@ -38,8 +38,8 @@ def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
         shown: The object in `result.json`.
         folder: The current folder of the sweep.
     """
-    there = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
-    return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in there.items()}}
+    moved = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
+    return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in moved.items()}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +118,8 @@ def refuse_invalid_result(folder: Path) -> None:
     Raises:
         InputError: The file is JSON, but not a result.
     """
-    if (why := result_file_error(folder / RESULT)) is not None:
-        raise InputError(Problem(str(folder / RESULT), f"{why}; `{repair_command(folder)}` moves the file out of the way"))
+    if (error := result_file_error(folder / RESULT)) is not None:
+        raise InputError(Problem(str(folder / RESULT), f"{error}; `{repair_command(folder)}` moves the file out of the way"))
 
 
 def result_file_error(file: Path) -> str | None:

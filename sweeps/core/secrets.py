@@ -41,19 +41,19 @@ def without_password(uri: str) -> str:
     'postgresql://me@host/db?sslmode=require'
     """
     bare, _, query = _parts(uri)
-    kept = "&".join(part for part in query.split("&") if not _is_secret(part.partition("=")[0]))
-    return f"{bare}?{kept}" if kept else bare
+    public = "&".join(part for part in query.split("&") if not _is_secret(part.partition("=")[0]))
+    return f"{bare}?{public}" if public else bare
 
 
 def secrets_in(uri: str) -> list[Secret]:
     """Return the secrets that `without_password` removes, the password first."""
     _, password, query = _parts(uri)
-    found = [Secret("password", password, unquote(password))] if password else []
+    secrets = [Secret("password", password, unquote(password))] if password else []
     for part in query.split("&"):
         name, _, written = part.partition("=")
         if written and _is_secret(name):
-            found.append(Secret(unquote_plus(name), written, unquote_plus(written)))
-    return found
+            secrets.append(Secret(unquote_plus(name), written, unquote_plus(written)))
+    return secrets
 
 
 def masked(text: str) -> str:
@@ -62,7 +62,7 @@ def masked(text: str) -> str:
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
     """
-    return _QUERY.sub(lambda found: f"{found[1]}***" if _is_secret(found[2]) else found[0], _PASSWORD.sub(r"\1:***@", text))
+    return _QUERY.sub(lambda match: f"{match[1]}***" if _is_secret(match[2]) else match[0], _PASSWORD.sub(r"\1:***@", text))
 
 
 def _is_secret(name: str) -> bool:
@@ -72,13 +72,13 @@ def _is_secret(name: str) -> bool:
 
 def _parts(uri: str) -> tuple[str, str, str]:
     """Split a URI into the URI without password and query, the password as written, and the query."""
-    scheme, there, rest = uri.partition("://")
+    scheme, separator, rest = uri.partition("://")
     if (unquoted := _UNQUOTED.match(rest)) is not None:
         name, password, rest = unquoted.groups()
         rest, _, query = rest.partition("?")
-        return f"{scheme}{there}{name}@{rest}", password, query
+        return f"{scheme}{separator}{name}@{rest}", password, query
     rest, _, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     name, _, password = user.partition(":")
-    return f"{scheme}{there}{name}{at}{host}{slash}{path}", password, query
+    return f"{scheme}{separator}{name}{at}{host}{slash}{path}", password, query

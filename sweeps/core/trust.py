@@ -51,7 +51,7 @@ def key(make: bool = False) -> bytes | None:
     file = key_file()
     place = KEY_FILE if os.environ.get(KEY_FILE) else str(file)
     try:
-        found = file.read_bytes().strip()
+        content = file.read_bytes().strip()
     except FileNotFoundError:
         if os.environ.get(KEY_FILE):
             text = f"{file}: no such file; make one with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
@@ -59,19 +59,19 @@ def key(make: bool = False) -> bytes | None:
         return _make_key(file) if make else None
     except OSError as e:
         raise InputError(Problem(place, f"{file} cannot be read: {e.strerror}")) from None
-    if len(found) < MIN_KEY_BYTES:
-        raise InputError(Problem(place, f"{file} has {len(found)} bytes, but a key needs at least {MIN_KEY_BYTES}"))
-    return found
+    if len(content) < MIN_KEY_BYTES:
+        raise InputError(Problem(place, f"{file} has {len(content)} bytes, but a key needs at least {MIN_KEY_BYTES}"))
+    return content
 
 
 def _make_key(file: Path) -> bytes:
     """Make a key that only this user can read. If two processes make one at the same time, both get the same key."""
-    made = secrets.token_hex(KEY_BYTES).encode()
+    new_key = secrets.token_hex(KEY_BYTES).encode()
     part = file.with_name(f".key-{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(made)
+            opened.write(new_key)
         try:
             os.link(part, file)
         except FileExistsError:
@@ -81,7 +81,7 @@ def _make_key(file: Path) -> bytes:
     except OSError as e:
         text = f"{file} cannot be written: {e.strerror}; name a key with {KEY_FILE}=FILE"
         raise InputError(Problem(str(file), text)) from None
-    return made
+    return new_key
 
 
 def mac(data: bytes, name: str, secret: bytes) -> str:
@@ -121,12 +121,12 @@ def read(file: Path, trust: bool = False) -> bytes:
     if trust:
         return data
     try:
-        given = file.with_name(file.name + SUFFIX).read_text()
+        signature = file.with_name(file.name + SUFFIX).read_text()
     except (OSError, UnicodeDecodeError):
-        given = ""
+        signature = ""
     secret = key()
-    if secret is None or not hmac.compare_digest(given.encode(), mac(data, file.name, secret).encode()):
-        why = "was not written with your key" if given else "has no signature"
-        text = f"{why}, and reading it runs code; if you trust who made this folder, add --trust (a team shares a key with {KEY_FILE})"
+    if secret is None or not hmac.compare_digest(signature.encode(), mac(data, file.name, secret).encode()):
+        reason = "was not written with your key" if signature else "has no signature"
+        text = f"{reason}, and reading it runs code; if you trust who made this folder, add --trust (a team shares a key with {KEY_FILE})"
         raise UntrustedFile(Problem(str(file), text))
     return data

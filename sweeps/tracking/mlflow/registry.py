@@ -150,11 +150,11 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
         return f"alias {alias} is set to version {version}"
     if str(current) == str(version):
         return f"alias {alias} is at version {version} already"
-    move, why = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
-    if not move:
-        return f"alias {alias} stays at version {current}: {why}; --force moves it"
+    moves, reason = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
+    if not moves:
+        return f"alias {alias} stays at version {current}: {reason}; --force moves it"
     client.set_registered_model_alias(name, alias, version)
-    return f"alias {alias} moves from version {current} to {version}: {why}"
+    return f"alias {alias} moves from version {current} to {version}: {reason}"
 
 
 def _create_version(client: MlflowClient, bundle: Path, digest: str, made: Mapping[str, Any], run: Run, name: str) -> str:

@@ -228,9 +228,9 @@ class RunWriter:
             tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
-        known = self._client.get_run(parent).data.params  # from an earlier driver: MLflow refuses to change a parameter
+        existing = self._client.get_run(parent).data.params  # from an earlier driver: MLflow refuses to change a parameter
         params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
-        batch.params[parent] |= {name: value for name, value in params.items() if name not in known}
+        batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
         self._permit(self._client.log_text, parent, space.text, "space.yaml")
 
     @_add.register

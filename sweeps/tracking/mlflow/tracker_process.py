@@ -46,10 +46,10 @@ class TrackerProcess(MlflowTracker):
 
     def close(self, timeout: float = CLOSE_WITHIN) -> bool:
         """Wait until all events are written; kill the process if the server stays away. See `MlflowTracker.close`."""
-        done = super().close(timeout)
-        if not done and self._process is not None:
+        complete = super().close(timeout)
+        if not complete and self._process is not None:
             self._process.kill()
-        return done
+        return complete
 
     # The thread sends events, and starts the process
 

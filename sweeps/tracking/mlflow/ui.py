@@ -155,12 +155,12 @@ def index_of(known: Sequence[str], name: str) -> int:
     Raises:
         InputError: It stands for no sweep, or for several.
     """
-    wanted = Path(name).name
-    if wanted == "latest" and known:
+    start = Path(name).name
+    if start == "latest" and known:
         return 0
-    matching = [n for n in known if n == wanted] or [n for n in known if n.startswith(wanted)]
+    matching = [n for n in known if n == start] or [n for n in known if n.startswith(start)]
     if len(matching) > 1:
-        raise InputError(Problem("--sweep", f"the names of several sweeps start with `{wanted}`: {', '.join(matching[:5])}"))
+        raise InputError(Problem("--sweep", f"the names of several sweeps start with `{start}`: {', '.join(matching[:5])}"))
     if not matching:
         raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there are no sweeps'}"))
     return known.index(matching[0])
@@ -200,9 +200,9 @@ def _check_server(uri: str) -> None:
     except urllib.error.HTTPError:
         pass  # the server answers, even if it asks for a password
     except (OSError, http.client.HTTPException) as e:
-        why = getattr(e, "reason", e)
-        if not isinstance(why, ssl.SSLError):  # MLflow's client has its own settings for certificates
-            raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {why}") from e
+        reason = getattr(e, "reason", e)
+        if not isinstance(reason, ssl.SSLError):  # MLflow's client has its own settings for certificates
+            raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {reason}") from e
 
 
 def _find_sweeps(server: str) -> list[Sweep]:

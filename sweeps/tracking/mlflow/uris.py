@@ -28,9 +28,9 @@ def check_uri(uri: str, place: str) -> None:
     shown = without_password(uri)
     if scheme in FILES:
         raise InputError(Problem(place, f"{shown}: MLflow no longer writes to folders; write sqlite:///{rest.strip('/') or 'mlflow'}.db"))
-    known = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
-    if scheme not in known:
-        raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(known))}"))
+    schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
+    if scheme not in schemes:
+        raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}"))
     if separator and not rest.strip("/"):
         raise InputError(Problem(place, f"{shown}: a host or a path must follow `{scheme}://`"))
 
