@@ -98,7 +98,7 @@ def test_ordinary_text_is_printed_as_it_is(text):
 
 
 def test_a_log_keeps_its_colors_and_no_other_escape_sequence():
-    assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", colours=True) == "\x1b[1;31mred\x1b[0m \\x1b[2J"
+    assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", colors=True) == "\x1b[1;31mred\x1b[0m \\x1b[2J"
 
 
 def test_an_error_message_can_be_printed_whatever_name_it_contains():

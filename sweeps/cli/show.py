@@ -79,7 +79,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     from sweeps.controller.sweep_lookup import find
 
     for line in read_logs(find(sweep, root), trial, rank, follow):
-        click.echo(printable(line, colours=True))
+        click.echo(printable(line, colors=True))
 
 
 @main.command()

@@ -142,7 +142,7 @@ def resume(
         on_progress: As for `run`.
 
     Returns:
-        The result of the sweep. If nothing was left to do, it is the earlier result with a note.
+        The result of the sweep. If nothing is left to do, it is the earlier result with a note.
 
     Raises:
         InputError: There is no such sweep, or the space file or the data has changed.
@@ -171,7 +171,7 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     refuse_invalid_result(folder)
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         place = origin.get("storage") or "the sweep's folder"
-        raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is: {place}"))
+        raise InputError(Problem("--storage", f"{without_password(storage)} is not where this sweep's study is; it is in {place}"))
     refuse_links(folder)
     refuse_untrusted(folder, trust)
     return origin

@@ -114,9 +114,11 @@ def result_notes(
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
         never = f", and it never reported {', '.join(unreported)}" if unreported else ""
-        lines.append(f"no trial keeps the constraints ({', '.join(map(str, constraints))}); the best of those that do not is shown{never}")
+        broken = ", ".join(map(str, constraints))
+        lines.append(f"no trial meets the constraints ({broken}); the result is the best trial that violates them{never}")
     if front:
-        lines.append("several objectives: nothing is exported before `sweeps export`, of one with --trial, of the front with --pareto")
+        how = "export one trial with `sweeps export --trial ID`, or the Pareto front with --pareto"
+        lines.append(f"several objectives: no bundle was written; {how}")
     return tuple(lines)
 
 
@@ -131,11 +133,11 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
     """
     if failures:
         number, first, error = _describe_failures(counts, failures)
-        return SweepFailed(f"{number} failed and none came to a value; {first}:\n{error}\n\nfolder  {folder}")
+        return SweepFailed(f"{number} failed, and no trial has a value; {first}:\n{error}\n\nfolder  {folder}")
     if reason != "interrupted":
         limit = str(reason).partition(":")[0]
-        hint = f"\nto go on with more of it: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
-        return SweepFailed(f"no trial came to a value ({reason or 'none was run'})\n\nfolder  {folder}{hint}")
+        hint = f"\nto continue with a higher limit: {resume_command(folder)} --set {limit}=..." if limit.startswith("limits.") else ""
+        return SweepFailed(f"no trial has a value ({reason or 'no trial ran'})\n\nfolder  {folder}{hint}")
     return None
 
 
@@ -162,5 +164,5 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 def nothing_left_note(reason: str | None) -> str:
     """Return the note for a resume with nothing left to do: why the sweep ended, and what would continue it."""
     if reason:
-        return f"nothing was left to do: it ended by {reason}; --set limits.KEY=VALUE changes a limit"
-    return "nothing was left to do: every trial has ended; --add-trials N adds trials"
+        return f"nothing is left to do: the sweep ended by {reason}; to change a limit, add --set limits.KEY=VALUE"
+    return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

@@ -287,7 +287,7 @@ class SweepController:
                 self.stop("interrupted", State.RUNNING)
             case Stop(trial):
                 if trial not in self.running:
-                    raise CommandError(f"trial {trial} does not run; running are: {', '.join(self.running) or 'none'}")
+                    raise CommandError(f"trial {trial} is not running; the running trials are: {', '.join(self.running) or 'none'}")
                 self._stop_requested.add(trial)
             case Pause() | Resume():
                 self._paused = isinstance(command, Pause)
@@ -317,7 +317,7 @@ class SweepController:
 
     def _restart_trials(self) -> None:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints."""
-        log.warning("the pool's process was lost; %d trials go on from their checkpoints", len(self.running))
+        log.warning("the pool's process was lost; %d trials continue from their checkpoints", len(self.running))
         self._configure_pool()
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)

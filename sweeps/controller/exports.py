@@ -258,6 +258,8 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     if tracked == {}:
         raise InputError(Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` does not list mlflow"))
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
-        raise InputError(Problem("--register", f"{sweep}: no {RESULT} says where the sweep was tracked; did it come to its end?"))
+        raise InputError(
+            Problem("--register", f"{sweep}: no {RESULT} says where MLflow recorded the sweep; wait until the sweep has ended")
+        )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     return registry.register(bundle, digest, made, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force)

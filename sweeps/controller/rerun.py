@@ -74,7 +74,7 @@ class Comparison:
             steps = f"{len(self.before)} step{'s' * (len(self.before) != 1)}" + ", equal to the bit" * bool(self.before)
             return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
         if self.difference is None:
-            return f"trial {self.trial}: {'does not fail any more' if self.failed else f'fails now: {self.error}'}"
+            return f"trial {self.trial}: {'no longer fails' if self.failed else f'fails now: {self.error}'}"
         step, metric = self.difference
         then, now = (dict(reports).get(step, {}).get(metric, "no report") for reports in (self.before, self.now))
         error = f"\n{self.error}" if self.error else ""
@@ -137,9 +137,9 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
     from sweeps.study.record import lineage_text
 
     if trial.result.given:
-        raise InputError(Problem("trial", f"{trial.id} is an initial point whose result was given: it was never run"))
+        raise InputError(Problem("trial", f"{trial.id} is an initial point with a given result, so it never ran"))
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
-        raise InputError(Problem("trial", f"{trial.id} was stopped before its first report: there is nothing to compare"))
+        raise InputError(Problem("trial", f"{trial.id} was stopped before its first report, so there is nothing to compare"))
     if trial.lineage:
         text = f"trial {trial.id} took over from others under pbt ({lineage_text(trial.lineage)}), and cannot be trained alone"
         raise InputError(Problem("trial", text))

@@ -73,7 +73,7 @@ class SweepRun:
 
     def __post_init__(self) -> None:
         self._publish_status = _with_stdout(self.on_progress) if self.on_progress else lambda status: None
-        self._interrupt = Interrupt(f"\nstopped at once; to go on: {resume_command(self.folder)}\n")
+        self._interrupt = Interrupt(f"\nstopped at once; to continue: {resume_command(self.folder)}\n")
         self._search_loop: SearchLoop | None = None  # None until `resume`; in a new sweep, until the data is loaded
         self._earlier_front: frozenset[int] = frozenset()  # trials on the Pareto front that an earlier process found
         self._began = self.first_began  # start of the sweep, if it had run without breaks
@@ -148,7 +148,7 @@ class SweepRun:
             except (SweepsError, KeyboardInterrupt):
                 raise
             except Exception as e:
-                hint = f"what is on record is safe; to go on: {resume_command(self.folder)}"
+                hint = f"everything that the study holds is safe; to continue: {resume_command(self.folder)}"
                 if (outage := storages.outage(e)) is not None:
                     log.exception("the sweep cannot go on")
                     raise SweepsError(f"{outage}; {hint}") from None
@@ -224,7 +224,7 @@ class SweepRun:
                 raise session.data_loss()
             fits = session.count_fits()
         except SweepsError as e:
-            raise SweepsError(f"{e}. To go on: {resume_command(self.folder)}") from None
+            raise SweepsError(f"{e}. To continue: {resume_command(self.folder)}") from None
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
         return conclusion.conclude(controller, self.trust, mlflow=mlflow, fits=fits, notes=session.dataset.notes)
 

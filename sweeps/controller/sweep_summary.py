@@ -100,7 +100,7 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
         InputError: There is no such folder.
     """
     if not root.is_dir():
-        raise InputError(Problem("--dir", f"{root}: no such folder; a sweep makes it"))
+        raise InputError(Problem("--dir", f"{root}: no such folder; `sweeps run` makes it"))
     summaries = [summarize(folder) for folder in sorted(root.iterdir()) if SweepFolder(folder).origin.is_file()]
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
@@ -187,6 +187,6 @@ def _damaged_files(folder: Path) -> Iterator[Problem]:
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
     if error := "holds no JSON object" if origin is None else origin_error(origin):
-        yield Problem(str(paths.origin), f"{error}; copy the file from a backup, or mend it by hand")
+        yield Problem(str(paths.origin), f"{error}; copy the file from a backup, or correct it by hand")
     if error := result_file_error(paths.result):
-        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` puts the file aside")
+        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` moves the file out of the way")

@@ -47,11 +47,11 @@ def refitted(folder: Path, space: Space, study_store: StudyStore, number: int, r
     from sweeps.search.plugins import scheduler_of
 
     if scheduler_of(space.scheduler).perturbs:
-        text = f"is not for {space.scheduler.name}: its trials learnt from several trials, with parameters that changed"
+        text = f"does not work with {space.scheduler.name}: its trials copy checkpoints of other trials and change their parameters"
         raise InputError(Problem("--refit", text))
     trial, steps = study_store.trial(number), steps_of(study_store.results()[number])
     if steps is None:
-        raise InputError(Problem("--refit", f"trial {trial.id} reported no value: for how many steps is not known"))
+        raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
     # There are more rows now than the sweep's time limits were made for.
     job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True}
     address = read_origin(folder).get("address")
@@ -87,7 +87,7 @@ def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
     if end.best is None:
-        raise BundleError(f"trial {trial} left no checkpoint when it was trained again: nothing to export")
+        raise BundleError(f"trial {trial} left no checkpoint when it was trained again, so there is nothing to export")
     if end.best.best_step != steps:
         problem = f"its loop left the model of step {end.best.best_step}, not of the last step, {steps}"
         raise BundleError(f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial")

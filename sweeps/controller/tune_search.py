@@ -62,8 +62,8 @@ def run(controller: SweepController, at_once: int, slots: int) -> None:
             raise controller.error  # noqa: B904 - The error has a cause of its own.
         if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills the light processes of Ray Tune first.
             log.exception("the memory ran low")
-            text = "Ray has ended processes of the sweep, as a node ran low on memory; what is on record is safe. To go on, with fewer"
+            text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue with fewer parallel"
             hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
-            raise SweepsError(f"{text} trials at once: {hint}") from None
+            raise SweepsError(f"{text} trials: {hint}") from None
         raise
     controller.publish_stage(None)

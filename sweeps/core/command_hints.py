@@ -39,24 +39,24 @@ def relative_path(path: Path) -> str:
         return str(path)
 
 
-# Escape sequences that only set a colour, as the log of a loop may contain.
-_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+# Escape sequences that only set a color, as the log of a loop may contain.
+_COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str, colours: bool = False) -> str:
+def printable(text: str, colors: bool = False) -> str:
     r"""Escape the characters of a text that control the terminal, because a sweep's folder may come from a stranger.
 
     Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs stay.
 
     Args:
         text: The text to print.
-        colours: Keep sequences that set a colour.
+        colors: Keep sequences that set a color.
 
     >>> printable("\x1b]0;title\x07")
     '\\x1b]0;title\\x07'
     """
-    parts = _COLOUR.split(text) if colours else [text]
+    parts = _COLOR.split(text) if colors else [text]
     return "".join(part if i % 2 else _CONTROL.sub(lambda match: ascii(match[0])[1:-1], part) for i, part in enumerate(parts))
 
 

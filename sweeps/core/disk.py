@@ -1,4 +1,4 @@
-"""Full and broken disks: recognise their errors, and test whether a disk has room again."""
+"""Full and broken disks: recognize their errors, and test whether a disk has room again."""
 
 from __future__ import annotations
 

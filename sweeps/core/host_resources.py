@@ -32,7 +32,7 @@ def parse_resources(text: str) -> dict[str, float]:
         elif number is None:
             problems.append(f"a machine has a whole number of each resource, at least 0, got `{shown}`")
         elif name in found:
-            problems.append(f"names {name} twice: {found[name]:g} and {number:g}")
+            problems.append(f"names {name} twice, with {found[name]:g} and {number:g}")
         else:
             found[name] = number
     if problems:

@@ -19,7 +19,7 @@ def install(extra: str) -> str:
 def warn_of_namesake() -> None:
     """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install a folder `sweeps`."""
     if (folder := namesake()) is not None:
-        what = f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its files replace those of {NAME}"
+        what = f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its files replace the files of {NAME}"
         warnings.warn(f"{what}: {WAY_OUT}", stacklevel=4)  # points to the line that imports sweeps
 
 

@@ -273,7 +273,8 @@ def test_a_paused_sweep_can_be_stopped(going):
 
 
 @pytest.mark.parametrize(
-    "refused, why", [(Stop("0099"), "trial 0099 does not run; running are: 0000"), (Enqueue({"params.eta": 0.5}), "cannot enqueue")]
+    "refused, why",
+    [(Stop("0099"), "0099 is not running; the running trials are: 0000"), (Enqueue({"params.eta": 0.5}), "cannot enqueue")],
 )
 def test_a_command_that_cannot_be_carried_out_is_logged(going, caplog, refused, why):
     command(going, refused)

@@ -143,7 +143,7 @@ def test_what_refit_is_not_for(tmp_path):
     assert trial is not None
     loop = SearchLoop.open(sweep, space)
     loop.tell(trial.number, State.FAIL, "boom")
-    with pytest.raises(InputError, match="--refit: trial 0005 reported no value: for how many steps is not known"):
+    with pytest.raises(InputError, match="--refit: trial 0005 reported no value, so the number of steps to train is unknown"):
         exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
 

@@ -79,7 +79,7 @@ def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
         assert _missing_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
 
 
-@pytest.mark.parametrize("point, said", [(True, "whose result was given"), (False, "stopped before its first report")])
+@pytest.mark.parametrize("point, said", [(True, "with a given result"), (False, "stopped before its first report")])
 def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
     file = space_of(tmp_path, "plain")
     if point:

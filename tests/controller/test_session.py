@@ -173,7 +173,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, 
     assert any("reported no checkpoint" in note for note in result.notes)
     assert {"starting Ray", "reading the data", "exporting the winner", "writing the report"} <= set(stages)
     again = api.resume(result.dir)
-    assert again.trials == result.trials and "nothing was left to do" in again.notes[-1]
+    assert again.trials == result.trials and "nothing is left to do" in again.notes[-1]
     more = api.resume(result.dir, add_trials=1)
     assert more.trials["completed"] == 3
 
@@ -185,7 +185,7 @@ def test_a_sweep_that_lost_its_data_can_be_resumed(events, space, no_report, tmp
         controller.stop(data_actor.LOST_MESSAGE, State.RUNNING)
 
     monkeypatch.setattr(tune_search, "run", lose)
-    with pytest.raises(SweepsError, match=r"holds the data was lost\. To go on: .* resume"):
+    with pytest.raises(SweepsError, match=r"holds the data was lost\. To continue: .* resume"):
         swept(tmp_path)
     assert events[-4:] == END
     monkeypatch.setattr(tune_search, "run", run_all)

@@ -38,7 +38,7 @@ def test_resources_are_pairs(text, found):
         ("CPU=inf", "a machine has a whole number of each resource, at least 0, got `CPU=inf`"),
         ("CPU=2.5", "a machine has a whole number of each resource, at least 0, got `CPU=2.5`"),
         ("CPU=1=2", "a machine has a whole number of each resource, at least 0, got `CPU=1=2`"),
-        ("CPU=2,CPU=3", "names CPU twice: 2 and 3"),
+        ("CPU=2,CPU=3", "names CPU twice, with 2 and 3"),
         ("x" * 99, f"must be NAME=AMOUNT pairs such as CPU=8,GPU=2, got `{'x' * 39}…`"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_killed_ray_ends_the_sweep_and_resume_continues_from_the_checkpoint(tm
     assert not [p for p in rays if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     in_mlflow(folder, uri)
     again = command("resume", folder)
-    assert "nothing was left to do: every trial has ended" in ended(again)
+    assert "nothing is left to do: every trial has ended" in ended(again)
     more = json.loads(ended(command("resume", folder, "--add-trials", "1", "--json")))
     assert more["trials"]["completed"] == 3 and json.loads((folder / "origin.json").read_text())["max_trials"] == 3
     in_mlflow(folder, uri)

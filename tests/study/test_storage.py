@@ -177,4 +177,4 @@ def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it
     _, err = process.communicate(timeout=100)
     last = err.strip().splitlines()[-1]
     assert process.returncode == 1 and "Traceback" not in err and PASSWORD not in err, err
-    assert "the study's database does not answer: " in last and "; to go on: " in last
+    assert "the study's database does not answer: " in last and "; to continue: " in last

@@ -101,7 +101,7 @@ def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
 def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
     made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
-    with pytest.raises(InputError, match=r"moved/mlflow\.db, where the sweep was tracked, does not exist"):
+    with pytest.raises(InputError, match=r"moved/mlflow\.db, where MLflow recorded the sweep, does not exist"):
         register(tmp_path, "0", made, gone, "p", "m", None, False)
     assert not (tmp_path / "moved").exists(), "MLflow would have made one"
 

@@ -50,7 +50,7 @@ def test_links_lead_to_saved_views():
 
 def test_a_root_without_sweeps_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert refused(root=tmp_path) == f"{tmp_path}: no sweeps here yet: it holds no mlflow.db"
+    assert refused(root=tmp_path) == f"{tmp_path}: holds no mlflow.db, so MLflow has recorded no sweep here"
     (tmp_path / "mlflow.db").touch()
     (tmp_path / "made-1").mkdir()
     (tmp_path / "made-1" / "origin.json").touch()

@@ -95,8 +95,11 @@ def register(
         InputError: The sweep has no run of this trial there, or MLflow refuses the name or the alias.
         SweepsError: MLflow does not answer, or cannot store the bundle.
     """
+    # MLflow would create an empty database.
     if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
-        raise InputError(Problem("--register", f"{file}, where the sweep was tracked, does not exist"))  # MLflow would create an empty one
+        raise InputError(
+            Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist")
+        )  # MLflow would create an empty one
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.tracking import MlflowClient

@@ -90,7 +90,7 @@ def serve_ui(
         return 0
     if uri == default_uri(root):
         if not (root / "mlflow.db").is_file():
-            raise InputError(Problem(str(root), "no sweeps here yet: it holds no mlflow.db"))
+            raise InputError(Problem(str(root), "holds no mlflow.db, so MLflow has recorded no sweep here"))
         if sweep is not None:  # a wrong name is refused before the server starts
             index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
     port = free_port(host, port)

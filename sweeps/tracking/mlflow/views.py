@@ -56,7 +56,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
-    # MLflow's plot leaves out runs that lack an axis. The last axis colours the lines.
+    # MLflow's plot leaves out runs that lack an axis. The last axis colors the lines.
     axes = [legal_name(dimension.name) for dimension in space.always][:MAX_AXES]
     metric = legal_name(space.objective.metric)
     charts = [
