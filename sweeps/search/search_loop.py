@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Action, Report, Result, State, Trial
-from sweeps.search import exploit
+from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.samplers.cell_sampler import CellSampler
@@ -179,9 +179,9 @@ class SearchLoop:
         if decision.action is Action.EXPLOIT and decision.donor is not None:
             live, donor = self.store.live_trial(number), self.store.live_trial(decision.donor)
             explore = self.scheduler.explorer(self.view, number, rung)
-            trial = exploit.explored_trial(self.space, live, donor, explore)
-            if trial is not None:
-                self.store.record_perturbation(number, exploit.take_over(trial, live, donor, rung, SweepFolder(self.store.folder).trials))
+            perturbation = exploit_donor(self.space, live, donor, explore, rung, SweepFolder(self.store.folder).trials)
+            if perturbation is not None:
+                self.store.record_perturbation(number, perturbation)
                 return decision
             decision = CONTINUE
         if decision.action is Action.CONTINUE:
@@ -274,4 +274,4 @@ class SearchLoop:
         live = self.store.live_trial(number)
         if not live.lineage:
             return live.trial
-        return trial_building.initial_trial(self.space, self.store.frozen(number))
+        return trial_building.recorded_trial(self.space, self.store.frozen(number), initial=True)

@@ -70,7 +70,7 @@ class Reading(JournalFileBackend):
                 if at > end or not line.endswith(b"\n"):
                     return
                 if torn:
-                    raise self._damaged(number + 1, "is not JSON")
+                    raise damaged(self.path, number + 1, "is not JSON")
                 if (record := parse_line(line)) is NOTHING:  # an error unless this is the last line, which a crash can damage
                     torn = True
                     continue
@@ -80,11 +80,8 @@ class Reading(JournalFileBackend):
                     continue
                 self.line = number
                 if rules is not None and (why := rules.fault(record)) is not None:
-                    raise self._damaged(number, why)
+                    raise damaged(self.path, number, why)
                 yield record
-
-    def _damaged(self, number: int, why: str) -> DamagedStudy:
-        return damaged(self.path, number, why)
 
     def storage(self) -> JournalStorage:
         """Return an Optuna storage that reads the journal.
@@ -97,7 +94,7 @@ class Reading(JournalFileBackend):
         except (DamagedStudy, OSError):
             raise
         except Exception as e:  # our rules accept the record, but Optuna cannot load it
-            raise self._damaged(self.line, f"is a record that Optuna cannot load: {type(e).__name__}: {e}") from e
+            raise damaged(self.path, self.line, f"is a record that Optuna cannot load: {type(e).__name__}: {e}") from e
 
 
 class Journal(Reading):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
@@ -55,12 +56,16 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
         b: The second trial, or None. Any trial with a tier and a value is better than None.
         minimize: True if smaller values are better.
     """
-    first, second = tier(a), None if b is None else tier(b)
-    if first is None or a.value is None or a.value != a.value:
-        return False
-    if b is None or second is None or b.value is None or b.value != b.value:
-        return True
-    return first < second if first != second else beats(a.value, b.value, minimize)
+    first, second = _rank(a, minimize), None if b is None else _rank(b, minimize)
+    return first is not None and (second is None or first < second)
+
+
+def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
+    """Return the tier and the value of a trial, where smaller is better; None if the trial lacks one of them."""
+    rank = tier(result)
+    if rank is None or result.value is None or math.isnan(result.value):
+        return None
+    return rank, result.value if minimize else -result.value
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
@@ -70,11 +75,7 @@ def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
         results: Trial numbers and results. The lower number wins a tie.
         minimize: True if smaller values are better.
     """
-    best: tuple[int | None, Result | None] = None, None
-    for number, result in sorted(results, key=lambda r: r[0]):
-        if ahead(result, best[1], minimize):
-            best = number, result
-    return best[0]
+    return next(iter(ranked(results, minimize)), None)
 
 
 def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) -> bool:
@@ -118,12 +119,8 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
         results: Trial numbers and results.
         minimize: True if smaller values are better.
     """
-    found: list[tuple[int, float, int]] = []
-    for number, r in results:
-        rank = tier(r)
-        if rank is not None and r.value is not None and r.value == r.value:
-            found.append((rank, r.value if minimize else -r.value, number))
-    return [number for _, _, number in sorted(found)]
+    ranks = ((_rank(result, minimize), number) for number, result in results)
+    return [number for _, number in sorted((rank, number) for rank, number in ranks if rank is not None)]
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:

@@ -334,10 +334,11 @@ def lineage_text(lineage: Iterable[Perturbation]) -> str:
     return ", ".join(map(str, lineage))
 
 
-def checkpoints_of(t: FrozenTrial) -> set[str]:
-    """Return the folder names of the latest and the best recorded checkpoint of a trial."""
-    last = latest_progress(t)
-    return {Path(last[name]["path"]).name for name in ("checkpoint", "best") if last.get(name)}
+def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
+    """Return the folder names of the best and the latest recorded checkpoint of a trial. A name is None if there is no such checkpoint."""
+    checkpoints = [latest_progress(t).get(name) for name in ("best", "checkpoint")]
+    best, latest = (Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints)
+    return best, latest
 
 
 def result_of(t: FrozenTrial, objectives: Objectives) -> Result:

@@ -84,7 +84,7 @@ class StudyStore:
         for t in self.trials():
             self.spent = max([self.spent, *(chunk["at"] for chunk in record.progress_records(t)[-1:])])
             if "begun" in t.user_attrs and not t.state.is_finished():
-                trial = trial_building.current_trial(self.space, t)
+                trial = trial_building.recorded_trial(self.space, t)
                 self._live[t.number] = LiveTrial.restore(trial, t, self.folder, self.objectives)
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
 
@@ -194,7 +194,7 @@ class StudyStore:
         """Record a perturbation, together with the curves that the trial has taken over from its donor.
 
         Args:
-            number: Number of the trial. `sweeps.search.exploit.take_over` must have updated the live trial before.
+            number: Number of the trial. `sweeps.search.exploit.exploit_donor` must have updated the live trial before.
             perturbation: The perturbation.
         """
         live = self._live[number]
@@ -241,8 +241,7 @@ class StudyStore:
                 warnings.simplefilter("ignore")
                 self.study.tell(asked, state=TrialState.FAIL)
         live.ended = state is not State.RUNNING
-        shown = (score.step, live.steps, live.best, error, seconds, score.values, score.metrics, score.feasible)
-        return Result(state, score.values[0], *shown, final=final)
+        return record.result_of(self.frozen(number), self.objectives)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
         """Return the error message for a trial that ended without a value of a metric."""
@@ -271,7 +270,7 @@ class StudyStore:
         """Return a recorded trial, with its current parameters."""
         if number in self._live:
             return self._live[number].trial
-        return trial_building.current_trial(self.space, self.trials()[number])
+        return trial_building.recorded_trial(self.space, self.trials()[number])
 
     def value_at(self, number: int, step: int) -> float:
         """Return the value of the leading metric at a step of a trial.
@@ -293,7 +292,8 @@ class StudyStore:
         These are the best and the latest recorded checkpoint, and further recent ones if `checkpoints.per_trial` asks for them.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
-        return {t.user_attrs["begun"]["id"]: record.checkpoints_of(t) | self._latest_names(t) for t in ended}
+        names = ((t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t)) for t in ended)
+        return {trial_id: {name for name in recorded if name is not None} | newest for trial_id, recorded, newest in names}
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
         """Return the names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
@@ -314,12 +314,7 @@ class StudyStore:
         Returns:
             (name of the best checkpoint, name of the latest checkpoint), by trial number. A name is None if there is no such checkpoint.
         """
-
-        def name(progress: dict[str, Any], which: str) -> str | None:
-            return Path(progress[which]["path"]).name if progress.get(which) else None
-
-        latest = {t.number: record.latest_progress(t) for t in self.trials()}
-        return {number: (name(progress, "best"), name(progress, "checkpoint")) for number, progress in latest.items()}
+        return {t.number: record.checkpoint_names(t) for t in self.trials()}
 
     @property
     def data(self) -> str | None:

@@ -63,25 +63,15 @@ def build_trial(space: Space, number: int, choose: Callable[[Any], Any], origin:
     )
 
 
-def initial_trial(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with its initial parameters, from before any perturbation.
+def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial:
+    """Build a recorded trial again.
 
     Args:
         space: The search space.
         t: The trial as Optuna recorded it.
+        initial: Use the parameters from before the first perturbation, instead of the current ones.
     """
-    trial = build_trial(space, t.number, lambda dimension: t.params[dimension.name], record.origin_of(t))
-    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
-
-
-def current_trial(space: Space, t: FrozenTrial) -> Trial:
-    """Rebuild a recorded trial with its current parameters, from after the last perturbation.
-
-    Args:
-        space: The search space.
-        t: The trial as Optuna recorded it.
-    """
-    keys = record.keys_of(t)
+    keys = t.params if initial else record.keys_of(t)
     trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.origin_of(t))
     return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)))
 
@@ -119,4 +109,4 @@ class RecordedTrials:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
                 perturbed = (Report(taken.origin, taken.metrics, taken.time) for taken in record.lineage_of(t))
                 reports = *record.reports_of(t, objectives.metric), *perturbed
-                yield initial_trial(self.space, t), begin, reports, record.result_of(t, objectives), end
+                yield recorded_trial(self.space, t, initial=True), begin, reports, record.result_of(t, objectives), end
