@@ -76,7 +76,7 @@ def run(
     folder = create_sweep_folder(root, space.name, began)
     sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
     try:
-        study_place = {} if storage is None else storages.named(storage, folder.name)
+        study_place = {} if storage is None else storages.new_settings(storage, folder.name)
         save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **study_place)
         if storage is not None:
             storages.connect(storage)  # A database that cannot be reached is reported before Ray starts.

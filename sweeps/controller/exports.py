@@ -112,7 +112,7 @@ class _Export:
         from sweeps.data.prepared_store import refuse_untrusted
 
         if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
-            storage.refuse_less(folder)
+            storage.check_trial_count(folder)
             raise InputError(Problem(str(folder), "is not a sweep's folder: no study in it"))
         space, roots = saved_space(folder)
         if refit and not space.data.given:

@@ -76,9 +76,9 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
 def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
     """Return True if a trial has the configuration that a result describes."""
     scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
-    own = [trial.chain, scaling, trial.params, trial.data]
+    actual = [trial.chain, scaling, trial.params, trial.data]
     expected = [described["preprocessor"], {name: described["scaling"].get(name) for name in scaling}, described["params"]]
-    return equal_values(to_json_value(own), [*expected, described.get("data", {})])
+    return equal_values(to_json_value(actual), [*expected, described.get("data", {})])
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:

@@ -17,7 +17,7 @@ from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_records import COMPLETE, TRIAL_ATTRIBUTES, SetParam, SetState, is_valid, parse_line
-from sweeps.study.record import TOLD
+from sweeps.study.record import PROGRESS_PREFIX
 
 # `worker_id` of the inserted records.
 WORKER = "sweeps repair"
@@ -151,9 +151,9 @@ class JournalLines:
             trial.params.setdefault(line.record["param_name"], line)
         elif line.op == Op.SET_TRIAL_USER_ATTR and isinstance(attribute := line.record.get("user_attr"), dict) and len(attribute) == 1:
             ((name, value),) = attribute.items()
-            if name.startswith(TOLD):
-                if name.removeprefix(TOLD).isdecimal() and is_valid(TRIAL_ATTRIBUTES[TOLD], value):
-                    trial.progress.setdefault(int(name.removeprefix(TOLD)), line)
+            if name.startswith(PROGRESS_PREFIX):
+                if name.removeprefix(PROGRESS_PREFIX).isdecimal() and is_valid(TRIAL_ATTRIBUTES[PROGRESS_PREFIX], value):
+                    trial.progress.setdefault(int(name.removeprefix(PROGRESS_PREFIX)), line)
             elif name != "begun":
                 trial.others.append(line)
             elif is_valid(TRIAL_ATTRIBUTES["begun"], value) and value["id"] == format_trial_id(number):
@@ -220,7 +220,7 @@ def new_line(op: Op, **values: Any) -> Line:
 
 def progress_line(trial: int, index: int, value: dict[str, Any]) -> Line:
     """Return a line for a new progress record."""
-    return new_line(Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{TOLD}{index}": value})
+    return new_line(Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{PROGRESS_PREFIX}{index}": value})
 
 
 def format_time(seconds: float) -> str:

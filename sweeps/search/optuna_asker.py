@@ -74,25 +74,25 @@ class OptunaAsker:
         return optuna.Trial(self._study, self._study._storage.create_new_trial(self._study._study_id))
 
     def _sample_again(self, interrupted: FrozenTrial) -> optuna.Trial:
-        asked = optuna.Trial(self._study, interrupted._trial_id)
-        frozen = asked._cached_frozen_trial
+        trial = optuna.Trial(self._study, interrupted._trial_id)
+        frozen = trial._cached_frozen_trial
         self._recorded = dict(frozen.params)
-        storage: Any = _KeepingStorage(asked.storage, set(self._recorded))
-        asked.storage = storage
+        storage: Any = _KeepingStorage(trial.storage, set(self._recorded))
+        trial.storage = storage
         frozen.params, frozen.distributions = {}, {}
-        return asked
+        return trial
 
-    def key(self, asked: optuna.Trial, dimension: Dimension) -> Any:
+    def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
         """Return the key of a dimension for the trial that `ask` returned last.
 
         Even a recorded dimension is sampled again, so that the random sequence of the sampler stays the same. The recorded key is returned
         all the same: other trials may have ended since, so the new sample may differ.
 
         Args:
-            asked: The Optuna trial.
+            trial: The Optuna trial.
             dimension: The dimension.
         """
-        key = suggest(asked, dimension)
+        key = suggest(trial, dimension)
         if dimension.name in self._recorded:
-            key = asked._cached_frozen_trial.params[dimension.name] = self._recorded[dimension.name]
+            key = trial._cached_frozen_trial.params[dimension.name] = self._recorded[dimension.name]
         return key

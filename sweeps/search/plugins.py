@@ -30,10 +30,10 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
     if registry.is_built_in("scheduler", spec.name):
         scheduler: Scheduler = registry.built_in("scheduler", spec.name)(**spec.options)
         return scheduler
-    found = _import("scheduler.name", "scheduler", spec.name)
-    if not (isinstance(found, type) and issubclass(found, Scheduler)):
+    scheduler_class = _import("scheduler.name", "scheduler", spec.name)
+    if not (isinstance(scheduler_class, type) and issubclass(scheduler_class, Scheduler)):
         raise InputError(Problem("scheduler.name", f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler"))
-    own: Scheduler = _call("scheduler", spec.name, found, spec.options)
+    own: Scheduler = _call("scheduler", spec.name, scheduler_class, spec.options)
     if not hasattr(own, "max_t"):
         raise InputError(Problem("scheduler.name", f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None"))
     return own
@@ -65,8 +65,8 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
         return algorithm.build(context)
     from sweeps.search.samplers.foreign import build_foreign
 
-    found = _import("search.algorithm", "sampler", search.algorithm)
-    build = lambda **options: build_foreign(search.algorithm, found, options, context)  # noqa: E731
+    factory = _import("search.algorithm", "sampler", search.algorithm)
+    build = lambda **options: build_foreign(search.algorithm, factory, options, context)  # noqa: E731
     built: Model | ReseededSampler = _call("search.options", search.algorithm, build, search.options or {})
     return built
 
@@ -97,8 +97,8 @@ def check_plugins(space: Space) -> list[Problem]:
     Returns:
         The problems; [] if there are none.
     """
-    named = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
-    if not all(registry.is_built_in(kind, name) for kind, name in named):
+    references = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
+    if not all(registry.is_built_in(kind, name) for kind, name in references):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
     problems = missing_package(space.search.algorithm)
     try:

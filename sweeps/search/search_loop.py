@@ -96,13 +96,13 @@ class SearchLoop:
         self.sampler.begin(item.cell, item.configurations_before, item.in_cell_before)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            asked = self._asker.ask(item)
+            optuna_trial = self._asker.ask(item)
             trial = trial_building.build_trial(
-                self.space, asked.number, lambda dimension: self._asker.key(asked, dimension), item.repeat_of
+                self.space, optuna_trial.number, lambda dimension: self._asker.key(optuna_trial, dimension), item.repeat_of
             )
-        self.queue.record_start(asked.params, item.repeat_of, item.interrupted)
+        self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
-        self.store.record_start(asked, trial, bracket if self.scheduler.bracket_count > 1 else None)
+        self.store.record_start(optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None)
         if trial.origin is None:
             self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
         return trial
@@ -191,8 +191,8 @@ class SearchLoop:
     def _update_checkpoints(self) -> None:
         for trial in self.view.trials.values():
             if trial.running:
-                kept = self.store.live_trial(trial.number).checkpoint
-                trial.checkpoint_step = kept.step if kept is not None and Path(kept.path).is_dir() else None
+                checkpoint = self.store.live_trial(trial.number).checkpoint
+                trial.checkpoint_step = checkpoint.step if checkpoint is not None and Path(checkpoint.path).is_dir() else None
 
     # End
 

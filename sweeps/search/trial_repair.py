@@ -26,7 +26,7 @@ from sweeps.study import record
 from sweeps.study.distributions import distribution_of
 from sweeps.study.journal_records import COMPLETE, PRUNED, RUNNING, WAITING
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import TOLD
+from sweeps.study.record import PROGRESS_PREFIX
 
 # Progress of a trial without a progress record.
 _NO_PROGRESS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "attempts": 1, "seconds": 0.0, "at": 0.0}
@@ -154,7 +154,7 @@ class TrialRepair:
             return
         trial.lost_reports = True
         for i, line in enumerate(lines):
-            if f"{TOLD}{i}" not in line.record["user_attr"]:
+            if f"{PROGRESS_PREFIX}{i}" not in line.record["user_attr"]:
                 line.record, line.raw = progress_line(number, i, line.value).record, None
         trial.progress = dict(enumerate(lines))
         if not closed:
@@ -164,7 +164,7 @@ class TrialRepair:
     def _values(self, number: int, trial: TrialLines, progress: Sequence[dict[str, Any]]) -> list[float | None] | None:
         """Return the objective values of a complete trial with these progress records; None without a progress record."""
         assert trial.start is not None
-        attributes = {"begun": trial.start.value} | {f"{TOLD}{i}": value for i, value in enumerate(progress)}
+        attributes = {"begun": trial.start.value} | {f"{PROGRESS_PREFIX}{i}": value for i, value in enumerate(progress)}
         t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
         return list(record.result_of(t, self.objectives).values) if progress else None
 

@@ -61,9 +61,9 @@ class BudgetState:
             return
         if len(self.goals) > 1:
             front = {**self.front, number: result}
-            kept = ranking.front(front.items(), self.goals)
-            better = number in kept
-            self.front = {n: front[n] for n in kept}
+            numbers = ranking.front(front.items(), self.goals)
+            better = number in numbers
+            self.front = {n: front[n] for n in numbers}
         else:
             better = ranking.ahead(result, self.best[1] if self.best else None, self.goals[0])
             if better:

@@ -14,7 +14,7 @@ from sweeps.space.domains import EDGES
 def distribution_of(dimension: Dimension) -> BaseDistribution:
     """Return the Optuna distribution of a dimension's keys. `Dimension.value` converts a key to a value.
 
-    Optuna does not allow a step in a logarithmic distribution, so a quantised logarithmic domain is sampled without its step.
+    Optuna does not allow a step in a logarithmic distribution, so a quantized logarithmic domain is sampled without its step.
     The key of a normal domain is a quantile, so a normal domain is sampled uniformly.
 
     Args:

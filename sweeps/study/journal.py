@@ -1,7 +1,7 @@
 """Read and write the Optuna journal file of a sweep.
 
-`Reading` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records, and calls `fsync`
-only in `sync`. Errors about a damaged journal name the damaged line.
+`JournalReader` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records, and calls
+`fsync` only in `sync`. Errors about a damaged journal name the damaged line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _NoLock(BaseJournalFileLock):
         pass
 
 
-class Reading(JournalFileBackend):
+class JournalReader(JournalFileBackend):
     """Optuna journal file for reading. A driver may append to the file at the same time.
 
     The first read validates the content and the order of all records. Later reads do not validate the new records, because this process
@@ -79,8 +79,8 @@ class Reading(JournalFileBackend):
                 if number <= log_number_from:
                     continue
                 self.line = number
-                if rules is not None and (why := rules.fault(record)) is not None:
-                    raise damaged(self.path, number, why)
+                if rules is not None and (problem := rules.fault(record)) is not None:
+                    raise damaged(self.path, number, problem)
                 yield record
 
     def storage(self) -> JournalStorage:
@@ -97,7 +97,7 @@ class Reading(JournalFileBackend):
             raise damaged(self.path, self.line, f"is a record that Optuna cannot load: {type(e).__name__}: {e}") from e
 
 
-class Journal(Reading):
+class Journal(JournalReader):
     """Optuna journal file for reading and writing.
 
     Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This class calls `fsync` only in `sync`,
@@ -115,14 +115,14 @@ class Journal(Reading):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append records to the journal, all of them or none."""
-        left = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
+        remaining = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
         with open(self._file_path, "ab", buffering=0) as f:
-            whole = f.tell()
+            size = f.tell()
             try:
-                while left:
-                    left = left[f.write(left) :]
+                while remaining:
+                    remaining = remaining[f.write(remaining) :]
             except BaseException:  # for example a full disk; remove the partial record, so that a later append can succeed
-                f.truncate(whole)
+                f.truncate(size)
                 raise
         self._written = True
 
@@ -134,13 +134,13 @@ class Journal(Reading):
             self._written = False
 
 
-def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
+def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
     """Return the error for a damaged line of a journal.
 
     Args:
         journal: Path of the journal file.
         number: Number of the damaged line, starting with 1.
-        why: The problem with the line.
+        problem: The problem with the line.
 
     Returns:
         The error. Its text also counts the readable lines and names the repair command.
@@ -148,7 +148,8 @@ def damaged(journal: Path, number: int, why: str) -> DamagedStudy:
     with open(journal, "rb") as f:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
-    text = f"{why}; {before} before it and {after} after it can be read; `{repair_command(journal.parent)}` rebuilds the study from these"
+    command = repair_command(journal.parent)
+    text = f"{problem}; {before} before it and {after} after it can be read; `{command}` rebuilds the study from these"
     return DamagedStudy(Problem(f"{journal}:{number}", text))
 
 
@@ -166,9 +167,9 @@ def torn_from(data: bytes) -> int:
     Args:
         data: Content of the journal file.
     """
-    whole = data.rfind(b"\n") + 1
-    start = data.rfind(b"\n", 0, max(0, whole - 1)) + 1
-    return start if whole and parse_line(data[start:whole]) is NOTHING else whole
+    end = data.rfind(b"\n") + 1
+    start = data.rfind(b"\n", 0, max(0, end - 1)) + 1
+    return start if end and parse_line(data[start:end]) is NOTHING else end
 
 
 def cut_torn_tail(journal: Path) -> int:
@@ -183,10 +184,10 @@ def cut_torn_tail(journal: Path) -> int:
     if not journal.exists():
         return 0
     data = journal.read_bytes()
-    whole = torn_from(data)
-    if whole < len(data):
+    end = torn_from(data)
+    if end < len(data):
         with open(journal, "r+b") as f:
-            f.truncate(whole)
+            f.truncate(end)
             f.flush()
             os.fsync(f.fileno())
-    return len(data) - whole
+    return len(data) - end

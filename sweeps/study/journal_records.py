@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict, TypeAdapter, ValidationError, model_validator
 
 from sweeps.core.json_files import is_deep, is_number
-from sweeps.study.record import PASSED, PAUSED, TOLD
+from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX
 
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Value of a line that is not JSON.
@@ -155,7 +155,7 @@ STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
 }
 TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     "begun": TypeAdapter(Start),
-    TOLD: TypeAdapter(ProgressRecord),
+    PROGRESS_PREFIX: TypeAdapter(ProgressRecord),
     PASSED: TypeAdapter(Annotated[int, Strict()]),
     PAUSED: TypeAdapter(Annotated[int, Strict()] | None),
 }

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sweeps.core.trial import format_trial_id
 from sweeps.study import journal_records as records
 from sweeps.study.journal_records import COMPLETE, NOTHING, RUNNING, WAITING
-from sweeps.study.record import ORIGIN, TOLD
+from sweeps.study.record import ORIGIN, PROGRESS_PREFIX
 
 
 class Fault(Exception):
@@ -121,10 +121,10 @@ class Rules:
     def _create_trial(self, record: records.CreateTrial) -> None:
         number, trial = len(self.trials), TrialState(record.state)
         if not self._has_objectives:
-            raise Fault("begins a trial before the record `judged` with the objectives")
+            raise Fault("creates a trial before the record `judged` with the objectives")
         origin = record.user_attrs.get(ORIGIN, 0)
         if origin != 0 and not (type(origin) is int and 0 <= origin < number):
-            raise Fault(f"repeats trial {origin!r}, which has not begun by then")
+            raise Fault(f"repeats trial {origin!r}, which does not exist yet")
         if record.state == COMPLETE:
             self._add_given(record, trial, number)
         self.trials.append(trial)
@@ -137,16 +137,16 @@ class Rules:
         trial.params = set(record.params)
         self._start(trial, number, record.user_attrs["begun"])
         if not record.user_attrs["begun"].get("given"):
-            raise Fault("creates a trial that has ended")
+            raise Fault("creates a complete trial that is not an initial point")
         trial.closed = trial.given = True
 
     def _change_trial(self, record: records.OfTrial) -> None:
         number = record.trial_id
         if number >= len(self.trials):
-            raise Fault(f"is about trial {number}, and {len(self.trials)} trials have begun by then")
+            raise Fault(f"is about trial {number}, but only {len(self.trials)} trials exist at this line")
         trial = self.trials[number]
         if trial.state not in (RUNNING, WAITING):
-            raise Fault(f"is about trial {format_trial_id(number)}, which has ended by then")
+            raise Fault(f"is about trial {format_trial_id(number)}, which has already ended")
         match record:
             case records.SetParam():
                 self._check_param(record.param_name, record.param_value_internal, record.distribution)
@@ -160,35 +160,35 @@ class Rules:
         """Check that a parameter is within its distribution, and that the distribution is compatible with that of earlier trials."""
         distribution = self._distributions.get(text) or json_to_distribution(text)
         if not distribution._contains(value):
-            raise Fault(f"has {value!r} for `{name}`, which is outside its distribution")
+            raise Fault(f"sets `{name}` to {value!r}, which is outside its distribution")
         check_distribution_compatibility(self._dimensions.setdefault(name, distribution), distribution)
         self._distributions[text] = distribution
 
     def _check_values(self, values: list[float] | None) -> None:
         if values is None or len(values) != self._value_count or any(v != v for v in values):
-            raise Fault(f"completes a trial with {values} for its {self._value_count} values")
+            raise Fault(f"completes a trial with the values {values}, but {self._value_count} numbers are needed")
 
     def _set_state(self, trial: TrialState, number: int, record: records.SetState) -> None:
         if record.state == RUNNING:
             if trial.state != WAITING:
-                raise Fault(f"starts trial {format_trial_id(number)}, which runs by then")
+                raise Fault(f"starts trial {format_trial_id(number)}, which already runs")
         elif trial.state != RUNNING or not trial.closed:
-            due = "its last report" if trial.started else "`begun`"
-            raise Fault(f"ends trial {format_trial_id(number)}, where {due} is due")
+            first = "its last report" if trial.started else "`begun`"
+            raise Fault(f"ends trial {format_trial_id(number)}, but {first} must come first")
         elif record.state == COMPLETE:
             self._check_values(record.values)
         trial.state = record.state
 
     def _set_trial_attribute(self, trial: TrialState, number: int, name: str, value: Any) -> None:
-        if name.startswith(TOLD):
-            due = f"{TOLD}{trial.progress}" if trial.started else "begun"
+        if name.startswith(PROGRESS_PREFIX):
+            due = f"{PROGRESS_PREFIX}{trial.progress}" if trial.started else "begun"
             if name != due:
-                raise Fault(f"has `{name}` of trial {format_trial_id(number)}, where `{due}` is due")
-            progress = records.TRIAL_ATTRIBUTES[TOLD].validate_python(value)
+                raise Fault(f"has `{name}` of trial {format_trial_id(number)}, but `{due}` must come next")
+            progress = records.TRIAL_ATTRIBUTES[PROGRESS_PREFIX].validate_python(value)
             trial.closed, trial.progress = not progress.reports, trial.progress + 1
         elif name == "begun":
             if trial.state != RUNNING:
-                raise Fault("begins a trial that is still in line")
+                raise Fault("starts a trial that is still enqueued")
             self._start(trial, number, value)
         elif name in records.TRIAL_ATTRIBUTES:
             records.TRIAL_ATTRIBUTES[name].validate_python(value)
@@ -196,9 +196,9 @@ class Rules:
     def _start(self, trial: TrialState, number: int, value: Any) -> None:
         start = records.TRIAL_ATTRIBUTES["begun"].validate_python(value)
         if start.id != format_trial_id(number):
-            raise Fault(f"begins trial {start.id}, where trial {format_trial_id(number)} is due")
+            raise Fault(f"starts trial {start.id}, but belongs to trial {format_trial_id(number)}")
         if different := start.labels.keys() ^ trial.params:
-            raise Fault(f"begins trial {start.id}, and has other parameters than it: {', '.join(sorted(different))}")
+            raise Fault(f"starts trial {start.id}, but these parameters differ: {', '.join(sorted(different))}")
         trial.started = True
 
 

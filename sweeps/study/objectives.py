@@ -58,9 +58,9 @@ class Objectives:
         return cls(space.objectives, space.constraints)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Objectives:
+    def from_json(cls, content: Mapping[str, Any]) -> Objectives:
         """Build the objectives from the JSON object that `to_json` returned."""
-        return cls(tuple(Objective(*o) for o in told["objectives"]), tuple(Constraint(*c) for c in told["constraints"]))
+        return cls(tuple(Objective(*o) for o in content["objectives"]), tuple(Constraint(*c) for c in content["constraints"]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the objectives and constraints as a JSON object for the study."""
@@ -115,12 +115,12 @@ class Objectives:
         if self.metric is not None and value is not None:
             known[self.metric] = value
         for name in self.reported_metrics[1:]:
-            if (found := _at(others.get(name, ()), step)) is not None:
-                known[name] = found
+            if (value_there := _at(others.get(name, ()), step)) is not None:
+                known[name] = value_there
         values: list[float | None] = []
         for objective in self.objectives:
-            there = known.get(objective.metric) if objective.metric not in COSTS or state is State.COMPLETE else None
-            values.append(None if there is None or math.isnan(there) else there)
+            known_value = known.get(objective.metric) if objective.metric not in COSTS or state is State.COMPLETE else None
+            values.append(None if known_value is None or math.isnan(known_value) else known_value)
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
         missing = next((name for name in self.reported_metrics if name not in known or math.isnan(known[name])), None)
         return TrialScore(step, tuple(values), known, feasible, missing)

@@ -105,11 +105,11 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
         rank = tier(result)
         if rank is not None and len(values) == len(minimize):
             ranks.setdefault(rank, []).append((number, values))
-    kept: list[tuple[int, tuple[float, ...]]] = []
+    best: list[tuple[int, tuple[float, ...]]] = []
     for number, values in sorted(ranks[min(ranks)]) if ranks else ():
-        if not any(dominates(other, values, minimize) for _, other in kept):
-            kept = [(n, v) for n, v in kept if not dominates(values, v, minimize)] + [(number, values)]
-    return [number for number, _ in kept]
+        if not any(dominates(other, values, minimize) for _, other in best):
+            best = [(n, v) for n, v in best if not dominates(values, v, minimize)] + [(number, values)]
+    return [number for number, _ in best]
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:

@@ -22,7 +22,7 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.repeats import Configurations, known_total
 
 # Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows, starting with 0.
-TOLD = "told."
+PROGRESS_PREFIX = "told."
 # Attribute of a repeat: the number of the repeated trial. It is set when the repeat is enqueued.
 ORIGIN = "origin"
 # Attribute of a trial: the last rung from which the trial continued.
@@ -66,8 +66,8 @@ class Perturbation:
         return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
 
     def __str__(self) -> str:
-        own = ", ".join(f"{name} {value}" for name, value in self.options.items())
-        return f"{self.donor} at {self.step}" + (f" ({own})" if own else "")
+        options = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        return f"{self.donor} at {self.step}" + (f" ({options})" if options else "")
 
 
 @dataclass(frozen=True)
@@ -174,14 +174,14 @@ class Record:
             limit: `limits.max_trials`.
         """
         firsts = Counter(t.result.state for t in self.ran if t.origin is None)
-        whole = firsts[State.COMPLETE]
-        return known_total(limit, whole, firsts.total() - firsts[State.RUNNING] - whole, self.repeats, self.stops)
+        complete = firsts[State.COMPLETE]
+        return known_total(limit, complete, firsts.total() - firsts[State.RUNNING] - complete, self.repeats, self.stops)
 
     @property
     def front(self) -> list[TrialRecord]:
         """The trials of the Pareto front (see `ranking.front`); [] for a single objective."""
-        known = {t.number: t for t in self.trials}
-        return [known[number] for number in self.configurations.front(self.objectives.goals)]
+        by_number = {t.number: t for t in self.trials}
+        return [by_number[number] for number in self.configurations.front(self.objectives.goals)]
 
     @property
     def best(self) -> TrialRecord | None:
@@ -199,7 +199,7 @@ def start_attributes(trial: Trial) -> dict[str, Any]:
         trial: The trial.
     """
     scaling = {"num_workers": trial.shape.workers, "resources_per_worker": dict(trial.shape.per_worker)}
-    told = {
+    attributes = {
         "id": trial.id,
         "seed": trial.seed,
         "preprocessor": trial.chain,
@@ -207,7 +207,7 @@ def start_attributes(trial: Trial) -> dict[str, Any]:
         "params": trial.params,
         "labels": trial.labels,
     }
-    return told | ({"data": trial.data} if trial.data else {})
+    return attributes | ({"data": trial.data} if trial.data else {})
 
 
 def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]]:
@@ -228,8 +228,8 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
 
 def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
     """Return the progress records of a trial, in order; see `sweeps.study.study_store`."""
-    found = [(int(key.removeprefix(TOLD)), value) for key, value in t.user_attrs.items() if key.startswith(TOLD)]
-    return [value for _, value in sorted(found, key=lambda f: f[0])]
+    records = [(int(key.removeprefix(PROGRESS_PREFIX)), value) for key, value in t.user_attrs.items() if key.startswith(PROGRESS_PREFIX)]
+    return [value for _, value in sorted(records, key=lambda f: f[0])]
 
 
 def latest_progress(t: FrozenTrial) -> dict[str, Any]:
@@ -258,14 +258,14 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
         t: The trial as Optuna recorded it.
         names: Names of the metrics. A metric without reports is not in the result.
     """
-    wanted, found = set(names), dict[str, list[tuple[int, float]]]()
+    wanted, curves = set(names), dict[str, list[tuple[int, float]]]()
     for chunk in progress_records(t):
         for step, _, _, rest in chunk["reports"]:
             for name in wanted & rest.keys():
-                found.setdefault(name, []).append((int(step), float(rest[name])))
+                curves.setdefault(name, []).append((int(step), float(rest[name])))
         if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
-            found = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[PERTURBED]["others"].items()}
-    return found
+            curves = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[PERTURBED]["others"].items()}
+    return curves
 
 
 def is_given(t: FrozenTrial) -> bool:
@@ -319,8 +319,8 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """Return the perturbations of a trial, in order."""
-    found = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
-    return tuple(Perturbation(**{name: kept[name] for name in Perturbation.__dataclass_fields__}) for kept in found)
+    records = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
+    return tuple(Perturbation(**{name: perturbation[name] for name in Perturbation.__dataclass_fields__}) for perturbation in records)
 
 
 def keys_of(t: FrozenTrial) -> dict[str, Any]:
@@ -389,12 +389,12 @@ def read(folder: Path) -> Record | None:
     """
     if (study := _study(folder)) is None:
         return None
-    known = study.user_attrs
-    if "judged" not in known:  # the driver has created the study, but has not recorded the objectives yet
+    attributes = study.user_attrs
+    if "judged" not in attributes:  # the driver has created the study, but has not recorded the objectives yet
         return None
-    objectives, repeats = Objectives.from_json(known["judged"]), Repeats(**known.get("repeats", {}))
+    objectives, repeats = Objectives.from_json(attributes["judged"]), Repeats(**attributes.get("repeats", {}))
     trials = tuple(_recorded(t, objectives, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
-    return Record(objectives, trials, known.get("data"), repeats, known.get("stops", True))
+    return Record(objectives, trials, attributes.get("data"), repeats, attributes.get("stops", True))
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
@@ -411,8 +411,8 @@ def trials_of(folder: Path) -> list[FrozenTrial]:
         InputError: The study is in a database that cannot be reached.
     """
     study = _study(folder)
-    known = study.get_trials(deepcopy=False) if study is not None else ()
-    return [t for t in known if "begun" in t.user_attrs and not is_given(t)]
+    trials = study.get_trials(deepcopy=False) if study is not None else ()
+    return [t for t in trials if "begun" in t.user_attrs and not is_given(t)]
 
 
 def copy_study(folder: Path) -> Any:
@@ -443,17 +443,17 @@ def _study(folder: Path) -> Any:
     """Open the Optuna study of a sweep's folder for reading. Return None if there is no study yet."""
     journal, place = storage.journal_in(folder), storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
-        storage.refuse_less(folder)
+        storage.check_trial_count(folder)
         return None
     import optuna
 
-    from sweeps.study.journal import Reading
+    from sweeps.study.journal import JournalReader
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kept = Reading(journal).storage() if place is None else storage.connect(place[0])
-    names = [study.study_name for study in kept.get_all_studies() if place is None or study.study_name == place[1]]
-    study = optuna.load_study(study_name=names[0], storage=kept) if names else None
-    storage.refuse_less(folder, lambda: study.get_trials(deepcopy=False) if study is not None else [])
+    opened = JournalReader(journal).storage() if place is None else storage.connect(place[0])
+    names = [study.study_name for study in opened.get_all_studies() if place is None or study.study_name == place[1]]
+    study = optuna.load_study(study_name=names[0], storage=opened) if names else None
+    storage.check_trial_count(folder, lambda: study.get_trials(deepcopy=False) if study is not None else [])
     return study
 
 

@@ -39,17 +39,17 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """
     if repeats.count == 1:
         return results[0]
-    kept = [r for r in results if r.state is State.COMPLETE] or [r for r in results if r.state is State.PRUNED]
-    if not kept or results[0].state is State.RUNNING:
+    aggregated = [r for r in results if r.state is State.COMPLETE] or [r for r in results if r.state is State.PRUNED]
+    if not aggregated or results[0].state is State.RUNNING:
         return results[0]
-    state = State.COMPLETE if kept[0].state is State.COMPLETE and len(kept) == repeats.count else State.PRUNED
-    values = tuple(_together(column, repeats) for column in zip(*(r.values for r in kept), strict=True))
-    return replace(kept[0], state=state, value=values[0], values=values, feasible=all(r.feasible for r in kept))
+    state = State.COMPLETE if aggregated[0].state is State.COMPLETE and len(aggregated) == repeats.count else State.PRUNED
+    values = tuple(_aggregate(column, repeats) for column in zip(*(r.values for r in aggregated), strict=True))
+    return replace(aggregated[0], state=state, value=values[0], values=values, feasible=all(r.feasible for r in aggregated))
 
 
-def _together(values: Sequence[float | None], repeats: Repeats) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(AGGREGATES[repeats.aggregate](known)) if len(known) == len(values) else None
+def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None:
+    known_values = [v for v in values if v is not None]
+    return float(AGGREGATES[repeats.aggregate](known_values)) if len(known_values) == len(values) else None
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
@@ -100,10 +100,10 @@ class Configurations:
             trials: (trial number, number of the repeated trial or None, result) in any order.
             repeats: Number of trials of a configuration, and the aggregate of their values.
         """
-        found: dict[int, list[tuple[int, Result]]] = {}
+        groups: dict[int, list[tuple[int, Result]]] = {}
         for number, origin, result in sorted(trials, key=lambda t: t[0]):
-            found.setdefault(number if origin is None else origin, []).append((number, result))
-        return cls(found, repeats)
+            groups.setdefault(number if origin is None else origin, []).append((number, result))
+        return cls(groups, repeats)
 
     def results(self) -> dict[int, Result]:
         """Return the result of each configuration, by the number of its first trial."""

@@ -41,14 +41,14 @@ def check(url: str) -> None:
     Raises:
         InputError: The URL has another form, or the driver is not installed.
     """
-    scheme, there, _ = url.partition("://")
-    if not there or scheme not in SCHEMES:
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in SCHEMES:
         raise InputError(Problem("--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"))
     if importlib.util.find_spec("psycopg2") is None:
         raise InputError(Problem("--storage", f"PostgreSQL needs a driver that is not installed: {install('postgresql')}"))
 
 
-def named(url: str, sweep: str) -> dict[str, str]:
+def new_settings(url: str, sweep: str) -> dict[str, str]:
     """Return the storage settings for the folder of a new sweep. The secrets stay in this process; see `remember`.
 
     Args:
@@ -116,7 +116,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {VARIABLES[secret.name]: secret.value for secret in secrets_in(place[0]) if secret.name in VARIABLES}
 
 
-def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
+def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
     """Open the storage of a sweep's study for writing. Only the driver of the sweep may call this function.
 
     Args:
@@ -133,24 +133,24 @@ def opened(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
     from sweeps.study.journal import Journal
 
     if (place := place_of(folder)) is not None:
-        kept = connect(place[0])
-        refuse_less(folder, lambda: [t for s in kept.get_all_studies() if s.study_name == place[1] for t in _trials(kept, s)])
-        return kept, place[1], lambda: None  # a database flushes by itself
-    if not journal_in(folder).exists():
-        refuse_less(folder)
-    if SweepFolder(folder).journal.is_symlink():
-        raise InputError(
-            Problem(str(SweepFolder(folder).journal), "is a link, and a study is written in the sweep's folder alone; put the file there")
-        )
-    journal = Journal(SweepFolder(folder).journal)
-    kept = journal.storage()
-    there = kept.get_all_studies()  # a space file without `name` is named by its path, which a copied folder does not keep
-    refuse_less(folder, lambda: _trials(kept, there[0]) if there else [])
-    return kept, there[0].study_name if there else None, journal.sync
+        database = connect(place[0])
+        studies = [study for study in database.get_all_studies() if study.study_name == place[1]]
+        check_trial_count(folder, lambda: [t for study in studies for t in _trials(database, study)])
+        return database, place[1], lambda: None  # a database flushes by itself
+    path = journal_in(folder)
+    if not path.exists():
+        check_trial_count(folder)
+    if path.is_symlink():
+        raise InputError(Problem(str(path), "is a symbolic link; a journal must be a file in the sweep's folder"))
+    journal = Journal(path)
+    opened = journal.storage()
+    studies = opened.get_all_studies()  # a space file without `name` is named by its path, which a copied folder does not keep
+    check_trial_count(folder, lambda: [t for study in studies[:1] for t in _trials(opened, study)])
+    return opened, studies[0].study_name if studies else None, journal.sync
 
 
-def _trials(kept: Any, study: Any) -> list[Any]:
-    return list(kept.get_all_trials(study._study_id, deepcopy=False))
+def _trials(opened: Any, study: Any) -> list[Any]:
+    return list(opened.get_all_trials(study._study_id, deepcopy=False))
 
 
 def journal_in(folder: Path) -> Path:
@@ -164,11 +164,11 @@ def journal_in(folder: Path) -> Path:
     """
     journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():
-        raise DamagedStudy(Problem(str(journal), "is no file, and the study should be there; put it back from a backup"))
+        raise DamagedStudy(Problem(str(journal), "is not a file; restore the journal from a backup"))
     return journal
 
 
-def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
+def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> None:
     """Check that a study has at least the ended trials that the sweep's result names. Without a result, there is nothing to check.
 
     Args:
@@ -181,14 +181,15 @@ def refuse_less(folder: Path, trials: Callable[[], Iterable[Any]] = list) -> Non
     result = read_result(folder)
     if result is None:
         return
-    told = [t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs]
-    ended, given = ({begun["id"] for begun in told if bool(begun.get("given")) is known} for known in (False, True))
-    if (why := contradiction(ended, given, result)) is None:
+    starts = [t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs]
+    ended, given = ({begun["id"] for begun in starts if bool(begun.get("given")) is flag} for flag in (False, True))
+    if (problem := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        raise DamagedStudy(Problem(str(SweepFolder(folder).journal), f"{why}; `{repair_command(folder)}` rebuilds what it can from both"))
+        text = f"{problem}; `{repair_command(folder)}` rebuilds what it can from both"
+        raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
     restore = f"restore the study `{place[1]}` from a backup, or move {RESULT} away to run again what is missing"
-    raise DamagedStudy(Problem(without_password(place[0]), f"{why}; {restore}"))
+    raise DamagedStudy(Problem(without_password(place[0]), f"{problem}; {restore}"))
 
 
 def connect(url: str) -> Any:
@@ -203,13 +204,12 @@ def connect(url: str) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
-    asked = parse_qs(urlsplit(url).query)
-    engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": {k: v for k, v in PATIENCE.items() if k not in asked}}
+    settings = parse_qs(urlsplit(url).query)
+    engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": {k: v for k, v in PATIENCE.items() if k not in settings}}
     try:
         return optuna.storages.get_storage(optuna.storages.RDBStorage(f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine))
     except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as e:
-        said = str(getattr(e, "orig", None) or e).strip().splitlines() or [type(e).__name__]
-        text = masked(said[0])
+        text = masked(_first_line(e))
         for secret in secrets_in(url):
             text = text.replace(secret.written, "***").replace(secret.value, "***")
         hint = "; without one in the URL, the password is looked for in $PGPASSWORD and ~/.pgpass" if "password" in text else ""
@@ -227,14 +227,19 @@ def outage(error: BaseException) -> str | None:
     """
     from sqlalchemy.exc import SQLAlchemyError
 
-    if (why := disk_error(error)) is not None:
-        return f"the sweep's folder cannot be written: {why}"
+    if (problem := disk_error(error)) is not None:
+        return f"the sweep's folder cannot be written: {problem}"
     cause: BaseException | None = error
-    seen: list[BaseException] = []
-    while cause is not None and cause not in seen:  # the chain of causes may contain a cycle
-        seen.append(cause)
+    causes: list[BaseException] = []
+    while cause is not None and cause not in causes:  # the chain of causes may contain a cycle
+        causes.append(cause)
         if isinstance(cause, SQLAlchemyError):
-            said = str(getattr(cause, "orig", None) or cause).strip().splitlines() or [type(cause).__name__]
-            return f"the study's database does not answer: {said[0]}"
+            return f"the study's database does not answer: {_first_line(cause)}"
         cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is the exception that a Ray task raised
     return None
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of a database error, without SQLAlchemy's own text."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

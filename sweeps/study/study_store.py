@@ -64,7 +64,7 @@ class StudyStore:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            opened, name, self.sync = storage.opened(folder)
+            opened, name, self.sync = storage.open_for_writing(folder)
             self.study = optuna.create_study(
                 storage=opened,
                 study_name=name or space.name,
@@ -114,17 +114,17 @@ class StudyStore:
             self.study.add_trial(given)
         self.sync()
 
-    def record_start(self, asked: optuna.Trial, trial: Trial, bracket: int | None = None) -> None:
+    def record_start(self, trial_to_start: optuna.Trial, trial: Trial, bracket: int | None = None) -> None:
         """Record the start of a trial.
 
         Args:
-            asked: The Optuna trial.
+            trial_to_start: The Optuna trial.
             trial: The trial.
             bracket: Bracket of the trial; None if the scheduler has a single bracket.
         """
-        asked.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
-        self._live[asked.number] = LiveTrial(trial, dict(asked.params))
-        self._open[asked.number] = asked
+        trial_to_start.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
+        self._live[trial_to_start.number] = LiveTrial(trial, dict(trial_to_start.params))
+        self._open[trial_to_start.number] = trial_to_start
 
     def record_reports(self, number: int, progress: ProgressUpdate) -> tuple[Report, ...]:
         """Record the progress of a trial. Reports that are already recorded are ignored.
@@ -156,7 +156,7 @@ class StudyStore:
         live = self._live[number]
         rows = record.report_rows(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
-        self._open[number].set_user_attr(f"{record.TOLD}{live.chunks}", chunk)
+        self._open[number].set_user_attr(f"{record.PROGRESS_PREFIX}{live.chunks}", chunk)
         live.chunks += 1
 
     def record_passed(self, number: int, rung: int) -> None:
@@ -217,7 +217,7 @@ class StudyStore:
         Returns:
             The result of the trial, with the state that was recorded.
         """
-        live, asked = self._live[number], self._open[number]
+        live, optuna_trial = self._live[number], self._open[number]
         seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
         cost = costs(seconds, live.trial.shape.workers, dict(live.trial.shape.per_worker))
         score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
@@ -228,18 +228,18 @@ class StudyStore:
         final = dict(final or {}) if state is State.COMPLETE else {}
         self._record_progress(number, (), **{k: v for k, v in (("error", error), ("reason", reason), ("final", final)) if v})
         for name, violation in self.objectives.violations(score.metrics).items() if state in (State.COMPLETE, State.PRUNED) else ():
-            asked.set_constraint(name, violation)
+            optuna_trial.set_constraint(name, violation)
         last = max(live.curve, default=None)
         if state is State.COMPLETE:
-            self.study.tell(asked, [v for v in score.values if v is not None], state=TrialState.COMPLETE)
+            self.study.tell(optuna_trial, [v for v in score.values if v is not None], state=TrialState.COMPLETE)
         elif state is State.PRUNED:
             if last is not None and last not in self._rungs and self._takes_last_value and live.trial.origin is None:
-                asked.report(live.curve[last], last)
-            self.study.tell(asked, state=TrialState.PRUNED)
+                optuna_trial.report(live.curve[last], last)
+            self.study.tell(optuna_trial, state=TrialState.PRUNED)
         elif state is State.FAIL:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.study.tell(asked, state=TrialState.FAIL)
+                self.study.tell(optuna_trial, state=TrialState.FAIL)
         live.ended = state is not State.RUNNING
         return record.result_of(self.frozen(number), self.objectives)
 

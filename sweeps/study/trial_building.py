@@ -90,13 +90,13 @@ class RecordedTrials:
     space: Space
     url: str | None = dataclasses.field(default=None, repr=False)
 
-    def __call__(self, whole: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
+    def __call__(self, skip: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
         """Yield the started trials with their reports and results.
 
         Under PBT, a trial has its initial parameters. Each perturbation is one of its reports; see `Perturbation.metrics`.
 
         Args:
-            whole: Numbers of the trials to skip.
+            skip: Numbers of the trials to skip.
 
         Yields:
             (trial, start time, reports, result, end time). Times are in seconds since the epoch. A missing time is the current time.
@@ -105,8 +105,8 @@ class RecordedTrials:
             storage.remember(self.url)
         objectives = Objectives.from_space(self.space)
         for t in record.trials_of(self.folder):
-            if t.number not in whole:
+            if t.number not in skip:
                 begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
-                perturbed = (Report(taken.origin, taken.metrics, taken.time) for taken in record.lineage_of(t))
+                perturbed = (Report(perturbation.origin, perturbation.metrics, perturbation.time) for perturbation in record.lineage_of(t))
                 reports = *record.reports_of(t, objectives.metric), *perturbed
                 yield recorded_trial(self.space, t, initial=True), begin, reports, record.result_of(t, objectives), end

@@ -163,7 +163,7 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
 @pytest.mark.parametrize(
     "which, twice, said",
     [
-        ('"op_code":4', False, "begun by then"),  # what creates a trial: all that follow would have another number
+        ('"op_code":4', False, "exist at this line"),  # what creates a trial: all that follow would have another number
         ('"op_code":4', True, "line before"),
         ('"op_code":5', False, "parameters"),
         ('"begun"', False, "begun"),
@@ -361,7 +361,7 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("kind", FOUND)
 @pytest.mark.parametrize("whole", ["asha"], indirect=True)
 def test_r8_records_of_another_shape_are_named_and_mended(whole, tmp_path, kind):
-    """Cases that fuzzing found, and their neighbours."""
+    """Cases that fuzzing found, and their neighbors."""
     which, damage = FOUND[kind]
     at = next(i for i, line in enumerate(whole.lines) if which.encode() in line)
     said = json.loads(whole.lines[at])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeps.search.samplers.encoding import Axes
-from sweeps.search.samplers.parzen import Mixture, neighbours, third_nearest
+from sweeps.search.samplers.parzen import Mixture, neighbors, third_nearest
 
 SPACE: dict[str, BaseDistribution] = {
     "real": FloatDistribution(-2.0, 3.0),
@@ -24,8 +24,8 @@ SPACE: dict[str, BaseDistribution] = {
 def mixture(space: dict[str, BaseDistribution], seed: int, n: int, cell: dict[int, int] | None = None) -> Mixture:
     rng = np.random.RandomState(seed)
     axes = Axes(space)
-    everything = Mixture(axes, np.empty((0, len(space))), np.empty(0), neighbours, {})
-    return Mixture(axes, everything.sample(rng, n), rng.rand(n) + 0.1, neighbours, cell or {})
+    everything = Mixture(axes, np.empty((0, len(space))), np.empty(0), neighbors, {})
+    return Mixture(axes, everything.sample(rng, n), rng.rand(n) + 0.1, neighbors, cell or {})
 
 
 @settings(max_examples=60, deadline=None)
@@ -67,15 +67,15 @@ def test_what_is_drawn_follows_the_density():
 def test_a_kernel_counts_by_the_probability_that_it_gives_to_the_cell():
     space = {"x": FloatDistribution(0, 1), "p": CategoricalDistribution(["a", "b"])}
     values = np.array([[0.1, 0]] * 10 + [[0.9, 1]] * 10)
-    found = Mixture(Axes(space), values, np.ones(20), neighbours, {1: 0})
+    found = Mixture(Axes(space), values, np.ones(20), neighbors, {1: 0})
     drawn = found.sample(np.random.RandomState(0), 200)
     assert set(drawn[:, 1]) == {0} and np.mean(drawn[:, 0] < 0.5) > 0.6
     assert np.isfinite(found.log_pdf(drawn)).all()
 
 
 def test_a_width_is_that_of_the_farther_neighbour_within_bounds():
-    assert neighbours(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
-    assert neighbours(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])
+    assert neighbors(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
+    assert neighbors(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])
 
 
 def test_a_width_is_the_distance_to_the_third_nearest_over_all_dimensions():

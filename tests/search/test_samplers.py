@@ -199,7 +199,7 @@ def test_history_learnt_in_pieces_is_the_one_learnt_at_once(trials, cut):
     assert once.count(FULL) == sum(state is TrialState.COMPLETE for *_, state in trials)
 
 
-def test_the_highest_level_with_enough_values_is_modelled_and_what_failed_ranks_last():
+def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_last():
     ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
     study = study_of([(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)])
     history = History(["cell"])
@@ -223,7 +223,7 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = gp_model.Process(x, gp_model.standardised(rng.rand(20)), np.array([False, False, True, False]))
+    process = gp_model.Process(x, gp_model.standardized(rng.rand(20)), np.array([False, False, True, False]))
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
@@ -256,8 +256,8 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=40))
-def test_standardised_values_keep_their_order(values):
-    scores = gp_model.standardised(np.array(values))
+def test_standardized_values_keep_their_order(values):
+    scores = gp_model.standardized(np.array(values))
     assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
     for (a, below), (b, above) in itertools.pairwise(sorted(zip(values, scores.tolist(), strict=True))):
         assert below <= above + 1e-9 or a == -math.inf, (a, b)
@@ -265,10 +265,10 @@ def test_standardised_values_keep_their_order(values):
 
 def test_what_diverged_does_not_hide_how_the_others_differ():
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1e9, math.inf])
-    scores = gp_model.standardised(values)
+    scores = gp_model.standardized(values)
     assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
-    assert gp_model.standardised(np.array([3.0, math.inf, 1.0])).argmax() == 1
-    assert gp_model.standardised(values[:7] * 1e3 - 5) == pytest.approx(gp_model.standardised(values[:7]))
+    assert gp_model.standardized(np.array([3.0, math.inf, 1.0])).argmax() == 1
+    assert gp_model.standardized(values[:7] * 1e3 - 5) == pytest.approx(gp_model.standardized(values[:7]))
 
 
 def test_of_several_objectives_the_front_is_good():

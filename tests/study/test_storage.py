@@ -43,7 +43,7 @@ def told(url, monkeypatch):
 
 def folder_in(space, folder: Path, url: str) -> Path:
     folder.mkdir()
-    save_space(folder, space, 1.0, **storage.named(url, folder.name))
+    save_space(folder, space, 1.0, **storage.new_settings(url, folder.name))
     return folder
 
 
@@ -122,7 +122,7 @@ def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowher
 @pytest.mark.parametrize("url", ["postgres://h/d", "mysql://me:hidden@h/d", "study.db", "sqlite:///x.db"])
 def test_any_other_url_is_refused(url):
     with pytest.raises(InputError, match="--storage: must be postgresql://") as e:
-        storage.named(url, "x")
+        storage.new_settings(url, "x")
     assert "hidden" not in str(e.value)
 
 

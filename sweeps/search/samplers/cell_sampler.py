@@ -74,8 +74,8 @@ class CellSampler(BaseSampler):
         if origin_of(trial) is not None:
             return {}
         if self.model is None:
-            seen: Any = study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
-            return self.optuna_sampler.sampler.sample_relative(seen, trial, search_space)
+            visible_study: Any = study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
+            return self.optuna_sampler.sampler.sample_relative(visible_study, trial, search_space)
         self.history.number = trial.number
         return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
 

@@ -19,33 +19,33 @@ from sweeps.study.record import is_given, origin_of
 from sweeps.study.repeats import AGGREGATES
 
 
-def merge_repeats(own: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
+def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
     """Merge the trials of a configuration into one trial.
 
     The merged trial is a copy of the first trial with the aggregated values of all complete trials, as in `sweeps.study.repeats.merged`.
     The violation of a constraint is the worst violation of these trials. The merged trial is RUNNING until all repeats have ended.
 
     Args:
-        own: Trials of the configuration, the first trial first.
+        trials: Trials of the configuration, the first trial first.
         repeats: Number of trials of a configuration, and the aggregate of their values.
 
     Returns:
         The merged trial. It is the first trial itself if that trial is not complete, is an initial point with a known result, or if
         repeats are off.
     """
-    first = own[0]
+    first = trials[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
         return first
-    seen = copy.copy(first)
-    if len(own) < repeats.count or not all(t.state.is_finished() for t in own):
-        seen.values, seen.state = None, TrialState.RUNNING
-        return seen
-    whole = [t for t in own if t.state is TrialState.COMPLETE]
+    merged = copy.copy(first)
+    if len(trials) < repeats.count or not all(t.state.is_finished() for t in trials):
+        merged.values, merged.state = None, TrialState.RUNNING
+        return merged
+    complete = [t for t in trials if t.state is TrialState.COMPLETE]
     aggregate = AGGREGATES[repeats.aggregate]
-    seen.values = [float(aggregate(column)) for column in zip(*(t.values for t in whole), strict=True)]
-    broken = {name: max(t.constraints[name] for t in whole if name in t.constraints) for name in first.constraints}
-    seen.system_attrs = first.system_attrs | {f"{_CONSTRAINTS_KEY}:{name}": by for name, by in broken.items()}
-    return seen
+    merged.values = [float(aggregate(column)) for column in zip(*(t.values for t in complete), strict=True)]
+    violations = {name: max(t.constraints[name] for t in complete if name in t.constraints) for name in first.constraints}
+    merged.system_attrs = first.system_attrs | {f"{_CONSTRAINTS_KEY}:{name}": by for name, by in violations.items()}
+    return merged
 
 
 class ByConfiguration:
@@ -67,9 +67,9 @@ class ByConfiguration:
         return self._get_trials(deepcopy, states)
 
     def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:
-        own: dict[int, list[FrozenTrial]] = defaultdict(list)
+        by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
         for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
             origin = origin_of(t)
-            own[t.number if origin is None else origin].append(t)
-        seen = [merge_repeats(trials, self._repeats) for trials in own.values()]
-        return [t for t in seen if states is None or t.state in states]
+            by_configuration[t.number if origin is None else origin].append(t)
+        merged = [merge_repeats(trials, self._repeats) for trials in by_configuration.values()]
+        return [t for t in merged if states is None or t.state in states]

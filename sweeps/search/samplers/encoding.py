@@ -36,10 +36,10 @@ class Axes:
         every: Sequence[Any] = list(space.values())
         self.choices = {i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)}
         self.numbers = [i for i in range(len(every)) if i not in self.choices]
-        own = [every[i] for i in self.numbers]
-        self.step = np.array([d.step or 0.0 for d in own], dtype=float)
-        self.log = np.array([d.log for d in own], dtype=bool)
-        self.bounds = np.array([(d.low, d.high) for d in own], dtype=float).reshape(-1, 2)
+        numeric = [every[i] for i in self.numbers]
+        self.step = np.array([d.step or 0.0 for d in numeric], dtype=float)
+        self.log = np.array([d.log for d in numeric], dtype=bool)
+        self.bounds = np.array([(d.low, d.high) for d in numeric], dtype=float).reshape(-1, 2)
         ends = self.bounds + np.outer(self.step / 2, (-1, 1))
         ends[self.log] = np.log(ends[self.log])
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
@@ -53,38 +53,38 @@ class Axes:
 
     def values(self, unit: np.ndarray) -> np.ndarray:
         """Convert (n, numbers) places on [0, 1] to (n, numbers) values, rounded to the steps and clipped to the bounds."""
-        found = self.low + unit * self.width
-        found[:, self.log] = np.exp(found[:, self.log])
+        values = self.low + unit * self.width
+        values[:, self.log] = np.exp(values[:, self.log])
         stepped = self.step > 0
         low = self.bounds[stepped, 0]
-        found[:, stepped] = low + np.round((found[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
-        clipped: np.ndarray = np.clip(found, self.bounds[:, 0], self.bounds[:, 1])
+        values[:, stepped] = low + np.round((values[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
+        clipped: np.ndarray = np.clip(values, self.bounds[:, 0], self.bounds[:, 1])
         return clipped
 
     def places(self, values: np.ndarray) -> np.ndarray:
         """Convert (n, dimensions) values to (n, dimensions) places. Categories keep their index."""
-        found = values.astype(float)
-        found[:, self.numbers] = self.unit(found[:, self.numbers])
-        return found
+        places = values.astype(float)
+        places[:, self.numbers] = self.unit(places[:, self.numbers])
+        return places
 
     def on_steps(self, places: np.ndarray) -> np.ndarray:
         """Move (n, dimensions) places to the nearest steps. Dimensions without a step do not change."""
-        found = places.copy()
-        found[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
-        return found
+        moved = places.copy()
+        moved[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
+        return moved
 
     def anywhere(self, rng: np.random.RandomState, size: int) -> np.ndarray:
         """Draw (size, dimensions) places uniformly from the space."""
-        found = rng.rand(size, len(self.names))
+        places = rng.rand(size, len(self.names))
         for i, count in self.choices.items():
-            found[:, i] = np.floor(found[:, i] * count)
-        return self.on_steps(found)
+            places[:, i] = np.floor(places[:, i] * count)
+        return self.on_steps(places)
 
     def middle(self, rng: np.random.RandomState) -> np.ndarray:
         """Return one (1, dimensions) place: the middle of each numeric dimension, and a random option of each categorical dimension."""
-        found = self.anywhere(rng, 1)
-        found[:, self.numbers] = 0.5
-        return self.on_steps(found)
+        place = self.anywhere(rng, 1)
+        place[:, self.numbers] = 0.5
+        return self.on_steps(place)
 
     def external(self, place: np.ndarray) -> dict[str, Any]:
         """Convert one (dimensions,) place to values by dimension, in Optuna's external representation."""

@@ -3,7 +3,7 @@
 MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural Architecture Search.
 
 The value of a trial changes from rung to rung. The model therefore shifts the values of a lower rung by the median change to the next
-higher rung, over the trials that reached both. The shifted values are standardised, and bad outliers are clipped. The logarithm of the step
+higher rung, over the trials that reached both. The shifted values are standardized, and bad outliers are clipped. The logarithm of the step
 is one more input dimension of the kernel. Its length scale is fitted, so the data decide how much one rung says about another.
 """
 
@@ -32,9 +32,9 @@ from sweeps.search.samplers.history import FULL, History, Point, internal, point
 MOST = 160
 # The kernel is fitted again when the number of values has grown by this factor since the last fit.
 GROWTH = 1.05
-# Candidates: ANYWHERE uniform points at first, and in each round AROUND neighbours of the BEST points so far.
+# Candidates: ANYWHERE uniform points at first, and in each round AROUND neighbors of the BEST points so far.
 ANYWHERE, AROUND, BEST = 384, 192, 16
-# Smallest standard deviation of a neighbour, as a fraction of the dimension's step. Two of five neighbours then land on another step.
+# Smallest standard deviation of a neighbor, as a fraction of the dimension's step. Two of five neighbors then land on another step.
 REACH = 0.6
 # System attribute of a trial: (number of values, parameters of the kernel) if the kernel was fitted for the trial.
 FITTED = "gp:fitted"
@@ -73,8 +73,8 @@ class Process:
         if noise is not None:
             bounds[-1] = (math.log(noise), math.log(noise))
         start = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
-        found = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
-        return found.x if np.isfinite(found.fun) else start
+        fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+        return fitted.x if np.isfinite(fitted.fun) else start
 
     def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the negative log posterior of the kernel's parameters, and its gradient."""
@@ -163,8 +163,8 @@ class Process:
         """
         mean, deviation = self.predict(x)
         z = (best - mean) / deviation
-        gain: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        return gain
+        improvement: np.ndarray = (best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return improvement
 
 
 class GpModel:
@@ -192,7 +192,7 @@ class GpModel:
         self.axes = Axes(self.names)
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._discrete = bool((self.axes.step > 0).all())
-        # Smallest standard deviation of a neighbour in each dimension. Without it, a dimension with wide steps would never change.
+        # Smallest standard deviation of a neighbor in each dimension. Without it, a dimension with wide steps would never change.
         self._reach = np.zeros(len(self.names))
         self._reach[self.axes.numbers] = np.where(self.axes.log, 0.0, REACH * self.axes.step / self.axes.width)
         self._fitted: tuple[int, list[float]] | None = None  # number of values at the last fit, and the fitted parameters
@@ -216,32 +216,32 @@ class GpModel:
         span = max(math.log(full) - low, 1e-9)
         fidelity = [1.0 if level == FULL else (math.log(level) - low) / span for level, _, _ in observed]
         x = np.column_stack([self._places([trial for _, trial, _ in observed]), fidelity])
-        process = Process(x, standardised(np.array([value for _, _, value in observed])), self._categorical)
+        process = Process(x, standardized(np.array([value for _, _, value in observed])), self._categorical)
         process.condition(self._theta(study, history, number, process))
         pending = [t for n, t in history.running.items() if n != number and self.names.keys() <= t.params.keys()]
         if pending:
             process.imagine(self._at_full(self._places(pending)))
         # As in `Tpe`, no point is suggested twice if all dimensions are discrete. Otherwise an uncertain point would be repeated.
         taken = history.tried | {point_of(t.params, t.distributions) for t in pending}
-        seen = self._in_cell(x[:, :-1], cell)
-        mean = process.predict(self._at_full(seen))[0]
-        best, centres = float(mean.min()), seen[np.argsort(mean)[:BEST]]
-        candidates = self._fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self._around(centres, 0.1, rng)]), cell, taken)
-        gain = process.improvement(self._at_full(candidates), best)
+        observed_places = self._in_cell(x[:, :-1], cell)
+        mean = process.predict(self._at_full(observed_places))[0]
+        best, centers = float(mean.min()), observed_places[np.argsort(mean)[:BEST]]
+        candidates = self._fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self._around(centers, 0.1, rng)]), cell, taken)
+        improvement = process.improvement(self._at_full(candidates), best)
         for width in (0.05, 0.01):
             if not len(candidates):
                 return {}
-            more = self._fresh(self._around(candidates[np.argsort(-gain, kind="stable")[:BEST]], width, rng), cell, taken)
-            gain = np.append(gain, process.improvement(self._at_full(more), best))
-            candidates = np.vstack([candidates, more])
-        return self._values(candidates[np.argmax(gain)], cell)
+            neighbors = self._fresh(self._around(candidates[np.argsort(-improvement, kind="stable")[:BEST]], width, rng), cell, taken)
+            improvement = np.append(improvement, process.improvement(self._at_full(neighbors), best))
+            candidates = np.vstack([candidates, neighbors])
+        return self._values(candidates[np.argmax(improvement)], cell)
 
     def _theta(self, study: Study, history: History, number: int, process: Process) -> np.ndarray:
         """Return the parameters of the kernel. They are fitted again if there are enough new values, and otherwise read from the study."""
         count = sum(history.count(level) for level in history.levels)
         if self._fitted is None:
-            told = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
-            self._fitted = next(((n, theta) for n, theta in (json.loads(text) for text in told if text)), None)
+            recorded = (t.system_attrs.get(FITTED) for t in reversed(study.get_trials(deepcopy=False)))
+            self._fitted = next(((n, theta) for n, theta in (json.loads(text) for text in recorded if text)), None)
         start = np.array([0.0] * process.x.shape[1] + [0.0, -4.0])
         if self._fitted is None or count >= GROWTH * self._fitted[0]:
             if self._fitted is not None:
@@ -276,12 +276,12 @@ class GpModel:
         values = places.copy()
         values[:, self.axes.numbers] = self.axes.values(places[:, self.axes.numbers])
         points = [frozenset(zip(self.axes.names, row, strict=True)) for row in values.tolist()]
-        kept = []
+        fresh = []
         for i, point in enumerate(points):
             if point not in taken:
                 taken.add(point)
-                kept.append(i)
-        return places[kept]
+                fresh.append(i)
+        return places[fresh]
 
     def _in_cell(self, x: np.ndarray, cell: Mapping[str, Any]) -> np.ndarray:
         """Return a copy of the places in which the grid dimensions have the values of the cell."""
@@ -291,9 +291,9 @@ class GpModel:
                 x[:, i] = distribution.to_internal_repr(cell[name])
         return x
 
-    def _around(self, centres: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Draw AROUND neighbours of the centres. Each neighbour differs from its centre in a random part of the dimensions."""
-        x = centres[rng.randint(len(centres), size=AROUND)]
+    def _around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
+        """Draw AROUND neighbors of the centers. Each neighbor differs from its center in a random part of the dimensions."""
+        x = centers[rng.randint(len(centers), size=AROUND)]
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
         moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
         for i, count in self.axes.choices.items():
@@ -326,21 +326,21 @@ def observations(history: History, rng: np.random.RandomState) -> list[tuple[flo
         if change := [above[n] - v for n, v in values.items() if n in above]:
             shift += float(np.median(change))
         shifts[level], above = shift, values
-    found: list[tuple[float, FrozenTrial, float]] = []
-    left = MOST
+    chosen: list[tuple[float, FrozenTrial, float]] = []
+    remaining = MOST
     for i, (level, ranked) in enumerate(by_level.items()):
-        share = left // (len(by_level) - i)
+        share = remaining // (len(by_level) - i)
         if len(ranked) > share:
             best = share // 2
             picked = best + rng.choice(len(ranked) - best, share - best, replace=False)
             ranked = ranked[:best] + [ranked[j] for j in sorted(picked)]
-        left -= len(ranked)
+        remaining -= len(ranked)
         for violation, value, number in ranked:
-            found.append((level, history.known[number], math.inf if violation else value + shifts[level]))
-    return found
+            chosen.append((level, history.known[number], math.inf if violation else value + shifts[level]))
+    return chosen
 
 
-def standardised(values: np.ndarray) -> np.ndarray:
+def standardized(values: np.ndarray) -> np.ndarray:
     """Scale values to mean 0 and standard deviation 1, and clip bad outliers.
 
     Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Otherwise one

@@ -180,8 +180,8 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
         params: Parameters of a trial.
         space: Distributions by name. Dimensions with a single value are left out.
     """
-    there = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
-    return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in there)
+    active = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
+    return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in active)
 
 
 def _finite(value: float) -> float:

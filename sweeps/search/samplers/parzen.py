@@ -2,7 +2,7 @@
 
 A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
 distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
-multivariate as in BOHB (Falkner et al., 2018). With the widths of `neighbours`, it equals the mixture of Optuna's multivariate TPE.
+multivariate as in BOHB (Falkner et al., 2018). With the widths of `neighbors`, it equals the mixture of Optuna's multivariate TPE.
 Optuna's classes are private and twice as slow.
 """
 
@@ -100,8 +100,8 @@ class Mixture:
         return log_density
 
 
-def neighbours(places: np.ndarray) -> np.ndarray:
-    """Compute the width of each kernel in each dimension: the distance to the farther of the two neighbours, as in Optuna.
+def neighbors(places: np.ndarray) -> np.ndarray:
+    """Compute the width of each kernel in each dimension: the distance to the farther of the two neighbors, as in Optuna.
 
     The width is at least the larger of 1/(n + 2) and 1/100 of the range.
 
@@ -117,11 +117,11 @@ def neighbours(places: np.ndarray) -> np.ndarray:
     edges = np.vstack([np.zeros_like(inner[:1]), inner, np.ones_like(inner[:1])])
     gaps = np.diff(edges, axis=0)
     wide = np.maximum(gaps[:-1], gaps[1:])
-    if n > 1:  # the ends of the range do not count as neighbours
+    if n > 1:  # the ends of the range do not count as neighbors
         wide[0], wide[-1] = gaps[1], gaps[-2]
-    found = np.empty_like(wide)
-    np.put_along_axis(found, order, wide, axis=0)
-    return np.clip(found, 1 / min(100, n + 2), 1.0)
+    widths = np.empty_like(wide)
+    np.put_along_axis(widths, order, wide, axis=0)
+    return np.clip(widths, 1 / min(100, n + 2), 1.0)
 
 
 def third_nearest(places: np.ndarray) -> np.ndarray:

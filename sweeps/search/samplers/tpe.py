@@ -17,7 +17,7 @@ class Tpe(Algorithm):
 
     several_objectives: ClassVar[bool] = True
 
-    n_startup_trials: Annotated[AtLeast0, Field(description="number of trials that must reach a rung before it is modelled")] = 10
+    n_startup_trials: Annotated[AtLeast0, Field(description="number of trials that must reach a rung before it is modeled")] = 10
     n_ei_candidates: Annotated[AtLeast1, Field(description="number of values drawn for each suggestion, of which the best is taken")] = 16
 
     def build(self, context: SamplerContext) -> Model:

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial
 
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
-from sweeps.search.samplers.parzen import Mixture, Widths, neighbours, third_nearest
+from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
 
 # Largest number of kernels of a density. There are few good trials. Of the other trials, a new random sample is drawn for each suggestion.
 KERNELS = 128
@@ -47,7 +47,7 @@ class TpeModel:
         if level is None or rng.rand() < RANDOM:
             return {}
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
-        found: dict[str, Any] = {}
+        suggestion: dict[str, Any] = {}
         groups = history.spaces()
         # If all dimensions are discrete, the best candidate would soon always be the same. So a point that was tried or runs is skipped.
         pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
@@ -57,7 +57,7 @@ class TpeModel:
                 continue
             axes = Axes(space)
             weights = by_rank if len(study.directions) == 1 else np.ones
-            below, above = _density(axes, good, cell, weights, third_nearest), _density(axes, rest, cell, by_age, neighbours)
+            below, above = _density(axes, good, cell, weights, third_nearest), _density(axes, rest, cell, by_age, neighbors)
             drawn = below.sample(rng, self.candidates)
             gain = below.log_pdf(drawn) - above.log_pdf(drawn)
             for i in np.argsort(-gain, kind="stable"):
@@ -65,9 +65,9 @@ class TpeModel:
                 chosen = {name: space[name].to_external_repr(value) for name, value in values.items() if name not in cell}
                 point = point_of({**cell, **chosen}, group)
                 if len(groups) > 1 or not (point in history.tried or point in pending):
-                    found |= chosen
+                    suggestion |= chosen
                     break
-        return found
+        return suggestion
 
     def _split(
         self, study: Study, history: History, level: float, number: int, own: str, rng: np.random.RandomState
@@ -94,7 +94,7 @@ class TpeModel:
         place: dict[int, int] = {}
         for cell, ranked in sorted(history.levels[level].items()):
             others = cell != own
-            below, above = _best(study, history, ranked, good_of(len(ranked)))
+            below, above = _best(study, history, ranked, good_count(len(ranked)))
             good[others].extend(below)
             place |= {number: i for i, number in enumerate(below)}
             rest[others].extend(above)
@@ -121,20 +121,20 @@ def _density(
 
 def by_rank(n: int) -> np.ndarray:
     """Return n weights with mean 1, the best trial first. They decrease as in CMA-ES (Hansen and Ostermeier, 2001)."""
-    found = math.log(n + 1) - np.log(np.arange(1, n + 1))
-    return found / found.mean() if n else found
+    weights = math.log(n + 1) - np.log(np.arange(1, n + 1))
+    return weights / weights.mean() if n else weights
 
 
 def by_age(n: int) -> np.ndarray:
     """Return n weights, the oldest trial first, as in Optuna. The last 25 weights are 1; the earlier ones increase from 1/n to 1."""
-    found = np.ones(n)
-    found[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
-    return found
+    weights = np.ones(n)
+    weights[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
+    return weights
 
 
-def good_of(there: int) -> int:
-    """Return the number of good trials among `there` trials of a cell."""
-    return min(math.ceil(GOOD * math.sqrt(there)), MOST_GOOD)
+def good_count(count: int) -> int:
+    """Return the number of good trials among `count` trials of a cell."""
+    return min(math.ceil(GOOD * math.sqrt(count)), MOST_GOOD)
 
 
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
@@ -145,9 +145,9 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
     if len(own) + len(others) <= most:
         return own + others
     share = max(most // 2, most - len(others))
-    kept = own if len(own) <= share else [own[i] for i in rng.choice(len(own), share, replace=False)]
-    left = most - len(kept)
-    return kept + (others if len(others) <= left else [others[i] for i in rng.choice(len(others), left, replace=False)])
+    sample = own if len(own) <= share else [own[i] for i in rng.choice(len(own), share, replace=False)]
+    remaining = most - len(sample)
+    return sample + (others if len(others) <= remaining else [others[i] for i in rng.choice(len(others), remaining, replace=False)])
 
 
 def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:

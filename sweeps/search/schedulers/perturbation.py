@@ -131,5 +131,5 @@ def _key(dimension: Dimension, value: Any) -> Any:
     if dimension.mean is not None:
         return quantile(dimension, value)
     assert dimension.lower is not None and dimension.highest is not None
-    kept = min(max(value, dimension.lower), dimension.highest)
-    return int(kept) if dimension.is_integer else float(kept)
+    clipped = min(max(value, dimension.lower), dimension.highest)
+    return int(clipped) if dimension.is_integer else float(clipped)
