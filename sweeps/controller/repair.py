@@ -177,7 +177,7 @@ def _check_owner(folder: Path) -> None:
             continue
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            raise InputError(Problem(str(path), "is a link, and a repair touches nothing outside the sweep's folder"))
+            raise InputError(Problem(str(path), "is a link, but a repair changes only files inside the sweep's folder"))
         if status.st_uid != os.getuid():
             raise InputError(Problem(str(path), "belongs to another user; only its owner can repair it"))
         if path.name == JOURNAL and not stat.S_ISREG(status.st_mode):

@@ -98,7 +98,7 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
 def _refuse_long_path(name: str) -> None:
     """Refuse a name that is too long for a path on any file system."""
     if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
-        raise InputError(Problem(f"{name[:40]}...", f"{len(name):,} characters are more than a path can have"))
+        raise InputError(Problem(f"{name[:40]}...", f"{len(name):,} characters are more than a path may have"))
 
 
 def _newest(folders: Iterable[Path]) -> Path:

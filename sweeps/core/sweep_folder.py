@@ -122,7 +122,7 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
         except FileExistsError:
             continue
         except OSError as e:
-            raise InputError(Problem("--dir", f"{root}: cannot make a folder here: {e.strerror}")) from e
+            raise InputError(Problem("--dir", f"{root}: cannot create a folder here: {e.strerror}")) from e
         return folder
     raise InputError(Problem("--dir", f"{root}: no free name for a new sweep"))
 

@@ -257,7 +257,7 @@ def _end_ray(before: set[int]) -> None:
 
 def _to_go_on(folder: Path) -> str:
     """The tail of what is said when a sweep ends for Ray's sake."""
-    return f"; what is on record is safe. To go on: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
+    return f"; everything recorded is safe. To continue: {resume_command(folder)}" if (folder / "space.yaml").is_file() else ""
 
 
 class _Watch(threading.Thread):

@@ -26,7 +26,7 @@ def find_infeasible_shapes(space: Space, cluster: Mapping[str, float], nodes: Se
     short = [(shape, why) for shape in space.shapes if (why := _short(shape, cluster, nodes or (cluster,)))]
     place = space.place("scaling")
     if len(short) <= MAX_LINES:
-        return [Problem(place, f"scaling: {shape} needs {why}: it can never run") for shape, why in short]
+        return [Problem(place, f"scaling: {shape} can never run, because it needs {why}") for shape, why in short]
     shape, why = min(short, key=lambda found: sum(found[0].total.values()))
     all_of_them = f"{len(short)} of its {len(space.shapes)} shapes can never run"
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]

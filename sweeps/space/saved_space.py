@@ -106,9 +106,9 @@ def bundle_of(folder: Path) -> Path:
     if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait for it, or stop it with Ctrl-C"
     elif no_load:
-        why = "the sweep has no bundle, as its trainer has no `load`; add `trainer.load` to the space file and run it again"
+        why = "the sweep has no bundle, because its trainer has no `load`; add `trainer.load` to the space file and run it again"
     elif exported:
-        why = f"the sweep has no bundle of its own; name one of its exports, as {shell_quoted(exported[0])}"
+        why = f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
     elif result.get("front"):
         why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
     elif result and not result.get("best") and result.get("reason") != "interrupted":

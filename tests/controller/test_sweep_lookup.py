@@ -223,7 +223,7 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
         assert sweep_lookup.find(name, tmp_path) == one
     assert sweep_lookup.find("latest", tmp_path) == two
     whole = made(tmp_path, "ma-20261123-043308", 0.5)
-    assert sweep_lookup.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names begin so"
+    assert sweep_lookup.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names start with it"
     made(tmp_path, "made-3", 3.0)
     for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):

@@ -19,8 +19,8 @@ def texts(space, cluster, nodes=()):
 def test_an_infeasible_shape_is_reported_with_both_numbers(make):
     space = make("params: {a: 1}\nscaling: {num_workers: 4}")
     (problem,) = find_infeasible_shapes(space, {"CPU": 2.0})
-    assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU needs 4 CPU (there are 2): it can never run"
-    assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU needs 4 CPU (there is 1): it can never run"]
+    assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there are 2)"
+    assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there is 1)"]
     assert texts(space, {"CPU": 4.0}) == []
     with pytest.raises(InputError, match="can never run"):
         plan(space, {"CPU": 2.0})
@@ -29,7 +29,7 @@ def test_an_infeasible_shape_is_reported_with_both_numbers(make):
 def test_every_missing_resource_is_named(make):
     space = make("scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}")
     assert texts(space, {"CPU": 3.0, "GPU": 2.0}) == [
-        "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk needs 4 CPU (there are 3), 2 disk (there are 0): it can never run"
+        "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk can never run, because it needs 4 CPU (there are 3), 2 disk (there are 0)"
     ]
 
 
@@ -45,7 +45,7 @@ def test_many_infeasible_shapes_are_reported_in_one_line(make):
 def test_fractions_of_a_gpu_are_on_one_gpu(make):
     space = make("scaling: {num_workers: 3, resources_per_worker: {GPU: 0.6}}")
     assert texts(space, {"CPU": 8.0, "GPU": 2.0}) == [
-        "scaling: 3 workers × 1 CPU, 0.6 GPU needs 3 × 1 CPU, 0.6 GPU (there is room for 2 on this node): it can never run"
+        "scaling: 3 workers × 1 CPU, 0.6 GPU can never run, because it needs 3 × 1 CPU, 0.6 GPU (there is room for 2 on this node)"
     ]
     assert texts(space, {"CPU": 8.0, "GPU": 3.0}) == []
 
@@ -56,7 +56,7 @@ def test_each_worker_is_on_one_node(make):
     assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 4.0}]) == []
     assert texts(space, cluster, [{"CPU": 6.0}, {"CPU": 2.0}]) == []
     assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 2.0}, {"CPU": 2.0}]) == [
-        "scaling: 2 workers × 3 CPU needs 2 × 3 CPU (there is room for 1 on these 3 nodes): it can never run"
+        "scaling: 2 workers × 3 CPU can never run, because it needs 2 × 3 CPU (there is room for 1 on these 3 nodes)"
     ]
 
 
@@ -71,7 +71,7 @@ def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3}')
     assert not find_infeasible_shapes_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
     (problem,) = find_infeasible_shapes_here(make("scaling: {num_workers: 4, use_gpu: true}"))
-    assert problem.text == "scaling: 4 workers × 1 CPU, 1 GPU needs 4 CPU (there are 3): it can never run"
+    assert problem.text == "scaling: 4 workers × 1 CPU, 1 GPU can never run, because it needs 4 CPU (there are 3)"
 
 
 @given(st.integers(1, 6), st.sampled_from([0.25, 0.3, 0.5, 0.6, 1.0, 2.0]), st.integers(0, 8), st.integers(0, 4))
