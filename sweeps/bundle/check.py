@@ -59,24 +59,17 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame) -> str | None
     """
     if list(expected.columns) != list(got.columns):
         return f"the columns were {', '.join(expected.columns)} and are {', '.join(map(str, got.columns))}"
-    differs = np.zeros(len(expected), dtype=bool)
-    largest = 0.0
-    for name in expected.columns:
-        a, b = expected[name].to_numpy(), got[name].to_numpy()
-        if a.dtype.kind == b.dtype.kind == "f":
-            unequal = (a != b) & ~(np.isnan(a) & np.isnan(b))
-            gaps = np.abs(a - b)[unequal]
-            largest = max([largest, *np.where(np.isnan(gaps), np.inf, gaps)])
-        else:
-            unequal = a != b
-        differs |= unequal
-    if not differs.any():
+    got = got.set_axis(expected.index)
+    unequal = (expected != got) & ~(expected.isna() & got.isna())
+    rows = unequal.any(axis=1).to_numpy()
+    if not rows.any():
         return None
-    row = int(np.flatnonzero(differs)[0])
-    name = next(n for n in reversed(expected.columns) if expected[n].iloc[row] != got[n].iloc[row])
-    before, now = expected[name].iloc[row], got[name].iloc[row]
-    count = f"{differs.sum()} of {len(differs)} rows differ, by {largest:.3g} at most"
-    return f"{count}; the first is row {row}: `{name}` was {before} and is {now}"
+    floats = [name for name in expected.columns if expected[name].dtype.kind == got[name].dtype.kind == "f"]
+    gaps = (expected[floats] - got[floats]).abs().fillna(np.inf).where(unequal[floats], 0.0)
+    row = int(rows.argmax())
+    name = expected.columns[unequal.iloc[row]][-1]
+    count = f"{rows.sum()} of {len(rows)} rows differ, by {gaps.to_numpy().max(initial=0.0):.3g} at most"
+    return f"{count}; the first is row {row}: `{name}` was {expected[name].iloc[row]} and is {got[name].iloc[row]}"
 
 
 def import_pyfunc() -> ModuleType:

@@ -168,12 +168,8 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
 
 def _imported_from(name: str) -> Path | None:
     """Return the file of an imported module that has the same name as a module of the bundle. None if no such module is imported."""
-    if (
-        not name.startswith(f"{CODE_FOLDER}/")
-        or name.startswith(f"{SWEEPS_COPY}/")
-        or not name.endswith(".py")
-        or name == f"{CODE_FOLDER}/{LOADER_MODULE}.py"
-    ):
+    own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
+    if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):
         return None
     module = name.removeprefix(f"{CODE_FOLDER}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     file = getattr(sys.modules.get(module), "__file__", None)

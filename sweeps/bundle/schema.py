@@ -15,6 +15,7 @@ from sweeps.data.column_values import (
     NUMERIC_KINDS,
     InvalidValue,
     is_tensor,
+    json_scalar,
     tensors_to_arrays,
     to_booleans,
     to_dates,
@@ -23,12 +24,6 @@ from sweeps.data.column_values import (
     to_tensor,
     to_text,
 )
-
-
-def json_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python scalar. Values that JSON does not have become text."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:

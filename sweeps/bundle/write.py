@@ -27,7 +27,7 @@ from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_v
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import BundleError
-from sweeps.data.column_values import is_tensor, tensors_to_arrays
+from sweeps.data.column_values import is_tensor, json_scalar, tensors_to_arrays
 from sweeps.data.files import first_line
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain
@@ -95,7 +95,7 @@ def write_bundle(
         "load": load,
         "label": label,
         "task": task,
-        "classes": None if classes is None else [schema.json_scalar(c) for c in classes],
+        "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
         "made": json.loads(json.dumps(made, default=str)),

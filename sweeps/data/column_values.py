@@ -142,6 +142,12 @@ def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
         return None
 
 
+def json_scalar(value: Any) -> Any:
+    """Convert a NumPy scalar to a Python scalar. Values that JSON does not have become text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
 def is_tensor(values: pd.Series) -> bool:
     """Return whether a column holds tensors of Ray Data. Compares the type's name only, because bundles are loaded without Ray."""
     return type(values.dtype).__name__ == "TensorDtype"

@@ -24,6 +24,7 @@ from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
 from sweeps.core.trust import UnreadableFile, UntrustedFile
+from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key
 from sweeps.data.preprocessing.fitted_chain import FittedChain
@@ -91,7 +92,7 @@ class PreparedStore:
         if check is not None:
             self.save_table(_file_stem("check", data), check)
         fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info) if field.name != "check"}
-        text = json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=_to_json) + "\n"
+        text = json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=json_scalar) + "\n"
         self._replace(f"{_file_stem('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
 
     def save_table(self, name: str, table: pa.Table) -> None:
@@ -241,12 +242,6 @@ def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return the error to raise for a file that cannot be read."""
     message = next(iter(str(error).splitlines()), "") or type(error).__name__
     return UnreadableFile(Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes it again"))
-
-
-def _to_json(value: Any) -> Any:
-    """Convert a class that JSON does not have: a NumPy scalar to a Python scalar, everything else to text."""
-    scalar = value.item() if hasattr(value, "item") else value
-    return scalar if isinstance(scalar, bool | int | float | str) else str(scalar)
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pydantic_core
-
 from sweeps.core.errors import InputError, Problem
 
 VARIABLE = "SWEEPS_SERVE_TOKEN"
@@ -130,13 +128,10 @@ class Guard:
         if refused is None:
             await self.app(scope, receive, send)
             return
+        from starlette.responses import JSONResponse
+
         status, rule = refused
-        answer: dict[str, Any] = {"detail": [{"rule": rule}]}
+        answer = JSONResponse({"detail": [{"rule": rule}]}, status, {"www-authenticate": "Bearer"} if status == 401 else None)
         if scope["path"] == OPEN_PATH and scope["method"] == "GET":
-            status, answer = 200, {"status": "ok"}
-        body = pydantic_core.to_json(answer)
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            answer = JSONResponse({"status": "ok"})
+        await answer(scope, receive, send)

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
-import numpy as np
 import pydantic_core
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
@@ -103,12 +102,12 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     """
     joined = {c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns}
     frame = bundle.predict_values(joined, sum(rows.count for rows in batch))
-    predictions = {str(name): _json_values(frame[name].to_numpy()) for name in frame.columns}
+    predictions = {str(name): frame[name].to_numpy().tolist() for name in frame.columns}
     answers, start = [], 0
     for rows in batch:
         part = {name: values[start : start + rows.count] for name, values in predictions.items()}
         answer = part if rows.by_column else [dict(zip(part, values, strict=True)) for values in zip(*part.values(), strict=True)]
-        answers.append(pydantic_core.to_json({"predictions": answer}))
+        answers.append(pydantic_core.to_json({"predictions": answer}, inf_nan_mode="null"))
         start += rows.count
     return answers
 
@@ -118,13 +117,6 @@ def _problem_body(problem: Problem) -> dict[str, Any]:
     if isinstance(problem, InvalidValue):
         return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": request_checks.short(problem.value)}
     return {"rule": f"{problem.place}: {problem.text}"}
-
-
-def _json_values(values: np.ndarray) -> list[Any]:
-    """Return values for JSON, with None in place of NaN and infinity."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        return [v if np.isfinite(v) else None for v in values.tolist()]
-    return list(values.tolist())
 
 
 def require_columns(bundle: Bundle) -> None:
