@@ -162,10 +162,10 @@ def train_func(config: dict[str, Any]) -> None:
     splits = {"train": train, "valid": valid}
     evals = [(splits[part], part) for part in requested.splits]
     last = min(rounds, cur.max_t or rounds)
-    stretch = _stretch(params, train.num_row() * train.num_col())
+    interval = _renewal_interval(params, train.num_row() * train.num_col())
     # `xgb.train` would count rounds from 0 again after a resume, but the seed of a round is its number.
     for step in range(done + 1, rounds + 1):
-        if stretch and ((step - 1) % stretch == 0 or step - 1 in cur.milestones) and step > done + 1:
+        if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
         measured = parsed(booster.eval_set(evals, step - 1))
@@ -173,7 +173,7 @@ def train_func(config: dict[str, Any]) -> None:
             requested.require(measured)
         metrics = requested.reported(measured)
         best.see(booster, step, metrics[requested.lead])
-        resumable = not stretch or step % stretch == 0 or step == last or step in cur.milestones
+        resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
         if step == last:  # before the report, which ends the trial if the scheduler's `max_t` is reached
             cur.report_final(requested.final(best.model(booster, step), splits, metrics))
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
@@ -283,7 +283,7 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
     return booster
 
 
-def _stretch(params: dict[str, Any], values: int) -> int:
+def _renewal_interval(params: dict[str, Any], values: int) -> int:
     """Return the number of rounds between two calls of `_renew`; 0 if it is never called.
 
     XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The

@@ -109,11 +109,8 @@ class Manifest(BaseModel):
             InputError: the folder does not exist, or is not a bundle.
             BundleError: the manifest is damaged.
         """
-        if not bundle.is_dir():
-            raise InputError(Problem(str(bundle), "there is no such folder"))
+        require_bundle(bundle)
         file = bundle / FILE
-        if not file.is_file():
-            raise InputError(Problem(str(bundle), f"not a bundle: it has no {FILE}"))
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except ValidationError as e:
@@ -122,6 +119,18 @@ class Manifest(BaseModel):
             raise BundleError(f"{file}: {place}: {first['msg']}") from None
         except (OSError, UnicodeDecodeError) as e:
             raise BundleError(f"{file}: cannot be read: {e}") from None
+
+
+def require_bundle(folder: Path) -> None:
+    """Check that a folder has the manifest of a bundle.
+
+    Raises:
+        InputError: it has no manifest, or does not exist.
+    """
+    if not folder.is_dir():
+        raise InputError(Problem(str(folder), "there is no such folder"))
+    if not (folder / FILE).is_file():
+        raise InputError(Problem(str(folder), f"not a bundle: it has no {FILE}"))
 
 
 def hash_files(bundle: Path) -> dict[str, str]:

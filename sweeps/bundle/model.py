@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.bundle import integrity, schema
-from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest
+from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MODEL_FOLDER, Manifest, require_bundle
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.sweep_folder import SweepFolder
@@ -230,14 +230,11 @@ def load_bundle(path: str | Path) -> Bundle:
         BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
-    if not path.is_dir():
-        raise InputError(Problem(str(path), "there is no such folder"))
     if not (path / integrity.MANIFEST).is_file() and SweepFolder(path).origin.is_file():
         from sweeps.space.saved_space import bundle_of  # imported here, because bundles do not contain this module
 
         path = bundle_of(path)
-    if not (path / integrity.MANIFEST).is_file():
-        raise InputError(Problem(str(path), f"not a bundle: it has no {integrity.MANIFEST}"))
+    require_bundle(path)
     try:
         integrity.use_bundle_code(path, integrity.verify_hashes(path))
     except (integrity.IntegrityError, OSError) as e:

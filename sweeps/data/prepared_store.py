@@ -1,4 +1,4 @@
-"""The folder `prepared` of a sweep: what the export needs of the data.
+"""The folder `prepared` of a sweep: the data and the fitted chains that an export needs.
 
     prepared/facts.json, facts-VARIANT.json   label, classes, features, number of rows by split, fingerprint
     prepared/check.parquet, ...               raw rows of valid that a bundle must reproduce predictions for

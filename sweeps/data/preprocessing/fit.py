@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _output_dtype(values: pd.Series) -> Any:
-    """Return the dtype of a prepared column for all later rows. A number may be missing later, so it is a float; bytes of 0 and 1 stay."""
+    """Return the dtype of a prepared column for all later rows. Numbers become floats, because a later one may be missing. Bytes stay."""
     if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
         return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
     return values.dtype

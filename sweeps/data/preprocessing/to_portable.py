@@ -115,6 +115,15 @@ def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dic
     return {"minus": float(center), "by": 1.0 if tiny else float(width)}
 
 
+# For each scaler of scikit-learn, the attributes that hold the numbers of `Scale`
+_SKLEARN_SCALERS = {
+    "StandardScaler": {"minus": "mean_", "by": "scale_"},
+    "RobustScaler": {"minus": "center_", "by": "scale_"},
+    "MaxAbsScaler": {"by": "scale_"},
+    "MinMaxScaler": {"times": "scale_", "plus": "min_"},
+}
+
+
 def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | None:
     estimator = step.estimator
     if not type(estimator).__module__.startswith("sklearn."):
@@ -130,27 +139,18 @@ def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | N
         dtypes = step.apply(rows).dtypes
         values = dict(zip(inputs, estimator.statistics_.tolist(), strict=True))
         return Fill({n: {"value": _json_scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs})
-    if not all(is_number(rows[n]) for n in inputs) or rows[list(inputs)].to_numpy().dtype != np.float64:
+    attributes = _SKLEARN_SCALERS.get(name)
+    if attributes is None or not all(is_number(rows[n]) for n in inputs) or rows[list(inputs)].to_numpy().dtype != np.float64:
         return None
-
-    def fitted(attribute: str) -> list[Any]:
-        values = getattr(estimator, attribute, None)
-        return [None] * len(inputs) if values is None else np.asarray(values, np.float64).tolist()
-
-    low = high = None
-    if name == "StandardScaler":
-        keys = {"minus": fitted("mean_") if estimator.with_mean else [None] * len(inputs), "by": fitted("scale_")}
-    elif name == "RobustScaler":
-        keys = {"minus": fitted("center_"), "by": fitted("scale_")}
-    elif name == "MaxAbsScaler":
-        keys = {"by": fitted("scale_")}
-    elif name == "MinMaxScaler":
-        keys = {"times": fitted("scale_"), "plus": fitted("min_")}
-        low, high = estimator.feature_range if estimator.clip else (None, None)
-    else:
-        return None
-    how = {n: {k: v[i] for k, v in keys.items() if v[i] is not None} | {"dtype": "float64"} for i, n in enumerate(inputs)}
-    return Scale(how, low, high)
+    columns: dict[str, dict[str, Any]] = {n: {"dtype": "float64"} for n in inputs}
+    for key, attribute in attributes.items():
+        numbers = getattr(estimator, attribute, None)
+        if numbers is None or (attribute == "mean_" and not estimator.with_mean):
+            continue
+        for n, value in zip(inputs, np.asarray(numbers, np.float64).tolist(), strict=True):
+            columns[n][key] = value
+    low, high = estimator.feature_range if name == "MinMaxScaler" and estimator.clip else (None, None)
+    return Scale(columns, low, high)
 
 
 def _from_sklearn_encoder(step: FittedEstimator, rows: pd.DataFrame, hot: bool) -> PortableStep | None:
