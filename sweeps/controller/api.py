@@ -61,8 +61,7 @@ def run(
         The result of the sweep.
 
     Raises:
-        InputError: The space file or the data is wrong, or a shape can never fit. All problems that can be known at once are reported
-            at once.
+        InputError: The space file or the data is wrong, or a shape can never fit. The message lists all problems.
         SweepFailed: No trial has a value. The message has the first error.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
@@ -72,24 +71,28 @@ def run(
     _check(space, root, storage, address)
     trackers = create_trackers(space)
     prepare_ray(address)
-    root_is_new, root = not root.exists(), root.resolve()
+    new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
     sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers)
     try:
-        study_place = {} if storage is None else storages.new_settings(storage, folder.name)
-        save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **study_place)
-        if storage is not None:
-            storages.connect(storage)  # A database that cannot be reached is reported before Ray starts.
+        _save(folder, space, began, address, uri, storage)
         with FolderLock(folder):
             return sweep.run()
-    except InputError:  # Nothing was searched yet, so nothing is left behind.
-        _remove_folder(folder, root if root_is_new else None)
-        raise
-    except OSError as e:
-        if SweepFolder(folder).origin.exists():
+    except (InputError, OSError) as e:
+        if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
-        _remove_folder(folder, root if root_is_new else None)
-        raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
+        _remove_folder(folder, new_root)  # Nothing was searched yet, so nothing is left behind.
+        if isinstance(e, OSError):
+            raise InputError(Problem("--dir", f"{root}: cannot be written to: {e.strerror}")) from e
+        raise
+
+
+def _save(folder: Path, space: Space, began: float, address: str | None, uri: str | None, storage: str | None) -> None:
+    """Save the space file and the options of a new sweep. A database that cannot be reached is reported before Ray starts."""
+    study_place = {} if storage is None else storages.new_settings(storage, folder.name)
+    save_space(folder, space, began, address=address, tracking_uri=uri and without_password(uri), **study_place)
+    if storage is not None:
+        storages.connect(storage)
 
 
 def _check(space: Space, root: Path, storage: str | None, address: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sweeps.controller.eta import TimeLeft
 from sweeps.core.resources import Shape
@@ -149,5 +149,5 @@ def short_configuration(trial: Trial) -> Pairs:
     return tuple(pairs)
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -56,7 +56,7 @@ def _or(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0] if words else "any value"
 
 
-def allows(fragment: Fragment, value: Any) -> bool:
+def allows(fragment: Fragment, value: object) -> bool:
     """Return whether a fragment allows a plain value."""
     if value is None:
         return True
@@ -70,7 +70,7 @@ def allows(fragment: Fragment, value: Any) -> bool:
     return within(fragment, value)
 
 
-def _is_of_type(value: Any, name: str) -> bool:
+def _is_of_type(value: object, name: str) -> bool:
     """Return whether a value has a JSON Schema type. A float without a fraction is an integer too."""
     if isinstance(value, bool):
         return name == "boolean"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+
+from pydantic import JsonValue
 
 from sweeps.core.result import to_json_value
 from sweeps.core.secrets import masked
 
 
-def json_value(value: Any) -> Any:
-    """Return a value that JSON can hold. NaN and infinity become null; secrets of URIs become `***`; other objects become text."""
-    return _mask(json.loads(json.dumps(to_json_value(value), default=str)))
+def json_value(content: Mapping[str, object]) -> dict[str, JsonValue]:
+    """Return a JSON object. NaN and infinity become null; secrets of URIs become `***`; other objects become text."""
+    values: dict[str, JsonValue] = json.loads(json.dumps(to_json_value(content), default=str))
+    return {masked(key): _mask(value) for key, value in values.items()}
 
 
-def _mask(value: Any) -> Any:
+def _mask(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):

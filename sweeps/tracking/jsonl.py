@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
+
+from pydantic import JsonValue
 
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
@@ -75,7 +77,7 @@ class JsonLinesTracker:
         except (ValueError, KeyError, TypeError):  # somebody edited the file
             return
 
-    def _lines(self, event: events.Event) -> Iterator[dict[str, Any]]:
+    def _lines(self, event: events.Event) -> Iterator[dict[str, JsonValue]]:
         """Yield the objects of an event, except those that the file holds."""
         if isinstance(event, events.TrialReported):
             for report in event.reports:
@@ -88,14 +90,13 @@ class JsonLinesTracker:
             yield _line(event, to_json(event), event.time)
 
 
-def _line(event: events.Event, content: dict[str, Any], time: float) -> dict[str, Any]:
+def _line(event: events.Event, content: dict[str, object], time: float) -> dict[str, JsonValue]:
     at = datetime.datetime.fromtimestamp(time, datetime.UTC).isoformat(timespec="milliseconds")
     trial = {"trial": event.trial_id} if isinstance(event, events.TrialEvent) else {}
-    line: dict[str, Any] = json_value({"type": type(event).__name__, "time": at, **trial, **content})
-    return line
+    return json_value({"type": type(event).__name__, "time": at, **trial, **content})
 
 
-def to_json(event: events.Event) -> dict[str, Any]:
+def to_json(event: events.Event) -> dict[str, object]:
     """Return the content of an event, apart from its type, time and trial. Types of events of later versions have none."""
     match event:
         case events.SweepStarted(space=space):

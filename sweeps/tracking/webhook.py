@@ -9,9 +9,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictStr
+from pydantic import AfterValidator, Field, JsonValue, StrictStr
 
 from sweeps.core.result import outcome_of
 from sweeps.core.secrets import masked
@@ -61,7 +61,7 @@ class WebhookTracker:
     def close(self) -> None:
         """Do nothing."""
 
-    def _post(self, body: dict[str, Any]) -> None:
+    def _post(self, body: dict[str, JsonValue]) -> None:
         parts = urllib.parse.urlsplit(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "sweeps"}
         if parts.username is not None:  # urllib takes no user and password in a URL
@@ -90,9 +90,8 @@ def shown(url: str) -> str:
     return f"{url.partition('://')[0]}://{host(url)}/…" if host(url) else masked(url)
 
 
-def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, Any]:
+def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, JsonValue]:
     """Return the JSON body for a sweep."""
     content = ended.result.to_json() if ended.result is not None else None
     status = "failed" if content is None else outcome_of(content).replace("finished", "completed")
-    body: dict[str, Any] = json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})
-    return body
+    return json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})

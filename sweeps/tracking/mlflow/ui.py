@@ -89,10 +89,7 @@ def serve_ui(
         _print_links(uri, f"MLflow runs at {uri}", sweep, open_browser)
         return 0
     if uri == default_uri(root):
-        if not (root / "mlflow.db").is_file():
-            raise InputError(Problem(str(root), "holds no mlflow.db, so MLflow has recorded no sweep here"))
-        if sweep is not None:  # a wrong name is refused before the server starts
-            index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
+        _check_root(root, sweep)
     port = free_port(host, port)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     server = f"http://{shown}:{port}"
@@ -108,6 +105,14 @@ def serve_ui(
             return 0
         finally:
             _stop_server(process)
+
+
+def _check_root(root: Path, sweep: str | None) -> None:
+    """Raise InputError if MLflow has recorded no sweep in a root, or if a sweep does not exist, before the server starts."""
+    if not (root / "mlflow.db").is_file():
+        raise InputError(Problem(str(root), "holds no mlflow.db, so MLflow has recorded no sweep here"))
+    if sweep is not None:
+        index_of([file.parent.name for file in sorted(root.glob(f"*/{ORIGIN}"), reverse=True)], sweep)
 
 
 def free_port(host: str, port: int) -> int:

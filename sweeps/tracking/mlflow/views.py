@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import zlib
-from typing import Any
 from urllib.parse import quote
 
 from sweeps.space import Dimension, Space
@@ -44,7 +43,7 @@ def trials_of(sweep: str) -> str:
     return f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'trial'"
 
 
-def trials_view(sweep: str, space: Space) -> dict[str, Any]:
+def trials_view(sweep: str, space: Space) -> dict[str, object]:
     """Return the view of a sweep's trials, the best first, with a column and an axis for each dimension, and the objective's curves."""
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
@@ -66,7 +65,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, Any]:
     return _state(trials_of(sweep), column("metrics", OBJECTIVE), space.objective.goal == "minimize", columns, charts)
 
 
-def sweeps_view(space: Space) -> dict[str, Any]:
+def sweeps_view(space: Space) -> dict[str, object]:
     """Return the view of all sweeps of an experiment with their results, the best first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
@@ -82,14 +81,14 @@ def _width(name: str, dimension: Dimension | None = None) -> int:
     return int(min(max(CHARACTER * longest + PADDING, NARROWEST), WIDEST))
 
 
-def _chart(sweep: str, name: str, kind: str, **options: Any) -> dict[str, Any]:
+def _chart(sweep: str, name: str, kind: str, **options: object) -> dict[str, object]:
     fixed = {"runsCountToCompare": 100, "metricSectionId": "sweep", "deleted": False, "isGenerated": False}
     return {"uuid": f"{sweep}-{name}", "type": kind, **fixed, **options}
 
 
-def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, int], charts: list[dict[str, Any]]) -> dict[str, Any]:
+def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, int], charts: list[dict[str, object]]) -> dict[str, object]:
     names = {"attributes.`Run Name`": 110 if charts else 280, "runDateAndNestInfo": 135}
-    state: dict[str, Any] = {
+    state: dict[str, object] = {
         "searchFilter": run_filter,
         "orderByKey": order_by,
         "orderByAsc": ascending,
@@ -109,7 +108,7 @@ def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, i
     return state
 
 
-def saved_view(name: str, time: float, state: dict[str, Any]) -> str:
+def saved_view(name: str, time: float, state: dict[str, object]) -> str:
     """Return the value of a saved view's tag.
 
     Args:
