@@ -30,7 +30,7 @@ from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space
-from sweeps.space.saved_space import save_space, taken_up
+from sweeps.space.saved_space import save_space, resumed_space
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 from sweeps.tracking.mlflow import uris
@@ -156,7 +156,7 @@ def resume(
     folder = Path(sweep).resolve()
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
-        space, _ = taken_up(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
+        space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials)
         began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
         address = address or origin.get("address")
         continued = SweepRun(space, folder.parent, folder, began, address, uri, on_progress, trust, create_trackers(space))

@@ -11,7 +11,7 @@ from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.step_names import NONE, RAY_STEPS, Step, required_parameters
-from sweeps.space.synonyms import known, suggest
+from sweeps.space.synonyms import our_name, suggest
 from sweeps.space.templates import Chain, Template
 
 
@@ -90,7 +90,7 @@ class ChainParser(DimensionParser):
                 self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}")
             else:
                 params[key] = self.anything(child, at)
-                if allowed is not None and params[key] is not INVALID and not self.begun:
+                if allowed is not None and params[key] is not INVALID and not self.started:
                     self._check_step_parameter(name, key, child, at)
         self._needed(mark, name, where, params)
         for key, value in params.items():
@@ -108,7 +108,7 @@ class ChainParser(DimensionParser):
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
         """Check the values of a parameter of a Ray Data step. If a value is another library's word, the message gives our word."""
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
-            hint = known(f"{step}.{key}", wrong.value)
+            hint = our_name(f"{step}.{key}", wrong.value)
             self.problems.add(wrong.mark, path, f"{text}; {hint}" if hint else text)
 
     def _columns(self, node: Node, path: str) -> Template:

@@ -10,14 +10,14 @@ from typing import Any
 
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
-from sweeps.space.conditions import ABSENT, Term
+from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, argument_problems, build
 from sweeps.space.foreign_syntax import translate_call, translate_mapping
-from sweeps.space.nodes import Node, meant
+from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.option_labels import canonical, option_keys
 from sweeps.space.parameter_checks import value_problems
 from sweeps.space.problems import Problems
-from sweeps.space.synonyms import known
+from sweeps.space.synonyms import our_name
 from sweeps.space.templates import Template
 from sweeps.space.when_parser import WhenParser
 
@@ -38,14 +38,14 @@ class DimensionParser:
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        begun: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
+        started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
         dimensions: The parsed dimensions in the order of the file. Complete only if there are no problems.
     """
 
-    def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool = False):
-        self.problems, self.roots, self.begun = problems, roots, begun
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool = False):
+        self.problems, self.roots, self.started = problems, roots, started
         self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
         self.when_parser = WhenParser(problems)
@@ -65,14 +65,15 @@ class DimensionParser:
         if node.is_map:
             if kind := self.domain(node, path, "anything"):
                 return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
-            return self.mapping(node, path)
+            # a misplaced `when` was reported by `domain`
+            return {key: self.anything(child, f"{path}.{key}") for key, child in node.value.items() if key != "when"}
         if node.is_list:
             return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
         """Parse a scalar constant. Text that is a call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
-        if isinstance(node.value, str) and not self.begun and (instead := translate_call(node.value)):
+        if isinstance(node.value, str) and not self.started and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
             return INVALID
@@ -83,14 +84,6 @@ class DimensionParser:
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
-
-    def mapping(self, node: Node, path: str) -> Template:
-        """Parse a mapping that is not a domain. A misplaced `when` is left out, because `domain` reports it."""
-        template = {}
-        for key, child in node.value.items():
-            if key != "when":
-                template[key] = self.anything(child, f"{path}.{key}")
-        return template
 
     def domain(self, node: Node, path: str, values: str = "") -> str | None:
         """Return the kind of domain, such as `grid`, if a mapping is a domain.
@@ -105,42 +98,33 @@ class DimensionParser:
             The kind. None for a constant. MALFORMED for a mapping that is nearly a domain, after a problem was added.
         """
         names = [key for key in node.value if key != "when"]
-        found = [key for key in names if key in DOMAINS]
-        if found and len(names) == 1:
-            return str(found[0])
-        if found and any(node.value[key].is_list for key in found):
-            mark = node.keys[found[-1]]
-            if len(found) > 1:
-                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(found)}; a dimension has only one")
+        kinds = [key for key in names if key in DOMAINS]
+        if kinds and len(names) == 1:
+            return str(kinds[0])
+        if kinds and any(node.value[key].is_list for key in kinds):
+            mark = node.keys[kinds[-1]]
+            if len(kinds) > 1:
+                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(kinds)}; a dimension has only one")
             else:
-                others = ", ".join(str(key) for key in names if key != found[0])
-                self.problems.add(mark, path, f"`{found[0]}` must be the only key of its mapping, which also has: {others}")
+                others = ", ".join(str(key) for key in names if key != kinds[0])
+                self.problems.add(mark, path, f"`{kinds[0]}` must be the only key of its mapping, which also has: {others}")
             return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
-            meant = known("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
+            meant = our_name("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
                 bound = " Its upper bound is excluded" if meant == "randint" else ""
                 self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
                 return MALFORMED
-        if values and not self.begun and (instead := translate_mapping(node, values)):
+        if values and not self.started and (instead := translate_mapping(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
             keep = f"; to keep it as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
             self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
             return MALFORMED
         if "when" in node.value:
-            self.stray(node, path)
+            text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
+            self.problems.add(node.keys["when"], path, text)
         return None
-
-    def stray(self, node: Node, path: str) -> None:
-        """Add a problem for a `when` that is not beside a domain.
-
-        Args:
-            node: The mapping with the `when`.
-            path: Dotted key of the mapping.
-        """
-        text = "`when` belongs beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
-        self.problems.add(node.keys["when"], path, text)
 
     def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
         """Parse a grid or a choice.
@@ -168,10 +152,10 @@ class DimensionParser:
         slot = len(self._slots)  # keeps the order of the file: this dimension, then the dimensions inside it
         self._slots.append(None)
         before = len(self.problems)
-        when = self._when(node, path, kind)
-        self.when_parser.around.append(path)
+        when = self.when_parser.read(node, path, kind)
+        self.when_parser.enclosing.append(path)
         values = [read(child, f"{path}.{kind}.{i}") for i, child in enumerate(args.value)]
-        self.when_parser.around.pop()
+        self.when_parser.enclosing.pop()
         if len(self.problems) > before:
             return INVALID
         seen: dict[Any, int] = {}
@@ -182,7 +166,7 @@ class DimensionParser:
                 self.problems.add(args.value[i].mark, path, f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})")
         options = tuple(Option(key, value) for key, value in zip(option_keys(values), values, strict=True))
         dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
-        self._slots[slot] = self.when_parser.known[dim.name] = dim
+        self._slots[slot] = self.when_parser.parsed[dim.name] = dim
         return dim
 
     def numbers(self, node: Node, path: str, kind: str) -> Template:
@@ -201,17 +185,17 @@ class DimensionParser:
             form = ", ".join(RULES[kind].args)
             self.problems.add(mark, path, f"{kind} needs a list [{form}], got {args.show()}")
             return INVALID
-        when = self._when(node, path, kind)
-        found = list(argument_problems(kind, args.plain()))
-        for index, rule in found:
+        when = self.when_parser.read(node, path, kind)
+        wrong_args = list(argument_problems(kind, args.plain()))
+        for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
-            hint = meant(wrong.value) if index is not None else ""
+            hint = scalar_hint(wrong.value) if index is not None else ""
             self.problems.add(mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}")
-        if found:
+        if wrong_args:
             return INVALID
         dim = replace(build(self._unique(path), kind, args.plain()), when=when)
         self._slots.append(dim)
-        self.when_parser.known[dim.name] = dim
+        self.when_parser.parsed[dim.name] = dim
         return dim
 
     def column(self, node: Node, path: str) -> Template:
@@ -227,11 +211,6 @@ class DimensionParser:
         """Check a constant, or all values of a domain, against the JSON Schema fragment of a parameter."""
         for wrong, text in value_problems(fragment, node):
             self.problems.add(wrong.mark, path, text)
-
-    def _when(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        """Parse the condition of a dimension."""
-        self.when_parser.begun.add(path)
-        return self.when_parser.read(node, path, kind)
 
     def _unique(self, path: str) -> str:
         """Return the name of a dimension. A number is added if keys with dots make two paths equal."""

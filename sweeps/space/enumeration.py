@@ -40,21 +40,21 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     """Yield every possible combination of the grids in a template; see `Space.cells`."""
     every = any(dim.when for dim in dimensions(template))
     # Stack of partial cells: the remaining forks, the chosen options, and the names of dimensions that a cell does not decide.
-    todo: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
-    while todo:
-        coming, cell, undecided = todo.pop()
-        while coming:
-            fork, coming = coming[0], coming[1:]
+    stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
+    while stack:
+        remaining, cell, undecided = stack.pop()
+        while remaining:
+            fork, remaining = remaining[0], remaining[1:]
             if holds(fork.dim.when, cell, undecided) is False:
                 continue
             if fork.dim.is_grid:
-                ways = [
-                    (branch + coming, {**cell, fork.dim.name: option.key}, undecided)
+                branches = [
+                    (branch + remaining, {**cell, fork.dim.name: option.key}, undecided)
                     for option, branch in zip(fork.dim.options, fork.branches, strict=True)
                 ]
-                todo.extend(reversed(ways))
+                stack.extend(reversed(branches))
                 break
-            coming = tuple(itertools.chain(*fork.branches)) + coming
+            remaining = tuple(itertools.chain(*fork.branches)) + remaining
             undecided |= {fork.dim.name}
         else:
             yield cell
@@ -63,7 +63,7 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 # ---- combinations of some dimensions
 
 
-def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
+def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the filled sections for every combination of values of some dimensions. Other dimensions get any value.
 
     Args:
@@ -73,31 +73,31 @@ def ways(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[d
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
-    wanted, turned = set(names), list(names)
-    while turned:
-        name = turned.pop()
-        around = outer[name]
-        near = [*(term.name for term in dims[name].when), *((around[0],) if around else ())]
-        turned += [n for n in near if n not in wanted]
-        wanted.update(near)
-    keys = {name: _keys(dims[name], name in names, dims.values()) for name in wanted}
-    todo: list[tuple[int, ...]] = [()]
-    while todo:
-        way = todo.pop()
-        taken: list[int] = []
+    needed, pending = set(names), list(names)
+    while pending:
+        name = pending.pop()
+        enclosing = outer[name]
+        related = [*(term.name for term in dims[name].when), *((enclosing[0],) if enclosing else ())]
+        pending += [n for n in related if n not in needed]
+        needed.update(related)
+    keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        choices = stack.pop()
+        made: list[int] = []
 
-        def choose(dim: Dimension, way: tuple[int, ...] = way, taken: list[int] = taken) -> Any:
+        def choose(dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made) -> Any:
             if dim.name not in keys:
                 return any_key(dim)
-            if len(taken) < len(way):
-                taken.append(way[len(taken)])
+            if len(made) < len(choices):
+                made.append(choices[len(made)])
             else:  # first visit: the other options become combinations of their own
-                todo.extend((*taken, i) for i in reversed(range(1, len(keys[dim.name]))))
-                taken.append(0)
-            return keys[dim.name][taken[-1]]
+                stack.extend((*made, i) for i in reversed(range(1, len(keys[dim.name]))))
+                made.append(0)
+            return keys[dim.name][made[-1]]
 
-        known: dict[str, Any] = {}
-        yield {name: fill(template, choose, known) for name, template in sections.items()}
+        values: dict[str, Any] = {}
+        yield {name: fill(template, choose, values) for name, template in sections.items()}
 
 
 def any_key(dim: Dimension) -> Any:
@@ -154,15 +154,15 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
         The name. None if `dim` can be active.
     """
     needed: dict[str, list[Term]] = {}
-    todo, seen = [dim.name], {dim.name}
-    while todo:
-        name = todo.pop()
-        around = outer.get(name)
-        for term in (*dims[name].when, *((Term(around[0], keys=(around[1],)),) if around else ())):
+    stack, seen = [dim.name], {dim.name}
+    while stack:
+        name = stack.pop()
+        enclosing = outer.get(name)
+        for term in (*dims[name].when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ())):
             needed.setdefault(term.name, []).append(term)
             if term.name not in seen:
                 seen.add(term.name)
-                todo.append(term.name)
+                stack.append(term.name)
     return next((name for name, terms in needed.items() if not possible(dims[name], terms)), None)
 
 
@@ -227,5 +227,5 @@ def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, .
     names = [dim.name for dim in dimensions(scaling)]
     if not any(dim.when for dim in dimensions(scaling)):
         return shapes_of(scaling, backend)
-    filled = itertools.islice(ways(sections, names), MAX_SHAPES)
-    return tuple(dict.fromkeys(_shape(found.get("scaling"), backend) for found in filled))
+    filled = itertools.islice(combinations(sections, names), MAX_SHAPES)
+    return tuple(dict.fromkeys(_shape(sections_of_trial.get("scaling"), backend) for sections_of_trial in filled))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from sweeps.space.domains import DOMAINS, RULES, argument_problems
 from sweeps.space.nodes import Node, scalar
-from sweeps.space.synonyms import known, plain
+from sweeps.space.synonyms import normalized, our_name
 
 # Keys of distributions in other tools, by their meaning.
 _KEYS: Mapping[str, str] = {
@@ -76,7 +76,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     """
     if not all(isinstance(key, str) for key in node.value):
         return None
-    named = {plain(key).lstrip("_"): child for key, child in node.value.items() if key != "when"}
+    named = {normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"}
     if set(named) == {"samplefrom"}:
         return "a value cannot be a function of others; give it a `when`, or compute it in the loop"
     if not named or not set(named) <= set(_KEYS):
@@ -103,7 +103,7 @@ def translate_call(text: str) -> str | None:
     match = _CALL.fullmatch(text.strip())
     if match is None:
         return None
-    name = known("domain", match[1]) or match[1]
+    name = our_name("domain", match[1]) or match[1]
     if name in RULES:
         return _domain(name, [arg.strip() for arg in match[2].split(",")])
     return f"write {{{name}: {match[2] if match[2].startswith('[') else '[...]'}}}" if name in DOMAINS else ANOTHER
@@ -120,7 +120,7 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
             continue
         if not isinstance(child.value, str):
             return None
-        word = plain(child.value)
+        word = normalized(child.value)
         if word in _WORDS:
             properties |= _WORDS[word]
         elif key == "distribution":
@@ -135,7 +135,7 @@ def _translate(named: Mapping[str, Node], words: set[str], values: str, conditio
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for its logarithm, and take the exponential in the loop"
-    if "base" in named or ("distribution" in named and plain(named["distribution"].value) in ("loguniform", "qloguniform")):
+    if "base" in named or ("distribution" in named and normalized(named["distribution"].value) in ("loguniform", "qloguniform")):
         return EXPONENTS
     options = given.get("options") or (given.get("value") or given.get("bounds") if "choice" in words else None)
     is_range = "lower" in given or "upper" in given

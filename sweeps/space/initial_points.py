@@ -8,11 +8,11 @@ from typing import Any
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Term, holds
 from sweeps.space.domains import Dimension, multiple, quantile
-from sweeps.space.nodes import Node, meant
+from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
 from sweeps.space.templates import Template, enclosing_options
-from sweeps.space.when_parser import InvalidValue, option_of, takes
+from sweeps.space.when_parser import InvalidValue, describe_values, option_of
 
 VALUE = "value"  # key of a known result; no dimension has this name
 
@@ -72,16 +72,16 @@ class InitialPointsParser:
         missing: list[str] = []
         undecided: set[str] = set()  # dimensions without a value that may be active
         for name, dim in self.dims.items():
-            around = self.outer.get(name)
-            when = (*dim.when, *((Term(around[0], keys=(around[1],)),) if around else ()))
-            there = holds(when, known, undecided)
-            if there is False:
+            enclosing = self.outer.get(name)
+            when = (*dim.when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()))
+            active = holds(when, known, undecided)
+            if active is False:
                 if name in known:
                     self.problems.add(node.keys[name], f"{path}.{name}", "is inactive with the other values of this point")
                 continue
             if name not in known:
                 undecided.add(name)
-                missing += [name] if there else []
+                missing += [name] if active else []
         return missing
 
     def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
@@ -118,9 +118,9 @@ def key_of(dim: Dimension, node: Node) -> tuple[Any, Any]:
         return key, key
     value = node.value
     if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
-        raise InvalidValue(f"must be {'an integer' if dim.is_integer else 'a number'}{meant(value)}")
+        raise InvalidValue(f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}")
     if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
-        raise InvalidValue(f"must be within its bounds, {takes(dim)}")
+        raise InvalidValue(f"must be within its bounds, {describe_values(dim)}")
     if dim.q is not None and multiple(value, dim.q) != value:
         raise InvalidValue(f"must be a multiple of {dim.q:g}")
     if dim.mean is not None:

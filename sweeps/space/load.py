@@ -22,7 +22,7 @@ from sweeps.space.search_sections import SEARCH_SECTIONS, SearchSections, option
 from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, Search
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
-from sweeps.space.synonyms import known, suggest
+from sweeps.space.synonyms import our_name, suggest
 from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_section import TrainerSection
@@ -126,11 +126,11 @@ class _Loader:
 
     def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None):
         self.file, self.problems, self.folder, self.algorithm = file, file.problems, folder, algorithm
-        self.begun = algorithm is not None
+        self.started = algorithm is not None
         self.roots = (folder, Path.cwd())
-        self.trainers = TrainerSection(self.roots, self.problems, self.begun)
+        self.trainers = TrainerSection(self.roots, self.problems, self.started)
         self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
-        self.parser = SpaceParser(self.problems, self.roots, self.begun, self.trainers.definition, self.trainers.name)
+        self.parser = SpaceParser(self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name)
         self.search = SearchSections(file, self.roots)
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
@@ -187,7 +187,7 @@ class _Loader:
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the file neither tunes anything nor gives parameters."""
-        if self.file.node("space").value in (None, {}) and not tuned_data and not self.begun:
+        if self.file.node("space").value in (None, {}) and not tuned_data and not self.started:
             text = "is required; give dimensions and the loop's parameters, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.file.wrong("space", text)
 
@@ -274,7 +274,7 @@ class _Loader:
         """Add a problem if the trainer needs a label and the file names none."""
         node = self.file.node("data")
         has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
-        needed = self.trainer is not None and self.trainers.definition.needs_label and not self.begun
+        needed = self.trainer is not None and self.trainers.definition.needs_label and not self.started
         if needed and not has_label and (node.is_map or node.value is None):
             self.problems.add(self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the column to predict")
 
@@ -288,7 +288,7 @@ class _Loader:
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
             self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
         names = [dim.name for key, template in sections.get("data", {}).items() if key != "rows" for dim in dimensions(template)]
-        if _more_than(MAX_VARIANTS, enumeration.ways(sections, names)):
+        if _more_than(MAX_VARIANTS, enumeration.combinations(sections, names)):
             self.problems.add(self.file.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
         search, limits = self.search.search, self.search.limits
         sampled = [dim.name for dim in self.parser.dimensions if not dim.is_grid]
@@ -318,6 +318,6 @@ def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
     homes = [section for section, model in _HOMES.items() if key in {field.name for field in fields(model)}]
     homes += ["scheduler"] * (key in scheduler_keys())
-    if known("file", key) is None and len(homes) == 1:
+    if our_name("file", key) is None and len(homes) == 1:
         return f"it is a key of `{homes[0]}`"
     return suggest("file", key, TOP)

@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.core.resources import Shape
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
-from sweeps.space.enumeration import any_key, ways
+from sweeps.space.enumeration import any_key, combinations
 from sweeps.space.section_models import (
     Checkpoints,
     Constraint,
@@ -149,8 +149,8 @@ class Space:
         if not data:
             return (self.data,)
         names = [dim.name for key, template in data.items() if key != "rows" for dim in dimensions(template)]
-        found = (self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {})) for filled in ways({"data": data}, names))
-        return tuple({repr(spec): spec for spec in found}.values())
+        specs = (self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {})) for filled in combinations({"data": data}, names))
+        return tuple({repr(spec): spec for spec in specs}.values())
 
 
 def user_references(space: Space) -> list[str]:
@@ -158,15 +158,15 @@ def user_references(space: Space) -> list[str]:
     from sweeps.core import references
 
     sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
-    found = [space.trainer.loop, space.trainer.load, *sources]
+    names = [space.trainer.loop, space.trainer.load, *sources]
 
-    found += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
-    named = []
-    for name in found:
+    names += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
+    references_found = []
+    for name in names:
         with contextlib.suppress(references.RefError):
             references.parse(name or "")
-            named.append(str(name))
-    return list(dict.fromkeys(named))
+            references_found.append(str(name))
+    return list(dict.fromkeys(references_found))
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
@@ -176,8 +176,8 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
         pass
 
     fits = {}
-    mine = [*dimensions(space.sections.get("data")), *dimensions(space.sections.get("preprocessor"))]
-    asked = {term.name for dim in mine for term in dim.when}
+    dims = [*dimensions(space.sections.get("data")), *dimensions(space.sections.get("preprocessor"))]
+    referenced = {term.name for dim in dims for term in dim.when}
     for cell in space.cells:
         guessed: set[str] = set()
 
@@ -191,6 +191,6 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
 
         with contextlib.suppress(Unknown):
             filled = space.fill(choose)
-            if not asked & guessed:
+            if not referenced & guessed:
                 fits[repr((filled["data"], filled["preprocessor"]))] = (filled["data"], filled["preprocessor"])
     return list(fits.values())

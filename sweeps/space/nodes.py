@@ -100,7 +100,7 @@ _BASE_60 = re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+\Z")
 _OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("no", "n", "off"), "false")}
 
 
-def meant(text: Any, boolean: bool = False) -> str:
+def scalar_hint(text: Any, boolean: bool = False) -> str:
     """Return a hint for text that was probably meant as a number or a boolean, as in YAML 1.1 or without its quotes.
 
     The hint continues an error message. It is "" if the text looks like neither.
@@ -109,7 +109,7 @@ def meant(text: Any, boolean: bool = False) -> str:
         text: The value in the space file.
         boolean: True if a boolean was expected, False if a number was expected.
 
-    >>> meant("1_000"), meant("8"), meant("eight"), meant("yes", boolean=True)
+    >>> scalar_hint("1_000"), scalar_hint("8"), scalar_hint("eight"), scalar_hint("yes", boolean=True)
     ('; write 1000', '; write it without quotes', '', '; write true')
     """
     if not isinstance(text, str):
@@ -132,21 +132,21 @@ def places(root: Node, source: str) -> dict[str, str]:
     Paths leave out `space.`, as in problems and in the names of dimensions. A section under `space:` is also listed with this prefix.
     The place of a mapping is the place of its key. The place of another value is where the value begins. "" is the beginning of the file.
     """
-    found = {"": str(Mark(source, 1, 1))}
+    by_path = {"": str(Mark(source, 1, 1))}
 
     def walk(node: Node, path: str) -> None:
         children = node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()
         for key, child in children:
             mark = node.keys[key] if child.is_map and node.is_map else child.mark
             where = f"{path}.{key}" if path else str(key)
-            found[where] = str(mark)
+            by_path[where] = str(mark)
             if path == "space":
-                found[str(key)] = str(mark)
+                by_path[str(key)] = str(mark)
                 where = str(key)
             walk(child, where)
 
     walk(root, "")
-    return found
+    return by_path
 
 
 def scalar(text: str) -> bool | int | float | str | None:

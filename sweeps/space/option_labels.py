@@ -43,12 +43,12 @@ def option_keys(values: list[Template]) -> list[Key]:
     - The key of a list or a mapping is its shortened text.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
-    alike = Counter(label for label in chains if label is not None)
+    counts = Counter(label for label in chains if label is not None)
     keys: list[Key] = []
     for value, label in zip(values, chains, strict=True):
         if label is not None:
-            twins = [v for v, other in zip(values, chains, strict=True) if other == label] if alike[label] > 1 else []
-            keys.append(_cut(_chain_key(value, twins)))
+            same_names = [v for v, other in zip(values, chains, strict=True) if other == label] if counts[label] > 1 else []
+            keys.append(_cut(_chain_key(value, same_names)))
         elif value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
             keys.append(value)
         else:
@@ -57,16 +57,16 @@ def option_keys(values: list[Template]) -> list[Key]:
 
 
 def _numbered(keys: list[Key]) -> list[Key]:
-    """Make keys unique. A repeated key becomes text, and gets a number such as `#2` if that text is taken too."""
-    taken: list[Key] = []
+    """Make keys unique. A repeated key becomes text, and gets a number such as `#2` if that text is unique_keys too."""
+    unique_keys: list[Key] = []
     for key in keys:
-        unique: Key = key if key not in taken else say(key) if not isinstance(key, str) else key
+        unique: Key = key if key not in unique_keys else say(key) if not isinstance(key, str) else key
         number = 2
-        while unique in taken:
+        while unique in unique_keys:
             unique = f"{key if isinstance(key, str) else say(key)}#{number}"
             number += 1
-        taken.append(unique)
-    return taken
+        unique_keys.append(unique)
+    return unique_keys
 
 
 def _cut(text: str) -> str:
@@ -74,10 +74,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
+def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
     """Return the names of a chain's steps, joined by `+`.
 
-    `twins` are the chains with equal names. An argument is shown if it differs among them.
+    `same_names` are the chains with equal names. An argument is shown if it differs among them.
     """
     parts = []
     for i, item in enumerate(chain.items):
@@ -85,7 +85,7 @@ def _chain_key(chain: Chain, twins: list[Chain] | None = None) -> str:
             parts.append(item.kind)
             continue
         differing: dict[str, set[Any]] = defaultdict(set)
-        steps = [step for twin in twins or () if isinstance(step := twin.items[i], Step)]
+        steps = [step for twin in same_names or () if isinstance(step := twin.items[i], Step)]
         for name in dict.fromkeys(name for step in steps for name in step.arguments()):
             differing[name] = {canonical(step.arguments()[name]) if name in step.arguments() else "absent" for step in steps}
         shown = [f"{name}={say(value)}" for name, value in item.arguments().items() if len(differing[name]) > 1]

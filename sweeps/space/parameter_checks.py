@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sweeps.core.parameter_schema import Fragment, allows, rule_of, types_of, within
 from sweeps.space.domains import BRANCHING, DOMAINS, Dimension, argument_problems, build
-from sweeps.space.nodes import Node, meant
+from sweeps.space.nodes import Node, scalar_hint
 
 
 def value_problems(fragment: Fragment, node: Node) -> Iterator[tuple[Node, str]]:
@@ -52,7 +52,7 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
     elif types == ("string",):
         hint = "; quote it" if isinstance(node.value, (bool, int, float)) else ""
     elif types == ("boolean",) or {"integer", "number"} & set(types):
-        hint = meant(node.value, boolean=types == ("boolean",))
+        hint = scalar_hint(node.value, boolean=types == ("boolean",))
     return f"must be {rule_of(fragment)}, got {node.show()}{hint}"
 
 

@@ -15,7 +15,7 @@ from sweeps.space.domains import DOMAINS
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.parameter_checks import mismatch
 from sweeps.space.section_models import REQUIRED
-from sweeps.space.synonyms import known, suggest
+from sweeps.space.synonyms import our_name, suggest
 
 T = TypeVar("T")
 
@@ -100,12 +100,12 @@ def adapter(model: type) -> TypeAdapter[Any]:
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
     """Return the JSON Schema fragment of each field of a dataclass. Null is left out, because it stands for an absent key."""
-    found: dict[str, Fragment] = {}
+    by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
         outside = {key: value for key, value in fragment.items() if key != "title"}
-        found[name] = outside | (forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {})
-    return found
+        by_name[name] = outside | (forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {})
+    return by_name
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
@@ -138,16 +138,12 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
-                problems.add(at, f"{path}.{key}", f"is required; {_needed(model, key)}")
+                needed = REQUIRED.get((model, key)) or f"give {fragments(cast(Any, model))[key].get('description', 'a value')}"
+                problems.add(at, f"{path}.{key}", f"is required; {needed}")
             elif not any(place[0] == key for place in tuned):  # a domain has its own problem
                 _add_error(model, error, node, path, problems)
         return None
     return validated if len(problems) == before else None
-
-
-def _needed(model: type, key: str) -> str:
-    """Return what to give for a required key."""
-    return REQUIRED.get((model, key)) or f"give {fragments(model)[key].get('description', 'a value')}"
 
 
 def _add_error(model: type, error: Any, node: Node, path: str, problems: Problems) -> None:
@@ -172,12 +168,12 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     """Return the message about a word that is not one of the valid words.
 
     Args:
-        place: A key of `synonyms.MEANT`.
+        place: A key of `synonyms.SUGGESTIONS`.
         node: The word in the space file.
         valid: The valid words.
     """
     hint = suggest(place, node.value, valid)
-    hint = f"; {hint}" if hint.startswith("did") or known(place, node.value) else ""
+    hint = f"; {hint}" if hint.startswith("did") or our_name(place, node.value) else ""
     return f"must be {rule_of({'enum': list(valid)})}, got {node.show()}{hint}"
 
 
@@ -192,20 +188,20 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
     Returns:
         The paths of the domains, relative to the node.
     """
-    found: set[tuple[Any, ...]] = set()
+    paths: set[tuple[Any, ...]] = set()
 
-    def walk(at: Node, way: tuple[Any, ...]) -> None:
+    def walk(at: Node, parts: tuple[Any, ...]) -> None:
         names = [key for key in at.value if key != "when"] if at.is_map else []
         if len(names) == 1 and (kind := names[0]) in DOMAINS:
-            where = ".".join((path, *map(str, way)))
+            where = ".".join((path, *map(str, parts)))
             section = path.split(".")[0]
             rule = "only train, drop and rows of data can" if section == "data" else "only values under `space:` can"
             problems.add(at.keys[kind], where, f"cannot be tuned (`{kind}`); {rule}")
-            found.add(way)
+            paths.add(parts)
             return
         children = at.value.items() if at.is_map else enumerate(at.value) if at.is_list else ()
         for key, child in children:
-            walk(child, (*way, key))
+            walk(child, (*parts, key))
 
     walk(node, ())
-    return found
+    return paths

@@ -76,13 +76,9 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     """Load the space of a sweep's folder. If the file has no `name`, the saved name is used, which comes from the original file name."""
     origin = read_origin(folder)
-    space = load(SweepFolder(folder).space, overrides, base=base, algorithm=_algorithm(origin))
+    algorithm = str(origin.get("algorithm", "tpe"))  # sweeps before 2026-11-23 did not save it; their default was `tpe`
+    space = load(SweepFolder(folder).space, overrides, base=base, algorithm=algorithm)
     return replace(space, name=origin.get("name", space.name))
-
-
-def _algorithm(origin: dict[str, Any]) -> str:
-    """Return the search algorithm of a started sweep. Sweeps before 2026-11-23 did not save it; their default was `tpe`."""
-    return str(origin.get("algorithm", "tpe"))
 
 
 def bundle_of(folder: Path) -> Path:
@@ -120,7 +116,7 @@ def bundle_of(folder: Path) -> Path:
     raise InputError(Problem(str(folder), why))
 
 
-def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
+def resumed_space(folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int) -> tuple[Space, tuple[Path, ...]]:
     """Return the space of a resumed sweep, with its new limits.
 
     Args:
@@ -141,14 +137,14 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
         raise InputError([Problem(f"--set {o}", rule) for o in wrong])
     more: tuple[str, ...] = ()
     if file is not None:
-        kept = tuple(o for o in space.overrides if not o.startswith("limits"))
-        now = load(file, kept, base=space.data.base, algorithm=space.search.algorithm)
+        same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
+        current = load(file, same_overrides, base=space.data.base, algorithm=space.search.algorithm)
         # without `name` in either file, the names follow the file names, so a difference means nothing
-        renamed = now.name != space.name and ("name" in now.places or "name" in space.places)
-        if renamed or not _alike(space, now):
-            said = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
-            raise InputError(Problem(str(file), said))
-        given = {name: value for name, value in vars(now.limits).items() if value is not None}
+        renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
+        if renamed or not _differ_only_in_limits(space, current):
+            text = f"has changed since the sweep began, and not in its limits alone\n{_diff(space.text, file)}"
+            raise InputError(Problem(str(file), text))
+        given = {name: value for name, value in vars(current.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
     fixed = f"the population of {space.scheduler.name} cannot change once it trains; it has {space.scheduler.population} members"
     if add_trials and space.scheduler.population is not None:
@@ -164,7 +160,7 @@ def taken_up(folder: Path, file: Path | None, overrides: tuple[str, ...], add_tr
     return changed, roots
 
 
-def _alike(space: Space, other: Space) -> bool:
+def _differ_only_in_limits(space: Space, other: Space) -> bool:
     """Return whether two spaces are equal apart from their text, their limits and the population of PBT, which follows the limits."""
     shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
     options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}

@@ -35,13 +35,13 @@ class SpaceParser(ChainParser):
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        begun: True for the file of a sweep that has already started.
+        started: True for the file of a sweep that has already started.
         definition: Definition of the trainer, from the trainer's module.
         trainer: The trainer's name, for messages.
     """
 
-    def __init__(self, problems: Problems, roots: tuple[Path, ...], begun: bool, definition: TrainerDefinition, trainer: str):
-        super().__init__(problems, roots, begun)
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool, definition: TrainerDefinition, trainer: str):
+        super().__init__(problems, roots, started)
         self.definition, self.trainer = definition, trainer
 
     def space(self, node: Node) -> dict[str, Template]:
@@ -99,7 +99,7 @@ class SpaceParser(ChainParser):
     def _check_parameter(self, node: Node, name: str, path: str) -> None:
         """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
         known = self.definition.parameters
-        if self.begun or not known:
+        if self.started or not known:
             return
         if name in known:
             self.check_values(known[name], node.value[name], path)

@@ -202,37 +202,37 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 # For each place: the word to suggest for each name of another tool. A single word is shown as "did you mean `word`?", other text unchanged.
-MEANT = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}
+SUGGESTIONS = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     """Return a name in lower case, without `_` and `-`."""
     return name.replace("_", "").replace("-", "").lower()
 
 
-_MEANT = {place: {plain(name): word for name, word in words.items()} for place, words in MEANT.items()}
+_OUR_NAMES = {place: {normalized(name): word for name, word in words.items()} for place, words in SUGGESTIONS.items()}
 
 
-def known(place: str, name: object) -> str | None:
+def our_name(place: str, name: object) -> str | None:
     """Return our word for a name of another tool. Return None if the table does not have the name.
 
     Args:
-        place: A key of `MEANT`.
+        place: A key of `SUGGESTIONS`.
         name: The name as the user wrote it.
     """
-    return _MEANT.get(place, {}).get(plain(str(name)))
+    return _OUR_NAMES.get(place, {}).get(normalized(str(name)))
 
 
 def suggest(place: str, name: object, valid: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: our word for the name, else the nearest valid name, else all valid names.
 
     Args:
-        place: A key of `MEANT`. A place without an entry has no words of other tools.
+        place: A key of `SUGGESTIONS`. A place without an entry has no words of other tools.
         name: The name as the user wrote it.
         valid: The valid names at this place.
     """
     valid = list(valid)
-    alike = (word for word in valid if plain(word) == plain(str(name)))
-    if (word := known(place, name) or next(alike, None)) is None:
+    same = (word for word in valid if normalized(word) == normalized(str(name)))
+    if (word := our_name(place, name) or next(same, None)) is None:
         return did_you_mean(str(name), valid)
     return f"did you mean `{word}`?" if " " not in word else word

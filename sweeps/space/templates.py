@@ -43,8 +43,8 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
     if isinstance(template, Chain):
         steps: list[Step] = []
         for item in template.items:
-            found = (_fill_step(item, choose, known),) if isinstance(item, Step) else fill(item, choose, known)
-            steps.extend(() if found is ABSENT else found)
+            filled_item = (_fill_step(item, choose, known),) if isinstance(item, Step) else fill(item, choose, known)
+            steps.extend(() if filled_item is ABSENT else filled_item)
         return tuple(steps)
     if isinstance(template, dict):
         filled = {key: fill(value, choose, known) for key, value in template.items()}
@@ -91,10 +91,10 @@ def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
     Returns:
         For each dimension, by name: the name of the outer dimension and the key of its option. None if no option contains the dimension.
     """
-    found: dict[str, tuple[str, Any] | None] = {}
+    outer: dict[str, tuple[str, Any] | None] = {}
 
     for dim in dimensions(template):
-        found.setdefault(dim.name, None)
+        outer.setdefault(dim.name, None)
         for option in dim.options:
-            found |= {inner.name: (dim.name, option.key) for inner in dimensions(option.value)}
-    return found
+            outer |= {inner.name: (dim.name, option.key) for inner in dimensions(option.value)}
+    return outer

@@ -102,16 +102,16 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
         InputError: The literal breaks a rule. Every problem has its file, line and column.
     """
     roots = tuple(roots)
-    found = _assignment(module, roots)
-    if found is None:
+    assignment = _assignment(module, roots)
+    if assignment is None:
         return _from_constants(module, roots)
-    path, node = found
+    path, node = assignment
     try:
         value = ast.literal_eval(node)
     except ValueError:
         raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
     keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
-    problems = [_problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _faults(value)]
+    problems = [_problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _literal_problems(value)]
     if problems:
         raise InputError(problems)
     value.setdefault("additional_parameters", "parameters" not in value)
@@ -137,22 +137,22 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
     return None
 
 
-def _faults(value: dict[Any, Any]) -> list[tuple[str, str]]:
+def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return the keys of a literal that break a rule, each with its message."""
     valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
-    found = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
+    problems = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
     try:
         adapter(TrainerDefinition).validate_python({key: each for key, each in value.items() if key in valid})
     except ValidationError as e:
         for key in (str(error["loc"][0]) for error in e.errors()):
             rule = rule_of(fragments(TrainerDefinition)[key])
-            found.append((key, f"{value[key]!r} is not allowed; it must be {rule}"))
+            problems.append((key, f"{value[key]!r} is not allowed; it must be {rule}"))
     parameters = value.get("parameters")
     if isinstance(parameters, dict):
         for name, fragment in parameters.items():
             if text := fragment_problem(fragment):
-                found.append(("parameters", f"`{name}`: {text}"))
-    return list(dict.fromkeys(found))
+                problems.append(("parameters", f"`{name}`: {text}"))
+    return list(dict.fromkeys(problems))
 
 
 def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
@@ -165,7 +165,7 @@ def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
     given = {CONSTANTS[name]: value for name, value in constants.items()}
     names = given.get("parameters")
     given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
-    valid = {key: value for key, value in given.items() if not _faults({key: value})}
+    valid = {key: value for key, value in given.items() if not _literal_problems({key: value})}
     more = {"additional_parameters": True, "constants": tuple(constants)}
     definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
     return definition

@@ -30,7 +30,7 @@ class TrainerSection:
     Args:
         roots: Folders in which the user's modules are looked up.
         problems: Collects the problems.
-        begun: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
+        started: True for the file of a sweep that has already started. Rules that are newer than the sweep are then skipped.
 
     Attributes:
         name: Name of the trainer or its loop, for messages.
@@ -38,8 +38,8 @@ class TrainerSection:
         notes: Deprecations, which still work but which the user should change.
     """
 
-    def __init__(self, roots: tuple[Path, ...], problems: Problems, begun: bool):
-        self.roots, self.problems, self.begun = roots, problems, begun
+    def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
+        self.roots, self.problems, self.started = roots, problems, started
         self.name, self.definition = "", TrainerDefinition(additional_parameters=True)
         self.notes: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class TrainerSection:
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:
-            if self.begun:  # the module may have had a dict of this name before sweeps read it
+            if self.started:  # the module may have had a dict of this name before sweeps read it
                 return TrainerDefinition(additional_parameters=True)
             self.problems.extend(e.problems)
             return None
@@ -145,7 +145,7 @@ class TrainerSection:
 
     def _reference_problem(self, ref: str, key: str) -> str | None:
         """Return what is wrong with `trainer.loop` or `trainer.load`, or None."""
-        if key == "loop" and not self.begun and self._is_estimator(ref):
+        if key == "loop" and not self.started and self._is_estimator(ref):
             return f"`{ref}` is not a training loop; {SKLEARN_LOOP}"
         return references.problem(ref, self.roots)
 

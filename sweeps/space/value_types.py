@@ -22,8 +22,8 @@ def seconds(value: Any) -> float:
     total = math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         total = float(value)
-    elif isinstance(value, str) and value and (found := _DURATION.match(value)):
-        total = sum(float(n) * unit for n, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True) if n)
+    elif isinstance(value, str) and value and (match := _DURATION.match(value)):
+        total = sum(float(n) * unit for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True) if n)
     if not 0 < total < math.inf:
         raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
     return total
@@ -59,10 +59,10 @@ def size(value: Any) -> int:
     Raises:
         ValueError: The value is not a size.
     """
-    found = _SIZE.match(value.strip().upper()) if isinstance(value, str) else None
-    if not found:
+    match = _SIZE.match(value.strip().upper()) if isinstance(value, str) else None
+    if not match:
         raise ValueError("must be a size such as 500MB or 10GB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def causes(value: Any) -> tuple[str, ...]:

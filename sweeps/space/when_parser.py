@@ -52,9 +52,9 @@ def read_term(dim: Dimension, node: Node) -> Term:
     for child in children:
         test = _comparison(dim, child)
         if dim.options:
-            keys += [option_of(dim, child)] if test is None else _compared(dim, *test, child)
+            keys += [option_of(dim, child)] if test is None else _matching_keys(dim, *test, child)
         else:
-            tests.append(_number(dim, child) if test is None else _held(dim, test, child))
+            tests.append(_number(dim, child) if test is None else _possible_test(dim, test, child))
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
@@ -82,24 +82,24 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
         raise InvalidValue('is continuous, so it never equals a number; write a comparison such as "> 3"', node)
-    return _held(dim, ("==", value), node)
+    return _possible_test(dim, ("==", value), node)
 
 
-def _held(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
+def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
     """Return a comparison that can be true. Raise InvalidValue if no value of the dimension satisfies it."""
     if not possible(dim, [Term(dim.name, tests=(test,))]):
-        raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
+        raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
     return test
 
 
-def _compared(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
+def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
     """Return the keys of the options for which a comparison is true."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
             raise InvalidValue(f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}", node)
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
-        raise InvalidValue(f"can never be true, because {dim.name} is {takes(dim)}", node)
+        raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
     return keys
 
 
@@ -131,7 +131,7 @@ def option_of(dim: Dimension, node: Node) -> Any:
     raise InvalidValue(f"is not an option of {dim.name}; {hint}", node)
 
 
-def takes(dim: Dimension) -> str:
+def describe_values(dim: Dimension) -> str:
     """Return the values of a dimension in a few words."""
     if dim.options:
         shown = ", ".join(say(option.key) for option in dim.options[:8])
@@ -150,10 +150,10 @@ class WhenParser:
 
     def __init__(self, problems: Problems):
         self.problems = problems
-        self.known: dict[str, Dimension] = {}  # parsed dimensions
-        self.begun: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
-        self.around: list[str] = []  # paths of the dimensions that contain the current one
-        self._later: list[tuple[Mark, str, str]] = []  # place, path and name of unknown dimensions
+        self.parsed: dict[str, Dimension] = {}  # parsed dimensions
+        self.started: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
+        self.enclosing: list[str] = []  # paths of the dimensions that contain the current one
+        self._unresolved: list[tuple[Mark, str, str]] = []  # place, path and name of unknown dimensions
         self._marks: dict[str, Mark] = {}  # place of each `when`, by dimension
 
     def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
@@ -164,6 +164,7 @@ class WhenParser:
             path: Name of the dimension.
             kind: The kind of domain.
         """
+        self.started.add(path)
         if "when" not in node.value:
             return ()
         at, inside = node.keys["when"], node.value["when"]
@@ -185,10 +186,10 @@ class WhenParser:
 
         if name == path:
             wrong(f"`when` names the dimension itself, `{name}`")
-        elif name in self.around:
+        elif name in self.enclosing:
             wrong(f"`when` names `{name}`, which contains this dimension; remove this key, because it is always true")
-        elif name in self.known:
-            dim = self.known[name]
+        elif name in self.parsed:
+            dim = self.parsed[name]
             if kind == "grid" and not dim.is_grid:
                 wrong(f"the `when` of a grid may name only grids; `{name}` is a {dim.kind}")
                 return None
@@ -197,26 +198,23 @@ class WhenParser:
             except InvalidValue as e:
                 at = e.node or node
                 wrong(f"when {name}: {e.with_value(at)}", at.mark)
-        elif name not in self.begun:  # an invalid dimension has its own problem
-            self._later.append((mark, path, str(name)))
+        elif name not in self.started:  # an invalid dimension has its own problem
+            self._unresolved.append((mark, path, str(name)))
         return None
 
     def conclude(self, outer: dict[str, tuple[str, Any] | None]) -> None:
         """Add the problems that need all dimensions: unknown names, and conditions that can never be true."""
-        for mark, path, name in self._later:
-            if name in self.known:
-                text = f"`when` may name only earlier dimensions; `{name}` comes later"
-            elif self.known:
-                others = [n for n in self.known if n != path]
-                inside = [n for n in others if INSIDE.sub("", n) == name]
-                hint = did_you_mean(inside[0], inside) if inside else did_you_mean(name, others or ["none"])
+        for mark, path, name in self._unresolved:
+            text = f"`when` may name only earlier dimensions; `{name}` comes later"
+            if name not in self.parsed:
+                others = [other for other in self.parsed if other != path]
+                inside = [other for other in others if INSIDE.sub("", other) == name]
+                hint = did_you_mean(inside[0] if inside else name, inside or others or ["none"])
                 text = f"`when` names an unknown dimension: `{name}`; {hint}"
-            else:
-                text = f"`when` names an unknown dimension: `{name}`"
             self.problems.add(mark, path, text)
-        if self._later:
+        if self._unresolved:
             return
-        for name, dim in self.known.items():
-            if dim.when and name in outer and (other := conflicting_dimension(dim, self.known, outer)) is not None:
+        for name, dim in self.parsed.items():
+            if dim.when and name in outer and (other := conflicting_dimension(dim, self.parsed, outer)) is not None:
                 text = f"`when` can never be true, because it depends on conditions that need two values of `{other}` at once"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

@@ -13,7 +13,7 @@ from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import ORIGIN, create_sweep_folder
 from sweeps.data.files import find_files, raise_problem
 from sweeps.space import known_fits, load
-from sweeps.space.saved_space import roots_of, save_limits, save_space, saved_space, taken_up
+from sweeps.space.saved_space import resumed_space, roots_of, save_limits, save_space, saved_space
 from sweeps.study import storage
 
 SPACE = """\
@@ -75,17 +75,17 @@ def sweep(space, tmp_path):
 
 def test_a_sweep_goes_on_with_other_limits_and_keeps_them(sweep, tmp_path):
     (tmp_path / "x.yaml").write_text("# a remark\n" + SPACE.replace("max_trials: 4", "max_trials: 9, timeout: 2h"))
-    space, _ = taken_up(sweep, tmp_path / "x.yaml", ("limits.max_failures=7",), 3)
+    space, _ = resumed_space(sweep, tmp_path / "x.yaml", ("limits.max_failures=7",), 3)
     assert (space.limits.max_trials, space.limits.timeout, space.limits.max_failures) == (12, 7200.0, 7)
     save_limits(sweep, space)
     assert saved_space(sweep)[0].limits == space.limits
-    assert taken_up(sweep, None, (), 1)[0].limits.max_trials == 13
+    assert resumed_space(sweep, None, (), 1)[0].limits.max_trials == 13
     kept = read_origin(sweep)
     assert (kept["max_trials"], kept["tracking_uri"], kept["began"]) == (12, "sqlite:///x.db", 1.5)
 
 
 def test_without_a_change_the_space_is_the_one_that_was_kept(sweep, space):
-    assert taken_up(sweep, None, (), 0)[0].limits == space.limits
+    assert resumed_space(sweep, None, (), 0)[0].limits == space.limits
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_without_a_change_the_space_is_the_one_that_was_kept(sweep, space):
 def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before, after):
     (tmp_path / "now.yaml").write_text(SPACE.replace(before, after, 1))
     with pytest.raises(InputError) as e:
-        taken_up(sweep, tmp_path / "now.yaml", (), 0)
+        resumed_space(sweep, tmp_path / "now.yaml", (), 0)
     said = str(e.value)
     assert "not in its limits alone" in said and "--- as the sweep began" in said
     assert any(line.startswith("-") and before.strip() in line for line in said.splitlines())
@@ -110,7 +110,7 @@ def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before,
 
 def test_only_limits_are_set_on_the_way(sweep):
     with pytest.raises(InputError, match=r"--set space.params.a=1: only `limits` can change on resume"):
-        taken_up(sweep, None, ("space.params.a=1", "limits.max_trials=9"), 0)
+        resumed_space(sweep, None, ("space.params.a=1", "limits.max_trials=9"), 0)
 
 
 @pytest.mark.parametrize("stated", ["", "population: 4, "])
@@ -122,9 +122,9 @@ def test_a_population_does_not_grow(tmp_path, stated):
     folder.mkdir()
     save_space(folder, load(tmp_path / "x.yaml"), 1.5)
     with pytest.raises(InputError, match="--add-trials: the population of pbt cannot change once it trains; it has 4 members, got 2 more"):
-        taken_up(folder, None, (), 2)
+        resumed_space(folder, None, (), 2)
     with pytest.raises(InputError, match="population"):
-        taken_up(folder, None, ("limits.max_trials=5",), 0)
+        resumed_space(folder, None, ("limits.max_trials=5",), 0)
 
 
 def test_a_uri_is_kept_without_its_password():
@@ -206,7 +206,7 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     folder = create_sweep_folder(tmp_path, space.name, 0.0)
     save_space(folder, space, 0.0)
     SearchLoop.open(folder, space).ask()
-    assert saved_space(folder)[0].name == taken_up(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
+    assert saved_space(folder)[0].name == resumed_space(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
     assert len(SearchLoop.open(folder, saved_space(folder)[0]).store.results()) == 1
     origin = json.loads((folder / ORIGIN).read_text())
     (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before

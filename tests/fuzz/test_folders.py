@@ -27,7 +27,7 @@ from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, read_result, refuse_invalid_result, relocate
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, PROVENANCE, RAY, RESULT, STAGES
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import bundle_of, saved_space, taken_up
+from sweeps.space.saved_space import bundle_of, resumed_space, saved_space
 from sweeps.terminal import text as terminal
 from tests.fuzz.damaging import DEEP, damaged_journal, damaged_json, touching_nothing_outside
 from tests.fuzz.harness import EXAMPLES, HANG, fuzzed
@@ -75,7 +75,7 @@ def taken_over(folder: Path) -> None:
     """What `resume` reads before it starts Ray."""
     origin = read_origin(folder)
     refuse_invalid_result(folder)
-    space, _ = taken_up(folder, None, (), 1)
+    space, _ = resumed_space(folder, None, (), 1)
     loop = SearchLoop.open(folder, space)
     assert loop.to_run >= 0 and (origin.get("began") or 1.0) > 0 and loop.store.checkpoints() is not None
     if (said := read_result(folder)) is not None:

@@ -15,7 +15,7 @@ from sweeps.plan import plan
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.auto_algorithm import GP_TRIALS, choose
-from sweeps.space.saved_space import save_space, taken_up
+from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.tracking.mlflow.run_contents import space_params
 
 USUAL = {"sampled": 3, "conditional": 0, "objectives": 1, "max_trials": 50}
@@ -105,9 +105,9 @@ def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
     save_space(folder, space, 0.0)
     SearchLoop.open(folder, space)
     assert json.loads((folder / ORIGIN).read_text())["algorithm"] == "gp"
-    again, _ = taken_up(folder, None, (), add_trials=1000)
+    again, _ = resumed_space(folder, None, (), add_trials=1000)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 1009)
-    again, _ = taken_up(folder, space_file(tmp_path, trials=700), (), 0)
+    again, _ = resumed_space(folder, space_file(tmp_path, trials=700), (), 0)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 700)
     shown = json.loads(CliRunner().invoke(cli.main, ["ls", "--dir", str(tmp_path / "root"), "--json"], prog_name="sweeps").output)
     assert shown[0]["algorithm"] == "gp"
@@ -122,4 +122,4 @@ def test_a_folder_that_names_no_algorithm_began_with_tpe(tmp_path):
     origin = json.loads((folder / ORIGIN).read_text())
     del origin["algorithm"]
     (folder / ORIGIN).write_text(json.dumps(origin))
-    assert taken_up(folder, None, (), 1)[0].search.algorithm == "tpe"
+    assert resumed_space(folder, None, (), 1)[0].search.algorithm == "tpe"

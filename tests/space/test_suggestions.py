@@ -15,7 +15,7 @@ from sweeps.space.load import TOP
 from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS
-from sweeps.space.synonyms import MEANT, plain, suggest
+from sweeps.space.synonyms import SUGGESTIONS, normalized, suggest
 from sweeps.space.trainer_section import trainer_names
 
 MODELS = {
@@ -29,7 +29,7 @@ MODELS = {
 FIELDS = {place: tuple(f.name for f in dataclasses.fields(model)) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
 VALID = {
     **FIELDS,
-    **{step: RAY_STEPS[step] for step in MEANT if step in RAY_STEPS},
+    **{step: RAY_STEPS[step] for step in SUGGESTIONS if step in RAY_STEPS},
     "file": TOP,
     "space": SECTIONS,
     "scaling": SCALING,
@@ -41,7 +41,7 @@ VALID = {
     "search.algorithm": ("auto", *registry.names("sampler")),
     "scheduler.name": registry.names("scheduler"),
 }
-ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in MEANT.items() for name, word in words.items()]
+ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in SUGGESTIONS.items() for name, word in words.items()]
 
 
 @pytest.mark.parametrize(("place", "name", "word"), ENTRIES)
@@ -63,8 +63,8 @@ def test_every_suggestion_leads_to_something_that_is_there(place: str, name: str
 
 
 def test_no_word_is_there_twice() -> None:
-    for words in MEANT.values():
-        names = [plain(name) for name in words]
+    for words in SUGGESTIONS.values():
+        names = [normalized(name) for name in words]
         assert len(names) == len(set(names))
 
 

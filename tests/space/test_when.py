@@ -14,7 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
-from sweeps.space.enumeration import MAX_CELLS, cells_of, conflicting_dimension, points, possible, ways
+from sweeps.space.enumeration import MAX_CELLS, cells_of, combinations, conflicting_dimension, points, possible
 from sweeps.space.templates import enclosing_options, fill
 
 BOOSTERS = """
@@ -332,7 +332,7 @@ def test_ways_are_all_there_are_of_what_is_asked(template: Any, data: st.DataObj
     names = data.draw(st.lists(st.sampled_from(sorted(template)), unique=True)) if template else []
     wanted = {d.name for name in names for d in _dims({name: template[name]})}
     expected = {json.dumps([found.get(name) for name in names]) for found, _ in everything}
-    made = [[None if found[name] is ABSENT else found[name] for name in names] for found in ways(template, wanted)]
+    made = [[None if found[name] is ABSENT else found[name] for name in names] for found in combinations(template, wanted)]
     assert {json.dumps(values) for values in made} == expected
 
 
