@@ -30,7 +30,7 @@ from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.plan import find_infeasible_shapes_here
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space
-from sweeps.space.saved_space import save_space, resumed_space
+from sweeps.space.saved_space import resumed_space, save_space
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 from sweeps.tracking.mlflow import uris
