@@ -209,7 +209,7 @@ def forgets(config):
 
 
 def images(kind="dataset", rows=60):
-    """Labelled images of 4 × 5 pixels, bright where the label is 1: as Ray Data's tensors, or a frame with an array in each cell."""
+    """Labeled images of 4 × 5 pixels, bright where the label is 1: as Ray Data's tensors, or a frame with an array in each cell."""
     import numpy as np
 
     rng = np.random.default_rng(0)

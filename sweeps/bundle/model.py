@@ -52,7 +52,7 @@ class Bundle:
             InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
         """
         if not self.manifest.columns:
-            return _unlabelled_output(self._model_predict(rows), rows.index)
+            return _unlabeled_output(self._model_predict(rows), rows.index)
         return label_output(self.manifest, self.model_output(rows), rows.index)
 
     def transform(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +186,7 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
         raise InputError(Problem("rows", f"{what} these rows: {one_line(e)}")) from e
 
 
-def _unlabelled_output(output: Any, index: pd.Index) -> pd.DataFrame:
+def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
     """Return the output of a model whose loop read its own data as a frame.
 
     Raises:

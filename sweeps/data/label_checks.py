@@ -137,7 +137,7 @@ def _describe_type(kind: pa.DataType | None) -> str:
     return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
 
 
-def drop_unlabelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def drop_unlabeled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a label.
 
     A column of integers with a missing value is read as floats. It becomes integers again here, so that its values can be classes.
@@ -155,12 +155,12 @@ def drop_unlabelled(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str
     missing = {key: part.column(label).null_count for key, part in parts.items()}
     if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
         raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty])
-    labelled = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
-    columns = {key: part.column(label) for key, part in labelled.items()}
+    labeled = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
+    columns = {key: part.column(label) for key, part in labeled.items()}
     if any(missing.values()) and all(_holds_integers(column) for column in columns.values()):
-        at = {key: part.column_names.index(label) for key, part in labelled.items()}
-        labelled = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in labelled.items()}
-    return labelled, missing
+        at = {key: part.column_names.index(label) for key, part in labeled.items()}
+        labeled = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in labeled.items()}
+    return labeled, missing
 
 
 def _holds_integers(column: pa.ChunkedArray) -> bool:

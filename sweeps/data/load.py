@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.label_checks import check_columns, drop_unlabelled, infer_task, split_columns, split_rules, unify_types
+from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_task, split_columns, split_rules, unify_types
 from sweeps.data.sources import read_source
 from sweeps.data.tables import fingerprint
 
@@ -67,9 +67,9 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     extra: tuple[str, ...] = ()
     if spec.label is not None:
         if spec.drop_missing_label:
-            parts, missing = drop_unlabelled(spec.label, parts)
+            parts, missing = drop_unlabeled(spec.label, parts)
             extra = (f"without a label: {missing}",)
-            notes = _unlabelled_notes(missing)
+            notes = _unlabeled_notes(missing)
         task, classes = infer_task(spec.label, spec.task, {key: part.column(spec.label) for key, part in parts.items()})
         parts = {key: _encode_label(part, spec.label, classes) for key, part in parts.items()}
     parts = _split_train(spec, parts, classes is not None, seed)
@@ -96,7 +96,7 @@ def _read_parts(spec: DataSpec) -> dict[str, pa.Table]:
     return unify_types(parts)
 
 
-def _unlabelled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
+def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note on the number of rows without a label, or nothing if every row has one."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())

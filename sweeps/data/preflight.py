@@ -243,7 +243,7 @@ def _check_values(spec: DataSpec, known: Mapping[str, SourceInfo], most: int) ->
         return None, 0
     tables = label_checks.unify_types({key: read_columns(files, wanted) for key, files in parts.items()})
     if spec.label is not None and spec.drop_missing_label:
-        tables, _ = label_checks.drop_unlabelled(spec.label, tables)
+        tables, _ = label_checks.drop_unlabeled(spec.label, tables)
     problems, label = label_checks.check_split_values(spec, tables["train"]), None
     if spec.label is not None:
         try:

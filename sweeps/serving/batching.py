@@ -51,7 +51,7 @@ class Batcher(Generic[Item]):
         return await future
 
     def _next(self) -> None:
-        """Send the next batch to the thread. Skip requests that were cancelled."""
+        """Send the next batch to the thread. Skip requests that were canceled."""
         while self.waiting and self.waiting[0][1].done():
             self.waiting.popleft()
         if not self.waiting:

@@ -1,7 +1,7 @@
 """Layout of the live view: lines of Rich text, made from a status and cut to the size of the terminal.
 
-Nothing jumps: a trial keeps its line while it runs, and a section never gets fewer lines. All colours are readable on light and dark
-backgrounds, and no information is in a colour alone.
+Nothing jumps: a trial keeps its line while it runs, and a section never gets fewer lines. All colors are readable on light and dark
+backgrounds, and no information is in a color alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class View:
         return lines[:height]
 
     def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
-        """Return a labelled section of the view. It has at least as many lines as it ever had."""
+        """Return a labeled section of the view. It has at least as many lines as it ever had."""
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))

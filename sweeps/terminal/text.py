@@ -154,21 +154,16 @@ def format_result(result: Any, unexported: bool = False) -> str:
     lines += configuration(best.get("data", {}), best["preprocessor"], best["scaling"], best["params"])
     lines += ["", f"folder  {relative_path(result.dir)}"]
     if result.bundle:
-        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines += [
-            f"bundle  {relative_path(result.bundle)}",
-            "",
-            "next:",
-            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}",
-        ]
+        lines.append(f"bundle  {relative_path(result.bundle)}")
     elif result.checkpoint:
-        lines += [f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)", "", "next:"]
-    else:
-        lines += ["", "next:"]
-        if unexported:
-            lines.append(
-                f"  {shell_command('sweeps')} export {shell_quoted(result.dir)}    # once the cause is fixed; nothing is trained again"
-            )
+        lines.append(f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)")
+    lines += ["", "next:"]
+    if result.bundle:
+        rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
+        lines.append(f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}")
+    elif unexported and not result.checkpoint:
+        command = f"{shell_command('sweeps')} export {shell_quoted(result.dir)}"
+        lines.append(f"  {command}    # once the cause is fixed; nothing is trained again")
     return "\n".join([*lines, *again, *_look(result)])
 
 

@@ -43,7 +43,7 @@ CHAINS = {
         Step("sklearn.decomposition:PCA", ("area", "rooms"), {}),
     ),
     "functions": (Step("parity_own:features", "all", {"scale": 0.1}), Step("SimpleImputer", "numeric", {})),
-    "a class": (*FLAT, Step("parity_own:Centre", ("area", "rooms"), {})),
+    "a class": (*FLAT, Step("parity_own:Center", ("area", "rooms"), {})),
 }
 OWN = """
     import json
@@ -54,7 +54,7 @@ OWN = """
         town = df["town"].map(lambda v: len(v) if isinstance(v, str) else -1).astype("float64")
         return df[["rooms", "area", "garden"]].assign(town=town, log=np.log1p(df["area"].clip(lower=0)) * scale)
 
-    class Centre:
+    class Center:
         def fit(self, X):
             self.mean = X.mean()
             return self

@@ -49,7 +49,7 @@ def ratio(df, top, bottom):
     return df.assign(ratio=df[top] / (df[bottom] + 1))
 
 
-def centred(df):
+def centered(df):
     return df - df.mean()
 
 
@@ -265,7 +265,7 @@ class TestEveryChain:
             ([step("StandardScaler", with_mean=True)], "unexpected keyword argument 'with_mean'"),
             ([step("Scaler")], "Ray Data has no preprocessor `Scaler`"),
             ([step("LabelEncoder", label_column="c")], "`c` is not the label (`y`); use OrdinalEncoder"),
-            ([step(f"{HERE}:centred", "numeric")], "its result for 1 rows alone differs from its result for 120 rows together"),
+            ([step(f"{HERE}:centered", "numeric")], "its result for 1 rows alone differs from its result for 120 rows together"),
             ([step(f"{HERE}:shortened")], "it returned 119 rows for 120"),
             ([step(f"{HERE}:broken")], "RuntimeError: no such luck"),
             ([step(f"{HERE}:brokn")], "has no `brokn`"),

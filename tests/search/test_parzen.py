@@ -73,7 +73,7 @@ def test_a_kernel_counts_by_the_probability_that_it_gives_to_the_cell():
     assert np.isfinite(found.log_pdf(drawn)).all()
 
 
-def test_a_width_is_that_of_the_farther_neighbour_within_bounds():
+def test_a_width_is_that_of_the_farther_neighbor_within_bounds():
     assert neighbors(np.array([[0.2], [0.9], [0.3]]))[:, 0] == pytest.approx([0.2, 0.6, 0.6])
     assert neighbors(np.array([[0.5], [0.5]]))[:, 0] == pytest.approx([0.25, 0.25])
 

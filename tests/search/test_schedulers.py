@@ -61,7 +61,7 @@ def test_a_trial_without_a_report_at_the_rung_stops():
 
 
 @given(values, st.floats(-1e6, 1e6), st.integers(2, 5))
-def test_minimising_and_maximising_mirror_each_other(others, value, factor):
+def test_minimizing_and_maximizing_mirror_each_other(others, value, factor):
     asha = Asha(81, 1, factor)
     assert decided(asha, others, value, True) is decided(asha, [-v for v in others], -value, False)
 

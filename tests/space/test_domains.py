@@ -65,7 +65,7 @@ def test_quniform_gives_multiples_within_bounds(low: int, more: int, q: float, p
 
 
 @given(st.integers(1, 100), st.integers(1, 100), st.integers(2, 50), st.floats(0, 1), st.sampled_from(["qrandint", "qlograndint"]))
-def test_quantised_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
+def test_quantized_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
     b = [low * q, (low + more) * q]
     dim = fine(kind, [*b, q])
     value = dim.value(b[0] + part * (b[1] - b[0]))

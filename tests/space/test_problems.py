@@ -248,14 +248,14 @@ def test_a_space_is_required(lines, write) -> None:
 
 
 def test_a_trainer_may_need_a_label(lines, write) -> None:
-    unlabelled = "{train: d.csv, valid: 0.2}"
+    unlabeled = "{train: d.csv, valid: 0.2}"
     for trainer in ("xgboost", "torch_tabular"):
-        (found,) = lines(top(trainer=trainer, data=unlabelled))
+        (found,) = lines(top(trainer=trainer, data=unlabeled))
         assert found.startswith("2:1: data.label: ") and f"`{trainer}`" in found
-    path = write(top(trainer="{loop: own_loop:train}", data=unlabelled))
+    path = write(top(trainer="{loop: own_loop:train}", data=unlabeled))
     Path("own_loop.py").write_text("raise SystemExit('imported')\ndef train(config): ...\n")
     assert load(path).data.label is None
-    path = write(top(trainer="{loop: needy_loop:train}", data=unlabelled))
+    path = write(top(trainer="{loop: needy_loop:train}", data=unlabeled))
     Path("needy_loop.py").write_text("raise SystemExit('imported')\nNEEDS_LABEL = True\ndef train(config): ...\n")
     with pytest.raises(InputError) as e:
         load(path)

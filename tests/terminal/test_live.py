@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """What stands there now. Knows what the view writes: lines, colours, the cursor up, the rest of a line wiped."""
+        """What stands there now. Knows what the view writes: lines, colors, the cursor up, the rest of a line wiped."""
         screen, row, column = [""], 0, 0
         for code, count, end, char in re.findall(r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL):
             if code and end == "A":

@@ -20,7 +20,7 @@ from sweeps.core.resources import Shape
 from sweeps.terminal.live_layout import View, flow, pairs, place
 from tests.commands import REPO
 
-# Colours of terminals in wide use, dark and light: background, foreground, the eight, the eight bright ones.
+# Colors of terminals in wide use, dark and light: background, foreground, the eight, the eight bright ones.
 THEMES = {
     "dark": (
         "0d1117 c9d1d9",
@@ -164,11 +164,11 @@ def test_pieces_flow_into_the_available_lines(names, width, most):
 
 def picture(theme: str) -> str:
     """The standing of a sweep as an SVG of a terminal."""
-    colours = [[tuple(bytes.fromhex(c)) for c in part.split()] for part in THEMES[theme]]
+    colors = [[tuple(bytes.fromhex(c)) for c in part.split()] for part in THEMES[theme]]
     console = Console(record=True, width=PICTURE, file=io.StringIO(), force_terminal=True, color_system="standard", highlight=False)
     for line in View().lines(STANDING, PICTURE - 1, 40):
         console.print(line, soft_wrap=True)
-    svg = console.export_svg(title="sweeps run", theme=TerminalTheme(*colours[0], colours[1], colours[2]), unique_id=f"live-{theme}")
+    svg = console.export_svg(title="sweeps run", theme=TerminalTheme(*colors[0], colors[1], colors[2]), unique_id=f"live-{theme}")
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a font from elsewhere, which a page may not load
 
 

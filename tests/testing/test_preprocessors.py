@@ -22,12 +22,12 @@ class TestQuantileTransformer(PreprocessorTests):
 
 
 def test_a_step_that_looks_at_other_rows_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "centred_step.py").write_text("def centre(frame):\n    return frame - frame.mean()\n")
+    (tmp_path / "centered_step.py").write_text("def center(frame):\n    return frame - frame.mean()\n")
     monkeypatch.syspath_prepend(tmp_path)
 
     class Suite(PreprocessorTests):
-        step = "centred_step:centre"
+        step = "centered_step:center"
 
     with pytest.raises(InputError, match="row"):
         Suite().fit()
-    sys.modules.pop("centred_step", None)
+    sys.modules.pop("centered_step", None)
