@@ -10,6 +10,7 @@ from typing import Any
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
+from sweeps.space.domains import short_names
 
 # The largest number of cells, and of shapes, that are listed one by one.
 MAX_LINES = 12
@@ -133,7 +134,8 @@ def _trials(plan: Plan) -> str:
         text += f" in {len(cells)} cell{'s' * (len(cells) > 1)}"
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
         if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
-            text += f" ({' × '.join(f'{number} {name}' for name, number in zip(_short(list(grids)), grids.values(), strict=True))})"
+            short = short_names(list(grids))
+            text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
         text += f", {least if least == most else f'{least} or {most}'} each"
         if not plan.even:
             text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
@@ -156,17 +158,7 @@ def _cells(plan: Plan, width: int) -> list[Any]:
         return []
     names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
     rows = [[*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)] for cell, count in cells]
-    return _table([[*_short(names), "trials"], *rows], right=[len(names)], width=width)
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Shorten dotted names to the fewest last parts that keep them distinct."""
-    short = []
-    for name in names:
-        parts = name.split(".")
-        tails = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-        short.append(next(t for t in tails if t == name or sum(f".{other}".endswith(f".{t}") for other in names) == 1))
-    return short
+    return _table([[*short_names(names).values(), "trials"], *rows], right=[len(names)], width=width)
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:

@@ -15,8 +15,9 @@ from sweeps.core.atomic_files import write_text
 from sweeps.core.result import SweepResult
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State
-from sweeps.report.figures import Drawing, Drawn, Figure, best_first, short_names
+from sweeps.report.figures import Drawing, Drawn, Figure, best_first
 from sweeps.space import Space
+from sweeps.space.domains import short_names
 from sweeps.study.record import Record, TrialRecord, read
 
 log = logging.getLogger(__name__)

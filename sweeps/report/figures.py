@@ -103,17 +103,6 @@ def decoded(text: str) -> Drawn:
     return Drawn(tuple(Figure(**f) for f in raw["figures"]), tuple((n, v) for n, v in raw["importances"]), raw["basis"])
 
 
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Shorten names by `params.` and `scaling.` if they stay distinct.
-
-    >>> short_names(["preprocessor", "scaling.num_workers", "params.eta"])
-    {'preprocessor': 'preprocessor', 'scaling.num_workers': 'num_workers', 'params.eta': 'eta'}
-    """
-    cut = {name: name.removeprefix("params.").removeprefix("scaling.") for name in names}
-    shorts = list(cut.values())
-    return {name: short if shorts.count(short) == 1 else name for name, short in cut.items()}
-
-
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
     """Return values of the trials that can be compared, because they are values at the same step.
 

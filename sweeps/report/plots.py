@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.trial import State
-from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, short_names, thin
+from sweeps.report.figures import Drawn, Figure, basis_of, best_first, encoded, thin
 from sweeps.space import Dimension
+from sweeps.space.domains import short_names
 from sweeps.space.section_models import Objective
 
 if TYPE_CHECKING:

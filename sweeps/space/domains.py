@@ -7,7 +7,7 @@ distribution is a quantile in (0, 1). The key of another domain is the number it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -242,3 +242,14 @@ def _number_rule(arg: Any, integer: bool) -> str | None:
     if isinstance(arg, float):
         return None if math.isfinite(arg) else "finite"
     return None if abs(arg) <= INT_LIMIT else "within 64 bits"
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Shorten names by `params.` and `scaling.` if they stay distinct.
+
+    >>> short_names(["preprocessor", "scaling.num_workers", "params.eta"])
+    {'preprocessor': 'preprocessor', 'scaling.num_workers': 'num_workers', 'params.eta': 'eta'}
+    """
+    cut = {name: name.removeprefix("params.").removeprefix("scaling.") for name in names}
+    shorts = list(cut.values())
+    return {name: short if shorts.count(short) == 1 else name for name, short in cut.items()}

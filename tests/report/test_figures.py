@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.trial import Report, State
-from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, short_names, thin
+from sweeps.report.figures import Drawing, Drawn, Figure, basis_of, best_first, decoded, encoded, thin
 from sweeps.search.search_loop import SearchLoop
+from sweeps.space.domains import short_names
 from sweeps.space.saved_space import save_space
 from sweeps.study.live_trial import ProgressUpdate
 from tests.report.made import RUNGS, space_in, trial, trials
