@@ -139,12 +139,10 @@ class _Rebuild:
     def _ordered_lines(self) -> list[Line]:
         """Return all lines of the new journal in order. Kept lines stay in their places; missing lines are inserted."""
         own = [line for line in self._read.study if self._is_ours(line)]
-        early = {
-            name: line for line in reversed(own) if line.index < self._first and (name := _attribute_name(line.record)) in self._header
-        }
+        early = {_attribute_name(line.record): line for line in reversed(own) if line.index < self._first}
         header = placed([early.get(name, Line(record)) for name, record in self._header.items()])
         position = header[-1][0]
-        pairs = [*header, *((max(line.index, position), line) for line in own if line not in early.values())]
+        pairs = [*header, *((max(line.index, position), line) for line in own if all(line is not used for _, used in header))]
         rules, separator = self._header_rules(), self._header["stops"]
         configurations = 0
         for number, trial in self._trials.items():
@@ -176,7 +174,7 @@ class _Rebuild:
         attributes |= {} if self._facts.data is None else {"data": self._facts.data}
         create = new_line(Op.CREATE_STUDY, study_name=next((n for n in names if type(n) is str), self._space.name), directions=directions)
         lines = [new_line(Op.SET_STUDY_USER_ATTR, study_id=0, user_attr={name: value}) for name, value in attributes.items()]
-        return {"": create.record} | {_attribute_name(line.record): line.record for line in lines}
+        return {"": create.record} | dict(zip(attributes, (line.record for line in lines), strict=True))
 
     def _header_rules(self) -> Rules:
         """Return rules that have read the header."""
@@ -188,7 +186,7 @@ class _Rebuild:
     def _is_ours(self, line: Line) -> bool:
         """Return True if a record about the study is valid and agrees with the search space of this sweep."""
         name = _attribute_name(line.record)
-        agrees = name not in ("judged", "repeats") or line.record["user_attr"] == self._header[name]["user_attr"]
+        agrees = name not in ("judged", "repeats") or line.record.get("user_attr") == self._header[name]["user_attr"]
         return agrees and self._header_rules().fault(line.record) is None
 
     def _create_record(self, number: int, configurations: int, trial: TrialLines) -> dict[str, Any]:
@@ -213,10 +211,12 @@ class _Rebuild:
         return record
 
 
-def _attribute_name(record: Mapping[str, Any]) -> str:
-    """Return the name of the study attribute that a record sets; "" for a CREATE_STUDY record or an invalid record."""
+def _attribute_name(record: Mapping[str, Any]) -> str | None:
+    """Return the name of the study attribute that a record sets; "" for a CREATE_STUDY record; None for an invalid record."""
+    if record["op_code"] == Op.CREATE_STUDY:
+        return ""
     attributes = record.get("user_attr", record.get("system_attr"))
-    return next(iter(attributes), "") if isinstance(attributes, dict) else ""
+    return next(iter(attributes), None) or None if isinstance(attributes, dict) else None
 
 
 def _summarize(lines: Sequence[bytes], result: Mapping[str, Any] | None) -> RebuiltJournal:

@@ -301,5 +301,5 @@ def is_valid(adapter: TypeAdapter[Any], value: Any) -> bool:
 def describe_error(error: ValidationError) -> str:
     """Return the first problem of a record as text."""
     first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(map(str, first["loc"][1:]))
-    return f"is a record with a wrong `{place}`: {first['msg']}" if place else f"is no record: {first['msg']}"
+    place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
+    return f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"

@@ -109,16 +109,6 @@ class Configurations:
         """Return the result of each configuration, by the number of its first trial."""
         return {first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()}
 
-    def stands_for(self, first: int, minimize: bool) -> int:
-        """Return the number of the trial whose model represents a configuration: the best of its trials.
-
-        Args:
-            first: Number of the first trial.
-            minimize: True if smaller values are better.
-        """
-        best = ranking.winner(self.trials[first], minimize)
-        return first if best is None else best
-
     def winner(self, goals: Sequence[bool]) -> int | None:
         """Return the number of the best trial of the best configuration.
 
@@ -129,7 +119,10 @@ class Configurations:
             The number, or None if no configuration has a value or if there are several objectives.
         """
         first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
-        return None if first is None else self.stands_for(first, goals[0])
+        if first is None:
+            return None
+        best = ranking.winner(self.trials[first], goals[0])
+        return first if best is None else best
 
     def front(self, goals: Sequence[bool]) -> list[int]:
         """Return the first trials of the configurations on the Pareto front; [] for a single objective.

@@ -354,6 +354,15 @@ FOUND: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["user_attr", "system_attr"])
+@pytest.mark.parametrize("whole", ["asha"], indirect=True)
+def test_r8_attributes_of_the_study_with_odd_names_do_no_harm(whole, tmp_path, kind):
+    record = {"op_code": 2 if kind == "user_attr" else 3, "worker_id": "w", "study_id": 0}
+    odd = [json.dumps(record | {kind: {name: 1}}).encode() + b"\n" for name in ("", "judged", "stops", "new")]
+    found = rebuild([*odd, *whole.lines[:-1], *odd], whole.result, whole.facts)
+    assert len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2
+
+
 def nested(depth: int) -> Any:
     return {"a": nested(depth - 1)} if depth else {}
 
