@@ -236,7 +236,7 @@ def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_
     member = going.search.store.live_trial(1)
     going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
     going.pool.now = member.trial, Past()
-    assert going._perturbation_step("0001", EVERY) is Action.CONTINUE
+    assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 
