@@ -1,4 +1,4 @@
-"""`sweeps` as a user types it: in a process of its own, or in this one."""
+"""Run `sweeps` as a user does: in a new process, or in this one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def invoke(*args: object) -> click.testing.Result:
 
 
 def end_all() -> None:
-    """End what a failed test has left running; Ray's processes die with theirs."""
+    """End the processes that a failed test left running. The processes of their Ray end with them."""
     while _started:
         process = _started.pop()
         if process.poll() is None:
@@ -83,7 +83,7 @@ def end_all() -> None:
 
 
 def space_of(tmp_path: Path, loop: str, *, extra: str = "", limits: str = "max_trials: 4", x: str = "{uniform: [0.0, 1.0]}") -> Path:
-    """A space file around one of the loops of `tests.user_loops`, on data that scikit-learn ships."""
+    """Write a space file with one of the loops of `tests.user_loops`, on a data set of scikit-learn."""
     file = tmp_path / "own.yaml"
     file.write_text(
         f"""\

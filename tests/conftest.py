@@ -120,7 +120,7 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
 
 
 class _NoFigures:
-    """Stands in for `sweeps.report.Drawing`, whose process imports Optuna and Matplotlib for some seconds."""
+    """Stand-in for `sweeps.report.Drawing`, whose process takes seconds to import Optuna and Matplotlib."""
 
     def __init__(self, *given: object):
         pass
@@ -139,7 +139,7 @@ def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def old_sweep(tmp_path: Path) -> Path:
-    """The folder of a sweep that version 3d17d2a wrote, elsewhere than where it was written; see tests/fixtures/README.md."""
+    """Return the folder of a sweep of version 3d17d2a at another path than it had then; see tests/fixtures/README.md."""
     with tarfile.open(Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz") as packed:
         packed.extractall(tmp_path / "root", filter="data")
     (folder,) = (tmp_path / "root").iterdir()

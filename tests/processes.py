@@ -1,4 +1,4 @@
-"""The processes of a sweep's actors, by the titles that Ray gives them."""
+"""Find the processes of a sweep's actors by the titles that Ray gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every bad input of the table: its exact answer, exit code 2, no traceback, nothing left behind, nothing heavy imported."""
+"""Check every bad input of the table: its exact answer, exit code 2, no traceback, no files left behind, no heavy import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to type in, with a pipe, an empty folder and a module; a sweep that would begin is a failure."""
+    """Return a working directory with a pipe, an empty folder and a module. A sweep that starts is a failure."""
 
     def begun(*args):
         raise AssertionError("a sweep has begun")
@@ -43,7 +43,7 @@ def listing(folder: Path) -> dict[str, int]:
 
 
 def typed(*args: str):
-    """What `sweeps ARGS` answers, in this process; and the CPU seconds it took."""
+    """Run `sweeps ARGS` in this process. Return the result and the CPU seconds."""
     start = time.process_time()
     done = CliRunner().invoke(cli.main, args, prog_name="sweeps", env={"COLUMNS": "120"})
     return done, time.process_time() - start
@@ -134,7 +134,7 @@ def watched(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.parametrize("args, code, limit", WATCHED.values(), ids=WATCHED)
 def test_an_answer_comes_within_its_time_limit(args, code, limit, watched):
-    """The seconds of CPU, the least of three runs: what others do on this machine does not count against the limit."""
+    """The limit is on CPU seconds, the least of three runs, so that other processes do not matter."""
     before, spent = listing(watched), []
     for _ in range(3):
         begin = resource.getrusage(resource.RUSAGE_CHILDREN)

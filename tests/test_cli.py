@@ -1,4 +1,4 @@
-"""What a person reads, without a sweep behind it."""
+"""The texts that commands print, without running a sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep on a cluster that was started by somebody else: the user's code is shipped, the storage shared, the token shown."""
+"""A sweep on an existing cluster: shipped code, shared storage, and the cluster's token."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ space:
 
 @pytest.fixture
 def project(tmp_path) -> Path:
-    """A user's folder: a loop, a package it needs, a step, a data file that has no business on other nodes."""
+    """Return a user's folder: a loop, a package that it needs, a step, and a data file that must not be shipped."""
     folder = tmp_path / "project"
     (folder / "pack").mkdir(parents=True)
     (folder / "mine.py").write_text(LOOP)
@@ -119,7 +119,7 @@ WAIT = "RAY_gcs_server_port_wait_time_s"
 
 
 class Starts:
-    """`ray.init` in a fake that fails with the given errors first; knows the limit that each call was given."""
+    """Return a fake of `ray.init` that first fails with the given errors and records the time limit of each call."""
 
     def __init__(self, *errors: Exception):
         self.errors, self.limits = list(errors), []
@@ -226,7 +226,7 @@ def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
 @pytest.mark.extended
 @pytest.mark.timeout(180)
 def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp_path, monkeypatch):
-    """A sweep on this machine has left `~/.ray/auth_token`; the cluster was started without."""
+    """An earlier sweep left `~/.ray/auth_token`, but the cluster has no token."""
     home = Path(tempfile.mkdtemp(prefix="c-"))
     (home / "token").write_text("0123456789abcdef0123456789abcdef")
     port = free_port()
@@ -296,7 +296,7 @@ def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_
 
 @pytest.fixture(scope="module")
 def two_nodes():
-    """Two nodes that want a token, started by `ray start`; ended by their process ids. Gives their address and the token's file."""
+    """Start two nodes with a token by `ray start`. Yield their address and the token's file, and end the nodes by their process ids."""
     home = Path(tempfile.mkdtemp(prefix="c-"))  # short, as the path of a socket has 107 characters at most
     token = home / "token"
     token.write_text("0123456789abcdef0123456789abcdef")

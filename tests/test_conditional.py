@@ -1,4 +1,4 @@
-"""A whole sweep with conditions and with variants of the data, as a user runs it."""
+"""A whole sweep with conditions and data variants, as a user runs it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_inactive_dimensions_are_absent_everywhere(swept, trials):
 
 def test_a_chain_is_fitted_once_a_variant(swept, trials):
     def chain(t) -> tuple:
-        """What of a trial decides its steps."""
+        """Return the parts of a trial that decide its steps."""
         return tuple((name, value) for name, value in t.labels.items() if name.startswith("preprocessor"))
 
     bare = {("preprocessor.0", "none"), ("preprocessor.1", "none")}

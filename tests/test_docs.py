@@ -88,7 +88,7 @@ def test_every_block_of_code_names_its_language_and_is_closed(document):
 
 
 def commands() -> list[Any]:
-    """Every `sweeps ...` that a reader could type."""
+    """Return every `sweeps ...` command that a reader could type."""
     found = []
     for block in BLOCKS:
         if block.language not in ("bash", "text", "console"):

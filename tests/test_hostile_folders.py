@@ -1,4 +1,4 @@
-"""A sweep's folder that a stranger has made: nothing outside it is touched, nothing waits, and the terminal shows what it holds as text."""
+"""Folders made by a stranger: no command touches a file outside, hangs, or sends control characters to the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files_of(folder: Path) -> set[Path]:
 
 @pytest.fixture
 def victim(old_sweep, tmp_path) -> Path:
-    """The trials of another sweep."""
+    """Return the trials of another sweep."""
     return Path(shutil.copytree(old_sweep / "trials", tmp_path / "victim"))
 
 

@@ -1,4 +1,4 @@
-"""Names that no file system takes, links that lead nowhere, places that are no folder: one line each, and nothing is made."""
+"""Names that no file system accepts, broken links, and files in place of folders: one line each, and no file is created."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ space: {{params: {{eta: 0.1}}}}
 
 
 def typed(*args: object) -> str:
-    """What a command says when it refuses."""
+    """Return the error message of a command."""
     done = CliRunner().invoke(cli.main, [str(arg) for arg in args])
     assert done.exit_code == 2 and done.output.count("\n") == 1 and "Traceback" not in done.output, (done.output, done.exception)
     return done.output

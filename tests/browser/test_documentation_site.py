@@ -19,7 +19,7 @@ EXTERNAL = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"'](?
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, built as `make docs` builds it."""
+    """Build the site as `make docs` does."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep in MLflow's UI, in a headless Chromium, by the links that `sweeps ui` prints.
+"""MLflow's pages of a sweep in a headless Chromium, opened by the links that `sweeps ui` prints.
 
 The saved views and the description are read by MLflow's pages alone, so nothing but a browser can tell that they are right. With
 SWEEPS_SCREENSHOTS=docs the pictures in `docs/` are taken anew.
@@ -32,7 +32,7 @@ SEEN = "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 't
 
 @dataclass(frozen=True)
 class Shown:
-    """A sweep that ran, and where its UI shows it.
+    """A finished sweep, and the address of its UI.
 
     Attributes:
         result: what `--json` printed.
@@ -45,7 +45,7 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """The quickstart, run once, and MLflow's UI on its root."""
+    """Run the quickstart once, and serve MLflow's UI on its root."""
     root = tmp_path_factory.mktemp("sweeps-runs")
     run = command("run", REPO / "search_spaces" / "quickstart.yaml", "--dir", root, "--set", f"limits.max_trials={TRIALS}", "--json")
     out, err = run.communicate(timeout=200)
@@ -78,7 +78,7 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page of a browser that was never here before."""
+    """Return a page of a new browser profile."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     context.add_init_script(SEEN)
     context.set_default_timeout(WAIT)
@@ -92,7 +92,7 @@ def picture(page, name: str) -> None:
 
 
 def table(page, columns: str) -> list[dict[str, str]]:
-    """The rows of MLflow's table in their order, by column; it makes only the cells that are in sight."""
+    """Return the rows of MLflow's table in order, by column. The page has only the cells that are visible."""
     page.wait_for_selector(f".ag-center-cols-container [role=gridcell][col-id='{columns}']")
     rows = page.eval_on_selector_all(
         "[role=row][row-index]",

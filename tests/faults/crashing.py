@@ -1,4 +1,4 @@
-"""`sweeps`, with a SIGKILL at a latched point: `python -m tests.faults.crashing POINT ARGS...`. The product knows nothing of it.
+"""`sweeps`, with a SIGKILL at a latched point: `python -m tests.faults.crashing POINT ARGS...`. The product has no code for this.
 
 A point is a function that is called where state is written; the process dies before, within or after its call.
 """
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Point(NamedTuple):
-    """Where to die: at the call of this number of a function, for which `when` holds."""
+    """Where to die: at this call of a function, counting only the calls for which `when` holds."""
 
     what: str
     target: str
@@ -57,14 +57,14 @@ POINTS = {
 
 
 def die(driver: int | None = None) -> None:
-    """The end of the driver, and of this process where it is another one."""
+    """End the driver, and this process if it is another one."""
     for pid in (driver, os.getpid()):
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
 
 
 def _half(name: str, args: tuple) -> None:
-    """Do a part of what the function would do."""
+    """Do a part of the function's work."""
     if name.endswith("append_logs"):
         import json
 
@@ -101,7 +101,7 @@ def arm(point: Point, driver: int | None = None) -> None:
 
 
 class _Latched:
-    """In the place of `subprocess` where the tracker's process is started: that process gets the latch."""
+    """Stand-in for `subprocess` that passes the latch to the tracker's process."""
 
     PIPE = subprocess.PIPE
 

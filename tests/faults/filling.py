@@ -14,7 +14,7 @@ from typing import Any
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Fill a disk but for so many bytes; the file that fills it."""
+    """Fill a disk except for some bytes, and return the file that fills it."""
     filler = disk / "filler"
     with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -25,7 +25,7 @@ def fill(disk: Path, leave: int = 0) -> Path:
 
 
 def arm(target: str, disk: Path) -> None:
-    """Have the function fill the disk before it does its work."""
+    """Make the function fill the disk before it does its work."""
     module, _, name = target.partition(":")
     owner: Any = importlib.import_module(module)
     whole = getattr(owner, name)

@@ -16,7 +16,7 @@ def kills_itself(config):
 
 
 class Enough(BaseException):
-    """No Exception, as somebody's framework may have it."""
+    """An error that is not an `Exception`, as some frameworks raise."""
 
 
 def misbehaves(config):
@@ -50,7 +50,7 @@ def misbehaves(config):
 
 
 def _first_time(config) -> bool:
-    """True once in the test: the mark is made before the process dies of it."""
+    """Return True once in a test: the mark is written before the process dies."""
     mark = Path(config["latch"], "died")
     if mark.exists():
         return False
@@ -105,7 +105,7 @@ def wait_for_ever() -> None:
 
 
 def leaves(config):
-    """Leaves behind what it is told to; reports once."""
+    """Leave behind what the parameters say, and report once."""
     import ray.train
 
     if config["how"] == "a thread that reports":
@@ -141,7 +141,7 @@ def hangs(config):
 
 
 def dies_late_and_hangs(config):
-    """Takes most of its time before its process dies; on the next gang it hangs."""
+    """Use most of the time limit, then kill the process. On the next gang, hang."""
     import ray.train
 
     ray.train.report({"loss": 1.0})
@@ -152,7 +152,7 @@ def dies_late_and_hangs(config):
 
 
 def reports_unequally(config):
-    """Each rank as often as it is told; with a checkpoint of all ranks each time, if it is told so."""
+    """Report on each rank as often as the parameters say, with checkpoints of all ranks if they say so."""
     import ray.train
 
     for _ in range(config["reports"][ray.train.get_context().get_world_rank()]):
@@ -162,7 +162,7 @@ def reports_unequally(config):
 
 
 def dies(config):
-    """Reports once, and dies in the way that it is told."""
+    """Report once, and die in the way that the parameters say."""
     import ray.train
 
     ray.train.report({"loss": 1.0})
@@ -178,7 +178,7 @@ _eaten = []
 
 
 def eats_descriptors(config):
-    """Opens files until there are no descriptors left, and keeps them."""
+    """Open files until no descriptor is left, and keep them open."""
     import resource
 
     import ray.train

@@ -1,4 +1,4 @@
-"""SIGKILL of the driver, of Ray and of everything: `sweeps resume` goes on as if nothing had been."""
+"""SIGKILL of the driver, of Ray and of everything: `sweeps resume` continues as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ space:
 
 
 def outcome(folder: Path) -> tuple[Any, ...]:
-    """What a sweep came to, but for times: every trial with its values, and the best."""
+    """Return the result of a sweep without times: every trial with its values, and the best one."""
     study = record.read(folder)
     assert study is not None and study.best is not None
     trials = [(t.id, t.result.state.name, t.params, t.preprocessor, t.seed, t.result.value, t.curve) for t in study.trials]
@@ -47,7 +47,7 @@ def outcome(folder: Path) -> tuple[Any, ...]:
 
 
 def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tuple[int, float]]]]]:
-    """Of each trial of a sweep in MLflow: its status, its tag, the history of its metrics. None is there twice, none RUNNING."""
+    """Return status, tag and metrics of each trial of a sweep in MLflow. Check that none appears twice and none is RUNNING."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(uri)
@@ -62,7 +62,7 @@ def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tup
 
 
 def in_mlflow(folder: Path, uri: str) -> None:
-    """Every trial is in MLflow once, as it is in the study."""
+    """Check that MLflow has every trial once, as the study has it."""
     study, runs = record.read(folder), runs_of(uri, folder.name)
     assert study is not None and set(runs) == {"sweep", *(t.id for t in study.trials)} and runs["sweep"][0] == "FINISHED"
     for t in study.trials:
@@ -89,7 +89,7 @@ def crashing(point: str, *args: object) -> subprocess.Popen:
 
 
 def through(points: list[str], tmp_path: Path, uri: str, trials: int) -> Path:
-    """One sweep, killed at one point after the other and resumed after each; its folder."""
+    """Kill one sweep at each point in turn, resume it after each kill, and return its folder."""
     file = tmp_path / "crash.yaml"
     file.write_text(SPACE.format(trials=trials))
     first = True
@@ -133,7 +133,7 @@ def written(folder: Path, trials: int) -> tuple[Path, str, Path]:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """The sweep's Ray, as it noted it."""
+    """Return the sweep's record of its Ray."""
     noted = json.loads((folder / "ray.json").read_text())
     return [psutil.Process(int(pid)) for pid in noted["pids"]]
 

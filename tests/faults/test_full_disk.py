@@ -1,4 +1,4 @@
-"""A full disk ends a sweep at once, in one line, whatever was being written; when there is room again, `resume` goes on."""
+"""A full disk ends a sweep at once with one line, whatever it was writing. When there is room again, `resume` continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ends(process: subprocess.Popen, begun: float) -> str:
 
 
 def resumed(folder: Path, trials: int) -> None:
-    """Resume, and see that every trial is there once and has ended."""
+    """Resume, and check that every trial is recorded once and has ended."""
     process = command("resume", folder, "--json")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -134,7 +134,7 @@ def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
 
 @pytest.mark.long  # the minute that MLflow's server may be away
 def test_r3_mlflow_cannot_write(disk, tmp_path):
-    """The sweep goes on, and `resume` sends what is missing."""
+    """The sweep continues, and `resume` sends what MLflow missed."""
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{disk / 'mlflow.db'}", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")

@@ -1,4 +1,4 @@
-"""Loops that hang, and the pool itself killed: other trials go on, and nothing is left behind."""
+"""Hanging loops and a killed pool: other trials continue, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _stages(driving: Driving) -> dict[str, Stage]:
 
 
 def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, tmp_path):
-    """Two CPUs, a gang of two that holds both, a fit that needs one: it is served when the trial ends, then the next trial."""
+    """A gang of two holds both CPUs, and a fit needs one. The fit runs when the trial ends, before the next trial."""
     from sweeps.space import Step
 
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
@@ -122,7 +122,7 @@ def test_r12_a_lost_data_actor_ends_the_sweep_in_a_line_that_says_what_it_died_o
 
 @pytest.mark.parametrize("dead", [True, False])
 def test_a_loop_that_cannot_read_is_failed_only_if_the_keeper_lives(clean_ray, tmp_path, dead):
-    """Its driver sees the death as well, a moment later, and ends the sweep; a failure on record would be final."""
+    """The driver notices the death a moment later and ends the sweep. A recorded failure would be final."""
     driving = Driving(job("tests.execution.loops:reads_late", "none"), tmp_path)
     try:
         one = trial(0, {"folder": str(tmp_path)}, 1, "none")

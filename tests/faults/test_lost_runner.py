@@ -1,4 +1,4 @@
-"""The light Tune trial that follows a sweep's trial is killed: Tune starts another, the trial does not notice."""
+"""Kill the Tune runner of a trial: Tune starts another, and the trial is not affected."""
 
 from __future__ import annotations
 

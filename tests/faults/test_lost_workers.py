@@ -1,4 +1,4 @@
-"""Real SIGKILLs at latched moments: the trial goes on from its checkpoint on a fresh gang, and nothing is left behind."""
+"""SIGKILLs at latched moments: the trial continues from its checkpoint on a new gang, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 
 def started(folder: Path, number: int) -> list[tuple[int, int, int]]:
-    """(start step, rank, pid) of every time a rank began the trial."""
+    """Return (start step, rank, pid) for each start of the trial on a rank."""
     found = []
     for file in folder.glob(f"test-{number:04d}.started-at-*"):
         start, rank, pid = file.name.split("started-at-")[1].split(".")
@@ -66,7 +66,7 @@ def checkpoints_in(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("count, left", [(2, [4, 5]), (4, [2, 3, 4, 5])])
 def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, count, left):
-    """Of `held` the newest checkpoint is the best one, too."""
+    """In the loop `held`, the newest checkpoint is also the best one."""
     driving = Driving(replace(job("tests.user_loops:held", "none"), keep_latest=count), tmp_path)
     try:
         t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, 1, "none")
@@ -83,7 +83,7 @@ def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, 
 
 
 def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tmp_path):
-    """The record names the checkpoint of step 2; that of step 3 is half written."""
+    """The study has the checkpoint of step 2. The checkpoint of step 3 is incomplete."""
     driving = Driving(replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path)
     try:
         t = trial(0, {"x": 0.0}, 1, "none")
@@ -114,7 +114,7 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ra
 
 
 def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp_path):
-    """Killed after a rung without a checkpoint, a trial starts over; the verdict stands, and no rank waits for another."""
+    """A trial that is killed after a rung without a checkpoint starts again. The decision stays, and no rank waits for another."""
     driving = Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path)
     try:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
@@ -129,7 +129,7 @@ def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp
 
 @pytest.mark.parametrize("together", [False, True], ids=["rungs", "milestones"])
 def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean_ray, tmp_path, together):
-    """At a rung that one rank never comes to nobody decides, and the gang serves on."""
+    """If one rank never reaches a rung, there is no decision, and the gang stays usable."""
     rungs = range(2, 5, 2)
     asked = replace(job("tests.faults.loops:reports_unequally", "none", rungs=tuple(rungs)), milestones=rungs if together else range(0))
     driving = Driving(asked, tmp_path)
@@ -182,7 +182,7 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
 
 @pytest.mark.long
 def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
-    """A closed standard output and a thread that goes on are the next trial's no more: it has other workers."""
+    """A closed standard output and a running thread do not reach the next trial, because it gets other workers."""
     driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
     gangs = []
     try:
@@ -201,7 +201,7 @@ def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
 
 
 def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
-    """One pool, one misdeed after the other: each is its own trial's, and the next trial runs as if nothing had been."""
+    """Each misdeed in one pool affects only its own trial. The next trial runs as if nothing had happened."""
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
 
     def run(number: int, how: str):

@@ -1,4 +1,4 @@
-"""What is said of a rank that is silent or dies."""
+"""Errors and notes about a rank that is silent or dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a sweep misbehaves: the clock, the disk, MLflow's database, other commands, processes that stand still, memory."""
+"""Faults in the environment of a sweep: clock, disk, MLflow's database, other commands, stopped processes, memory."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
 @pytest.mark.long  # each waits the minute that MLflow's server may be away
 @pytest.mark.parametrize("how", ["locked", "read-only", "deleted"])
 def test_mlflows_database(tmp_path, how):
-    """The sweep goes on; what MLflow missed is sent by a resume, if its database can be written again."""
+    """The sweep continues. A resume sends what MLflow missed, once its database is writable again."""
     file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{database}", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
@@ -164,7 +164,7 @@ def test_checkpoints_of_300_megabytes(tmp_path):
 
 
 def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
-    """A sweep of two trials, of which the second takes memory until somebody acts: at 4 GiB more than are used now."""
+    """Run a sweep of two trials. The second takes memory up to 4 GiB more than is used now."""
     used, total = psutil.virtual_memory().total - psutil.virtual_memory().available, psutil.virtual_memory().total
     monkeypatch.setenv("RAY_memory_usage_threshold", f"{(used + (4 << 30)) / total:.4f}")
     file = space_of(tmp_path, "grows", limits="max_trials: 2, max_concurrent_trials: 1, max_failures: 0", x="{grid: [0.0, 1.0]}")
@@ -182,7 +182,7 @@ def test_a_trial_that_takes_too_much_memory_fails_alone(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_path, monkeypatch):
-    """Ray's monitor, as clusters have it, ends the light processes first."""
+    """The memory monitor of a cluster's Ray ends the light processes first."""
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
     process = low_on_memory(tmp_path, monkeypatch)
     err = process.communicate(timeout=150)[1]
@@ -191,7 +191,7 @@ def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_
 
 
 def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path):
-    """After all that, no process of these tests is left."""
+    """Check that no process of these tests is left."""
     left = [p for p in psutil.process_iter() if _of(p, tmp_path.parent)]
     assert not left, left
 

@@ -12,7 +12,7 @@ Make = Callable[..., Space]
 
 @pytest.fixture
 def make(tmp_path) -> Make:
-    """A space from the body of its `space:` section."""
+    """Return a function that loads a space from the body of its `space:` section."""
 
     def do(
         body: str = "{}",

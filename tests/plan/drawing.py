@@ -1,4 +1,4 @@
-"""Trials as a search would draw them, at random: what a plan says must hold for them."""
+"""Draw random trials as a search would, to check the predictions of a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeps.space import Space
 
 
 def drawn(space: Space, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Filled configurations of all trials of a sweep, cell by cell as the study visits them."""
+    """Return the configurations of all trials of a sweep, in the order in which the search visits the cells."""
     counts = [0] * len(space.cells)
     for _ in range(space.limits.max_trials):
         cell = space.cells[next_cell(space.cells, counts)]

@@ -1,4 +1,4 @@
-"""The whole plan: as text, as JSON, and that it starts nothing."""
+"""The whole plan as text and as JSON. Planning starts nothing."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ashas = st.builds(lambda grace, more, factor: Asha(grace + more, grace, factor),
 
 
 def extremes(asha: Asha, trials: int) -> tuple[int, int]:
-    """The least and the most that any order of arrival and any values take, by trying them all.
+    """Return the least and the largest number of steps over all orders of arrival and all values.
 
     Of a moment counts how many trials are on their way to each rung, and how many values each rung has on record: a new one may be better
     than any number of these, or as good, and whoever is on the way may come next.
@@ -29,7 +29,7 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
 
     def spent(coming: tuple[int, ...], on_record: tuple[int, ...]) -> tuple[int, int]:
-        """Steps still to be taken, counted for each trial when it ends."""
+        """Return the remaining steps. The steps of a trial are counted when it ends."""
         if not any(coming):
             return 0, 0
         if (coming, on_record) in known:

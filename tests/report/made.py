@@ -1,4 +1,4 @@
-"""A space with every kind of dimension and trials on record, made up, for what shows a sweep."""
+"""A made-up space with every kind of dimension, and made-up trials, for tests of the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def space_in(folder: Path) -> Space:
 
 
 def key_of(dimension: Dimension, rng: random.Random) -> Any:
-    """A key as a search would sample it."""
+    """Return a key as a search would sample it."""
     if dimension.options:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
@@ -55,7 +55,7 @@ def key_of(dimension: Dimension, rng: random.Random) -> Any:
 def trial(
     space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None
 ) -> TrialRecord:
-    """A trial of this space, the same whenever it is made, with these values at its steps."""
+    """Return a trial of this space with the given values at its steps. The result is deterministic."""
     rng, labels = random.Random(number), {}
 
     def choose(dimension: Dimension) -> Any:
@@ -85,7 +85,7 @@ def trial(
 
 
 def trials(space: Space, count: int) -> list[TrialRecord]:
-    """As ASHA leaves them: most stopped at the first rung, few at the end."""
+    """Return trials as ASHA leaves them: most were stopped at the first rung, and few reached the end."""
     made = []
     for number in range(count):
         rng = random.Random(-number)

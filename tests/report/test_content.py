@@ -1,4 +1,4 @@
-"""The report says what came of a sweep, whatever came of it, in Markdown that means what was meant."""
+"""The content of the report for every kind of result, and its Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trials and values figures show; that Optuna draws every odd sweep; that a figure which fails costs no other."""
+"""The trials and values in figures, the figures of unusual sweeps, and figures that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def space(tmp_path):
 
 
 def draw(space, made, dimensions=None):
-    """As the process does it, but here."""
+    """Draw the figures as the process does, in this process."""
     import matplotlib
 
     from sweeps.report import plots

@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs: frames on a terminal, lines where there is none, nothing where nobody asked."""
+"""The view of a running sweep: frames on a terminal, lines without one, and nothing with `--quiet`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 
 class Terminal:
-    """A terminal that a program may write to: a pseudo-terminal, and the lines that its screen shows."""
+    """A pseudo-terminal that a program writes to, and the lines on its screen."""
 
     def __init__(self, columns: int = 80, lines: int = 24):
         self.master, slave = pty.openpty()
@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """What stands there now. Knows what the view writes: lines, colors, the cursor up, the rest of a line wiped."""
+        """Return the lines on the screen. Understands what the view writes: lines, colors, cursor up, and erasing the rest of a line."""
         screen, row, column = [""], 0, 0
         for code, count, end, char in re.findall(r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL):
             if code and end == "A":

@@ -1,4 +1,4 @@
-"""The live view, drawn from snapshots. `python -m tests.terminal.test_view` renews the pictures of it in `docs/`."""
+"""The layout of the live view, drawn from snapshots. `python -m tests.terminal.test_live_layout` writes its pictures into `docs/`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_pieces_flow_into_the_available_lines(names, width, most):
 
 
 def picture(theme: str) -> str:
-    """The standing of a sweep as an SVG of a terminal."""
+    """Return the view of a sweep as an SVG of a terminal."""
     colors = [[tuple(bytes.fromhex(c)) for c in part.split()] for part in THEMES[theme]]
     console = Console(record=True, width=PICTURE, file=io.StringIO(), force_terminal=True, color_system="standard", highlight=False)
     for line in View().lines(STANDING, PICTURE - 1, 40):
