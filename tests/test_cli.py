@@ -70,9 +70,9 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
 
 def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown():
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
-    told = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
-    assert (told["best"]["value"], told["best"]["test"], told["best"]["metrics"]["loss"]) == (None, None, None)
-    assert "best trial 0002: not finite" in terminal.format_result(SweepResult.from_json(told))
+    parsed = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
+    assert (parsed["best"]["value"], parsed["best"]["test"], parsed["best"]["metrics"]["loss"]) == (None, None, None)
+    assert "best trial 0002: not finite" in terminal.format_result(SweepResult.from_json(parsed))
 
 
 def test_the_schema_is_json_of_the_keys_a_file_may_have():

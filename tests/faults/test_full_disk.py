@@ -142,8 +142,8 @@ def test_r3_mlflow_cannot_write(disk, tmp_path):
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "Traceback" not in err, err
-    told = json.loads(out)
-    assert told["trials"]["completed"] == 2 and told["mlflow"]["missed"] and "sweeps resume" in told["notes"][-1]
+    shown = json.loads(out)
+    assert shown["trials"]["completed"] == 2 and shown["mlflow"]["missed"] and "sweeps resume" in shown["notes"][-1]
     filler.unlink()
     (folder,) = (tmp_path / "runs").glob("own-*")
     process = command("resume", folder, "--json")

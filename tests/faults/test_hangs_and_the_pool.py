@@ -68,8 +68,8 @@ def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
     starts = {f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")}
     assert starts == {"0", "2"}, "it went on from its checkpoint"
     shown = command("show", result["dir"], "--trial", "0", "--json")
-    told = json.loads(shown.communicate(timeout=60)[0])
-    assert told["attempts"] == 2 and [step for step, _ in told["curve"]] == [1, 2, 3, 4, 5]
+    trial_json = json.loads(shown.communicate(timeout=60)[0])
+    assert trial_json["attempts"] == 2 and [step for step, _ in trial_json["curve"]] == [1, 2, 3, 4, 5]
 
 
 def _stages(driving: Driving) -> dict[str, Stage]:

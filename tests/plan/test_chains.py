@@ -46,11 +46,11 @@ CHAINS = {
 @pytest.mark.parametrize("body, bounds", CHAINS.values(), ids=CHAINS)
 def test_the_number_of_fits_is_within_the_predicted_bounds(make, body, bounds):
     space = make(body)
-    told = count_fits(space, trials_per_cell(space.cells, 12))
-    assert (told.least, told.most) == bounds
+    fits = count_fits(space, trials_per_cell(space.cells, 12))
+    assert (fits.least, fits.most) == bounds
     for seed in range(20):
         chains = {repr(filled["preprocessor"]) for filled in drawn(space, random.Random(seed)) if filled["preprocessor"]}
-        assert told.least <= len(chains) <= told.most
+        assert fits.least <= len(chains) <= fits.most
 
 
 def test_the_continuous_dimension_that_leaves_the_number_open_is_named(make):

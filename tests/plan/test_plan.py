@@ -34,10 +34,10 @@ params:
 
 
 def test_the_plan_of_the_quickstart():
-    told = render(plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources").splitlines()
-    disk = next(i for i, line in enumerate(told) if line.startswith("disk"))
+    lines = render(plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources").splitlines()
+    disk = next(i for i, line in enumerate(lines) if line.startswith("disk"))
     assert (
-        "\n".join(told[:disk])
+        "\n".join(lines[:disk])
         == """\
 quickstart on 2 CPU (--resources)
 

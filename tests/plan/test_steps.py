@@ -61,24 +61,24 @@ def extremes(asha: Asha, trials: int) -> tuple[int, int]:
 @pytest.mark.parametrize("asha", [Asha(9, 1, 3), Asha(50, 5, 3), Asha(12, 2, 2), Asha(27, 3, 5), Asha(4, 4, 2), Asha(5, 4, 4)])
 @pytest.mark.parametrize("trials", range(1, 8))
 def test_the_bounds_hold_for_all_orders_and_values(asha, trials):
-    told = count_steps(asha, trials, at_once=1)
-    assert (told.least, told.most) == extremes(asha, trials)
+    estimate = count_steps(asha, trials, at_once=1)
+    assert (estimate.least, estimate.most) == extremes(asha, trials)
 
 
 @given(ashas, st.lists(st.integers(0, 9), min_size=1, max_size=24), st.integers(1, 9))
 def test_every_sweep_spends_a_number_of_steps_within_the_bounds(asha, qualities, at_once):
-    told = count_steps(asha, len(qualities), at_once)
-    assert told.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= told.most
-    assert told.least <= told.typical <= told.most
+    estimate = count_steps(asha, len(qualities), at_once)
+    assert estimate.least <= sum(simulate(asha, len(qualities), at_once, qualities.__getitem__)) <= estimate.most
+    assert estimate.least <= estimate.typical <= estimate.most
 
 
 @given(ashas, st.integers(1, 30), st.integers(1, 9))
 def test_both_bounds_are_attained_for_any_number_of_concurrent_trials(asha, trials, at_once):
-    told = count_steps(asha, trials, at_once)
-    assert sum(simulate(asha, trials, at_once, lambda number: -number)) == told.most
-    assert sum(simulate(asha, trials, 1, lambda number: number)) == told.least
+    estimate = count_steps(asha, trials, at_once)
+    assert sum(simulate(asha, trials, at_once, lambda number: -number)) == estimate.most
+    assert sum(simulate(asha, trials, 1, lambda number: number)) == estimate.least
     # as trials of equal pace come to a rung in the order of their numbers
-    assert sum(simulate(asha, trials, at_once, lambda number: number)) == told.least
+    assert sum(simulate(asha, trials, at_once, lambda number: number)) == estimate.least
 
 
 def test_a_sweep_with_only_nan_takes_fewer_steps():
@@ -88,18 +88,18 @@ def test_a_sweep_with_only_nan_takes_fewer_steps():
 
 def test_without_rungs_every_trial_runs_to_its_end():
     for scheduler in (NoScheduler(20), Asha(20, 20, 3)):
-        told = count_steps(scheduler, 7, 2)
-        assert (told.least, told.typical, told.most) == (140, 140, 140)
+        estimate = count_steps(scheduler, 7, 2)
+        assert (estimate.least, estimate.typical, estimate.most) == (140, 140, 140)
     assert count_steps(NoScheduler(), 7, 2) is None
 
 
 def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
     asha, trials = Asha(50, 5, 3), 3 * SIMULATED
-    told = count_steps(asha, trials, 4).typical
-    assert count_steps(asha, trials, 4).typical == told
+    estimate = count_steps(asha, trials, 4).typical
+    assert count_steps(asha, trials, 4).typical == estimate
     rng = random.Random(1)
     whole = [sum(simulate(asha, trials, 4, [rng.random() for _ in range(trials)].__getitem__)) for _ in range(3)]
-    assert told == pytest.approx(median(whole), rel=0.1)
+    assert estimate == pytest.approx(median(whole), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps():
 )
 @pytest.mark.parametrize("trials, at_once", [(1, 1), (7, 2), (40, 4)])
 def test_every_simulated_sweep_is_within_the_bounds(scheduler, trials, at_once):
-    told = count_steps(scheduler, trials, at_once)
-    assert told.least <= told.typical <= told.most
+    estimate = count_steps(scheduler, trials, at_once)
+    assert estimate.least <= estimate.typical <= estimate.most
     for quality in (lambda n: n, lambda n: -n, lambda n: n * 7919 % 101):
-        assert told.least <= sum(simulate(scheduler, trials, at_once, quality)) <= told.most
+        assert estimate.least <= sum(simulate(scheduler, trials, at_once, quality)) <= estimate.most
 
 
 def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
@@ -122,8 +122,8 @@ def test_the_lower_bound_of_hyperband_is_that_of_asha_in_each_bracket():
 
 
 def test_the_median_rule_compares_at_every_step_from_the_first():
-    told = count_steps(Median(30, 4, 5), 10, 2)
-    assert told.every and told.rungs == (4,) and told.least == 5 * 30 + 5 * 4
+    estimate = count_steps(Median(30, 4, 5), 10, 2)
+    assert estimate.every and estimate.rungs == (4,) and estimate.least == 5 * 30 + 5 * 4
 
 
 @given(
@@ -135,5 +135,8 @@ def test_complete_trials_are_repeated_to_the_end(scheduler, qualities, again):
     taken = simulate(scheduler, len(qualities), 1, qualities.__getitem__)
     ended = taken.count(scheduler.max_t)
     assert ended >= scheduler.min_complete(len(qualities))
-    told = count_steps(scheduler, len(qualities), 1, again=again)
-    assert told.least <= sum(taken) + again * ended * scheduler.max_t <= told.most and told.least <= told.typical <= told.most
+    estimate = count_steps(scheduler, len(qualities), 1, again=again)
+    assert (
+        estimate.least <= sum(taken) + again * ended * scheduler.max_t <= estimate.most
+        and estimate.least <= estimate.typical <= estimate.most
+    )

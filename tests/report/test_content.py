@@ -34,12 +34,12 @@ def space(tmp_path):
 
 def result(best=None, **changed):
     trial_counts = {"completed": 1, "pruned": 1, "failed": 0}
-    told = {"sweep": "made-1", "dir": Path("/runs/made-1"), "trials": trial_counts, "best": None, "bundle": None, "checkpoint": None}
-    told |= {"mlflow": {}, "fits": 3, "seconds": 61.5}
+    fields = {"sweep": "made-1", "dir": Path("/runs/made-1"), "trials": trial_counts, "best": None, "bundle": None, "checkpoint": None}
+    fields |= {"mlflow": {}, "fits": 3, "seconds": 61.5}
     if best is not None:
         shown = {"trial": best.id, "value": best.result.value, "test": 0.25, "params": best.params, "preprocessor": best.preprocessor}
-        told |= {"best": {**shown, "scaling": best.scaling}, "bundle": Path("/runs/made-1/bundle")}
-    return SweepResult(**{**told, **changed})
+        fields |= {"best": {**shown, "scaling": best.scaling}, "bundle": Path("/runs/made-1/bundle")}
+    return SweepResult(**{**fields, **changed})
 
 
 def test_the_report_shows_the_winner_and_how_to_use_it(space):
@@ -64,9 +64,9 @@ def test_the_report_shows_the_winner_and_how_to_use_it(space):
 
 def test_data_dimensions_of_the_winner_are_reported(space):
     winner = trial(space, 0, curve=(0.5, 0.75))
-    told = result(winner)
-    told = dataclasses.replace(told, best={**told.best, "data": {"drop": ["hue"], "rows": 0.5}})
-    text, _ = vars(report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner,)), space, told, DRAWN)).values()
+    fields = result(winner)
+    fields = dataclasses.replace(fields, best={**fields.best, "data": {"drop": ["hue"], "rows": 0.5}})
+    text, _ = vars(report(Record(Objectives((Objective("acc@5", "maximize"),)), (winner,)), space, fields, DRAWN)).values()
     assert "| data.drop | \\['hue'\\] |\n| data.rows | 0.5 |\n| preprocessor |" in text
 
 

@@ -119,8 +119,8 @@ def test_a_process_draws_a_sweeps_folder(tmp_path, space):
     loop = SearchLoop.open(folder, space)
     for _ in range(3):
         begun = loop.ask()
-        told = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
-        loop.report(begun.number, ProgressUpdate(told, None, None, 1, 1.0))
+        reports = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
+        loop.report(begun.number, ProgressUpdate(reports, None, None, 1, 1.0))
         loop.tell(begun.number, State.COMPLETE)
     drawn = Drawing(folder).result()
     assert [f.title for f in drawn.figures if f.title] == ["History", "Curves", "Parallel coordinates", "Slices"]
