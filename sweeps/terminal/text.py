@@ -7,11 +7,17 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted
 from sweeps.core.sweep_folder import RESULT
 from sweeps.core.trial import format_trial_id
+
+if TYPE_CHECKING:
+    from sweeps.controller.repair import Repaired
+    from sweeps.controller.sweep_summary import SweepSummary
+    from sweeps.core.result import SweepResult
+    from sweeps.study.record import Record, TrialRecord
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # Width of lines in a pipe or a file.
@@ -22,7 +28,7 @@ CURVE = 40
 MAX_CELL = 20
 
 
-def width_of(stream: Any) -> int:
+def width_of(stream: TextIO) -> int:
     """Return the width of the terminal behind a stream, or `UNBOUNDED` for a pipe or a file."""
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
@@ -125,11 +131,11 @@ def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str,
 # ---- the end of a sweep
 
 
-def format_result(result: Any, unexported: bool = False) -> str:
+def format_result(result: SweepResult, unexported: bool = False) -> str:
     """Format the end of a sweep: the best trial, the bundle, and the next commands.
 
     Args:
-        result: A `SweepResult`.
+        result: The result of the sweep.
         unexported: True if the winner could not be exported.
     """
     counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
@@ -182,8 +188,8 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
     return f"{done} {format_bytes(freed['bytes'])}: {what}; {format_bytes(freed['left'])} left"
 
 
-def format_repair(done: Any) -> str:
-    """Format the result of a repair, a `controller.repair.Repaired`."""
+def format_repair(done: Repaired) -> str:
+    """Format the result of a repair."""
     if not done.why:
         return f"{done.folder.name}: nothing to repair"
     lines = [f"{done.folder.name}: {why}" for why in done.why]
@@ -206,7 +212,7 @@ def format_repair(done: Any) -> str:
     return "\n".join(lines)
 
 
-def _look(result: Any) -> list[str]:
+def _look(result: SweepResult) -> list[str]:
     """Return the commands that show a sweep."""
     lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
     if uri is None:  # MLflow did not record the sweep
@@ -236,8 +242,8 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
 # ---- `ls` and `show`
 
 
-def format_sweeps(sweeps: Sequence[Any], width: int) -> str:
-    """Format the list of sweeps, of `sweep_lookup.Sweep` objects."""
+def format_sweeps(sweeps: Sequence[SweepSummary], width: int) -> str:
+    """Format a list of sweeps."""
     rows = []
     for s in sweeps:
         ended = sum(s.trials.get(word, 0) for word in ("completed", "pruned", "failed"))
@@ -246,12 +252,12 @@ def format_sweeps(sweeps: Sequence[Any], width: int) -> str:
     return format_table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
 
 
-def format_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> str:
+def format_sweep(sweep: SweepSummary, study: Record | None, width: int, most: int | None = 20) -> str:
     """Format a sweep and its trials, the best first.
 
     Args:
-        sweep: A `sweep_lookup.Sweep`.
-        study: Its `study.record.Record`; None if no trial has started.
+        sweep: The sweep.
+        study: Its trials; None if no trial has started.
         width: Width of the terminal.
         most: Number of trials to show; None for all.
     """
@@ -283,14 +289,14 @@ def format_sweep(sweep: Any, study: Any, width: int, most: int | None = 20) -> s
     return "\n".join([*lines, "", trials(study, sweep, width, most)])
 
 
-def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
+def trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> str:
     """Format the trials as a table, the best first, with a column for each dimension."""
     worst = math.inf
     sign = 1 if study.goal == "minimize" else -1
     front, judge = {t.number for t in study.front}, study.objectives
     of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
-    def rank(t: Any) -> tuple[Any, ...]:
+    def rank(t: TrialRecord) -> tuple[Any, ...]:
         """Sort key: the Pareto front, then feasible and complete trials, then by value. Repeats stay with their configuration."""
         first = t.number if t.origin is None else t.origin
         r = of_configurations.get(first, t.result)
@@ -318,11 +324,11 @@ def trials(study: Any, sweep: Any, width: int, most: int | None) -> str:
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def format_trial(t: Any, metric: str, goal: str, state: str) -> str:
+def format_trial(t: TrialRecord, metric: str, goal: str, state: str) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
-        t: A `study.record.TrialRecord`.
+        t: The trial.
         metric: Name of the objective.
         goal: `minimize` or `maximize`.
         state: The word for the trial's state.
@@ -353,9 +359,8 @@ def format_trial(t: Any, metric: str, goal: str, state: str) -> str:
         at = f" at step {r.best_step}" if r.best_step is not None else ""
         lines += ["", f"{metric} ({goal}): best {r.value:.6g}{at}"]
     if any(math.isfinite(v) for _, v in t.curve):
-        values = [v for _, v in t.curve]
         first, last = t.curve[0], t.curve[-1]
-        lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve(values)}  step {last[0]}: {last[1]:.6g}")
+        lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
         lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {relative_path(Path(r.checkpoint.path))}")], indent="")]
