@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.errors import Problem
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
-from sweeps.space.templates import Template, children
+from sweeps.space.templates import Template, children, walk
 
 if TYPE_CHECKING:
     from sweeps.data.preprocessing.fitted_chain import StepConfig
@@ -78,17 +78,17 @@ def check_step_columns(
     problems: list[Problem] = []
     removed = frozenset(removed)
 
-    def walk(template: Template, available: AvailableColumns) -> AvailableColumns:
+    def check(template: Template, available: AvailableColumns) -> AvailableColumns:
         if isinstance(template, Dimension):
-            return functools.reduce(AvailableColumns.union, [walk(option.value, available) for option in template.options])
+            return functools.reduce(AvailableColumns.union, [check(option.value, available) for option in template.options])
         if isinstance(template, Step):
             problems.extend(_step_problems(template, available, label, source, removed))
             return available.after(template)
         for item in children(template):
-            available = walk(item, available)
+            available = check(item, available)
         return available
 
-    walk(chain, AvailableColumns(frozenset(features)))
+    check(chain, AvailableColumns(frozenset(features)))
     return problems
 
 
@@ -132,11 +132,4 @@ def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
 
 def _strings(template: Any) -> Iterator[str]:
     """Yield every string in a template."""
-    if isinstance(template, Dimension):
-        for option in template.options:
-            yield from _strings(option.value)
-    elif isinstance(template, (list, tuple)):
-        for item in template:
-            yield from _strings(item)
-    elif isinstance(template, str):
-        yield template
+    return (part for part in walk(template) if isinstance(part, str))

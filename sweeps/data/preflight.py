@@ -125,29 +125,21 @@ def _check_variant(
 
 def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
     """Move a problem of a tuned key to the option that causes it."""
-    if problem.place == "data.train":
-        return Problem(_option_path(space, "train", spec.train), problem.text)
-    if problem.place == "data.drop":
-        return Problem(_option_path(space, "drop", spec.drop), problem.text)
-    return problem
+    values = {"data.train": spec.train, "data.drop": spec.drop}
+    if problem.place not in values:
+        return problem
+    return Problem(_option_path(space, problem.place.removeprefix("data."), values[problem.place]), problem.text)
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
     """Return the path of the option of `data.KEY` with this value, or of the key itself if it is not tuned."""
-    from sweeps.space import Dimension
+    from sweeps.space.templates import dimensions
 
-    def walk(template: Any) -> str | None:
-        if not isinstance(template, Dimension):
-            return None
-        for i, option in enumerate(template.options):
-            path = f"{template.name}.{template.kind}.{i}"
+    for dim in dimensions(space.sections.get("data", {}).get(key)):
+        for i, option in enumerate(dim.options):
             if option.value == value or (isinstance(option.value, dict) and value in option.value):
-                return path
-            if inner := walk(option.value):
-                return inner
-        return None
-
-    return walk(space.sections.get("data", {}).get(key)) or f"data.{key}"
+                return f"{dim.name}.{dim.kind}.{i}"
+    return f"data.{key}"
 
 
 def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
