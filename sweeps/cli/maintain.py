@@ -26,7 +26,10 @@ from sweeps.terminal import text
 )
 @click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Only the K best trials keep checkpoints.  [default: all]")
 @click.option(
-    "--max-disk", default=None, metavar="SIZE", help="Size limit of all checkpoints, as 10GB; the worst go first.  [default: no limit]"
+    "--max-disk",
+    default=None,
+    metavar="SIZE",
+    help="Size limit of all checkpoints, such as 10GB; the worst trials lose theirs first.  [default: no limit]",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be freed, and delete nothing.")
 @options.root

@@ -43,7 +43,9 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @click.option(
     "--max-bytes", type=click.IntRange(1), default=10 * 2**20, show_default=True, help="Size limit of a request; a larger one gets 413."
 )
-@click.option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request, likewise.")
+@click.option(
+    "--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Row limit of a request; a larger one gets 413."
+)
 @click.option(
     "--receive-timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds in which a request must arrive, else 408."
 )
@@ -51,7 +53,7 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     "--max-connections", type=click.IntRange(1), default=None, help="Connections that are open at once; others wait.  [default: 500]"
 )
 @click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: any]")
-@click.option("--token", default=None, help="Token that requests must bear. `ps` shows it, so prefer one of the next two ways.")
+@click.option("--token", default=None, help="Token that requests must have. `ps` shows it, so prefer --token-file.")
 @click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
 @click.option("--replicas", type=click.IntRange(1), default=None, help="Processes that answer, under Ray Serve.  [default: this process]")
 @click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
